@@ -1,0 +1,1 @@
+"""builtin_context_cache: the cache as an MCP server."""

@@ -1,0 +1,1 @@
+"""What a conversation is: standard library only, no I/O, no Qt."""

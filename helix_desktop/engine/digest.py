@@ -1,0 +1,40 @@
+"""The address of content: the SHA-256 of its bytes. A string only at display."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Digest:
+    """Thirty-two bytes that name an entry."""
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.raw) != hashlib.sha256().digest_size:
+            raise ValueError(f"a SHA-256 digest has 32 bytes, not {len(self.raw)}")
+
+    @classmethod
+    def of(cls, content: bytes) -> Digest:
+        return cls(hashlib.sha256(content).digest())
+
+    @classmethod
+    def parse(cls, text: str) -> Digest:
+        """From 64 hexadecimal digits; ValueError for anything else."""
+        if len(text) != 64 or not text.isascii() or not text.isalnum():
+            raise ValueError(f"a SHA-256 is 64 hexadecimal digits, not {text[:80]!r}")
+        return cls(bytes.fromhex(text))
+
+    @property
+    def hex(self) -> str:
+        return self.raw.hex()
+
+    @property
+    def short(self) -> str:
+        """For people: the first and the last four digits."""
+        return f"{self.hex[:4]}…{self.hex[-4:]}"
+
+    def __str__(self) -> str:
+        return self.hex

@@ -1,0 +1,89 @@
+"""What a session tells its listeners, besides nothing: plain values, in order, on the event loop's thread.
+
+A window, the command line and an MCP progress report are all listeners. None of this is stored; what must last is a
+fact and arrives as `FactAppended`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from helix_desktop.engine.blocks import Delta
+from helix_desktop.engine.facts import FoldKind, Recorded
+from helix_desktop.engine.ports import Question
+
+
+class Running(StrEnum):
+    """What a conversation is doing; the rail's dots and the composer's button follow it."""
+
+    IDLE = "idle"
+    THINKING = "thinking"
+    TOOLS = "running tools"
+    ASKING = "waiting for you"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class FactAppended:
+    recorded: Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A delta of the reply being written. The Reply itself comes as a fact."""
+
+    conversation: str
+    delta: Delta
+
+
+@dataclass(frozen=True, slots=True)
+class ToolShowed:
+    """A running tool printed something."""
+
+    conversation: str
+    call: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    conversation: str
+    running: Running
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Answer with `session.answer(number, Answer(...))`."""
+
+    conversation: str
+    number: int
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    conversation: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """A fold is being made in the background (`why` the rule in a sentence), or, with `done`, no longer."""
+
+    conversation: str
+    kind: FoldKind
+    why: str = ""
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The messages that wait for the end of the turn, or for the next step when they steer."""
+
+    conversation: str
+    texts: tuple[str, ...]
+
+
+Event = FactAppended | Streamed | ToolShowed | StateChanged | Asked | Answered | Folding | Queued

@@ -1,0 +1,427 @@
+"""The journal's vocabulary: everything that can happen in a conversation, as frozen values.
+
+Numbers: `seq` counts a conversation's facts from 1, so a fork's copied facts keep their numbers and every
+reference into them stays true. Tokens are counted once, when a fact is made, with one base encoding (o200k_base);
+`budget.py` corrects them per model. Texts of any size live in the fact, except tool outputs, attachments and
+oversized messages: those are entries of the cache and the fact carries a `Stored`.
+
+How a fact becomes JSON, and back from any version, is in `encoding.py`. To change a fact: give every new field a
+default (old journals lack it), or raise its version there and add the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from helix_desktop.engine.digest import Digest
+
+# --- what messages are made of ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A reference to an entry of the cache."""
+
+    digest: Digest
+    size: int
+    lines: int = 0
+    media_type: str = "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file, an image or an oversized text the user put into a message; the content is in the cache."""
+
+    name: str
+    stored: Stored
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A model's thinking. `opaque` is what the provider needs back verbatim (a signature, encrypted content, JSON)."""
+
+    text: str
+    tokens: int = 0
+    opaque: str = ""
+    provider: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """`arguments` is the JSON text as the model wrote it, malformed or not. `keep` was taken off it (admission)."""
+
+    id: str
+    name: str
+    arguments: str
+    tokens: int = 0
+    keep: str = ""
+
+
+UserPart = Text | Attachment
+ReplyPart = Text | Reasoning | ToolCall
+
+
+class Stop(StrEnum):
+    """Why a reply ended. `CUT`: the stream broke or gave no reason; what came is kept and can be continued."""
+
+    END = "end"
+    CALLS = "calls"
+    LENGTH = "length"
+    FILTERED = "filtered"
+    CUT = "cut"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """As the provider reported it. `input` counts everything sent, the cached parts included. Zero: not reported."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cost: float = 0.0  # in US dollars, from the catalogue's prices; 0 where unknown
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as offered to the model. `schema` is a JSON schema as text, so that facts stay hashable and exact."""
+
+    name: str
+    description: str
+    schema: str
+
+
+# --- folds -----------------------------------------------------------------------------------------------------------
+
+
+class FoldKind(StrEnum):
+    MARKER = "marker"
+    EXCERPT = "excerpt"
+    OBSERVATIONS = "observations"
+    REFLECTION = "reflection"
+    HANDOVER = "handover"
+    TRUNCATION = "truncation"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartRef:
+    """One part of one fact: the `part`-th of a message, or part 0 of a ToolReturned (its output)."""
+
+    seq: int
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """All facts from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+
+Cover = Span | PartRef
+
+
+@dataclass(frozen=True, slots=True)
+class DetailsKept:
+    """What became of the details a fold covers: found = kept by the model + added by the program + in the entry."""
+
+    found: int = 0
+    kept: int = 0
+    added: int = 0
+    entry: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """`cover` is shown to the model as `text`. Folds made together carry the same `batch`: one prefix change."""
+
+    fold: str
+    kind: FoldKind
+    cover: Cover
+    text: str
+    tokens: int
+    tokens_before: int
+    batch: str = ""
+    entries: tuple[Digest, ...] = ()  # content the text names: originals, the reference entry of a handover
+    details: DetailsKept = DetailsKept()
+    number: int = 0  # "Handover 3"
+    model: str = ""  # who wrote it; empty: the program alone
+    seconds: float = 0.0
+    why: str = ""  # the rule with its figures, in a sentence
+    asked: str = ""  # what the agent or the user asked to keep
+    panic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unfolded:
+    fold: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refolded:
+    fold: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEdited:
+    """The user's own wording of what a fold shows."""
+
+    fold: str
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoldFailed:
+    """A strategy gave up. Three of a kind in a row open the breaker until `BreakerClosed` or a success."""
+
+    kind: FoldKind
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerClosed:
+    kind: FoldKind
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    ref: Cover
+
+
+@dataclass(frozen=True, slots=True)
+class Unpinned:
+    ref: Cover
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """The user took a part out of the view; the program shows a short note in its place where a law needs one."""
+
+    ref: Cover
+
+
+@dataclass(frozen=True, slots=True)
+class Included:
+    ref: Cover
+
+
+# --- what is said and done -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UserSaid:
+    """`steering`: said while the agent worked; it stands after the whole batch of results of the step before."""
+
+    parts: tuple[UserPart, ...]
+    steering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplied:
+    """`saw`: the last seq whose fact was in the view this reply answers, so the request can be shown again."""
+
+    parts: tuple[ReplyPart, ...]
+    model: str
+    stop: Stop
+    usage: Usage = Usage()
+    saw: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanged:
+    """One file a tool changed; `None` before: created, `None` after: deleted. `before` can be put back."""
+
+    path: str
+    before: Digest | None
+    after: Digest | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturned:
+    """`head` is the output itself when it is short (up to 2,000 characters), for display and search alone."""
+
+    call: str
+    output: Stored
+    tokens: int
+    ok: bool = True
+    exit_code: int | None = None
+    seconds: float = 0.0
+    head: str = ""
+    images: tuple[Stored, ...] = ()
+    changes: tuple[FileChanged, ...] = ()
+    repeat_of: int = 0  # seq of an earlier identical read answered from the cache
+    child: str = ""  # the conversation of a sub-agent
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A permission decision, kept for the record; no summary carries it and it authorises nothing by itself."""
+
+    call: str
+    allowed: bool
+    by: str  # "user", "rule", "mode"
+    scope: str = "once"  # once, conversation, always
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TodoSet:
+    items: tuple[tuple[str, str], ...]  # (text, "open" | "doing" | "done")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A request outside the conversation's own steps: admission, a summary, a compaction."""
+
+    purpose: str
+    model: str
+    usage: Usage
+
+
+class TurnEnd(StrEnum):
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    STEP_LIMIT = "step limit"
+    SPENDING_LIMIT = "spending limit"
+    REPEATING = "repeating"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    reason: TurnEnd
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """The view goes on as it was at `to`; the facts after it stay in the journal and are shown folded away."""
+
+    to: int
+
+
+# --- what the view depends on besides --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationStarted:
+    title: str = ""
+    parent: str = ""  # the conversation that delegated this one
+    parent_call: str = ""
+    forked_from: str = ""
+    forked_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationChanged:
+    """Only what is not None changed."""
+
+    title: str | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
+    trashed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SystemSet:
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RulesSet:
+    """A trusted rules file, word for word; an empty text takes it out again."""
+
+    path: str
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsOffered:
+    tools: tuple[ToolSpec, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """The preset and every value that differs from it."""
+
+    preset: str
+    values: tuple[tuple[str, float | int | str | bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSet:
+    """`role`: main, fast or long. Prices in dollars per million tokens; 0: unknown."""
+
+    role: str
+    model: str
+    window: int
+    max_output: int = 0
+    price_input: float = 0.0
+    price_output: float = 0.0
+    price_cache_read: float = 0.0
+    price_cache_write: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The tombstone of a purge: what was removed is not named, only counted."""
+
+    entries: tuple[Digest, ...] = field(default=())
+    facts: int = 0
+    why: str = ""
+
+
+Fact = (
+    UserSaid
+    | ModelReplied
+    | ToolReturned
+    | Decided
+    | TodoSet
+    | Spent
+    | TurnEnded
+    | Rewound
+    | Folded
+    | Unfolded
+    | Refolded
+    | DocumentEdited
+    | FoldFailed
+    | BreakerClosed
+    | Pinned
+    | Unpinned
+    | Excluded
+    | Included
+    | ConversationStarted
+    | ConversationChanged
+    | SystemSet
+    | RulesSet
+    | ToolsOffered
+    | PolicySet
+    | ModelSet
+    | Forgotten
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A fact in its place: the conversation, its number there, and when (seconds since 1970, UTC)."""
+
+    conversation: str
+    seq: int
+    time: float
+    fact: Fact

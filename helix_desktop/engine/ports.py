@@ -1,0 +1,162 @@
+"""What the engine needs of the world, as Protocols. Each has a memory implementation in tests and one real one.
+
+All calls are coroutines: the real ones run on threads of their own. Errors are those of `helix_desktop.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from helix_desktop.engine.blocks import Delta, Request
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Fact, FileChanged, Recorded, Stored, ToolCall, ToolSpec
+
+
+class Journal(Protocol):
+    """The facts of one workspace. `append` returns after the facts are on the disk, all of them or none."""
+
+    async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]: ...
+
+    async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
+
+    async def fork(self, conversation: str, at: int, new: str) -> Sequence[Recorded]:
+        """Copy the facts up to `at` into the new conversation, then append ConversationStarted(forked_from=...)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Where content comes from: the tool, and its argument in short (a path, a command, a file name)."""
+
+    tool: str = ""
+    source: str = ""
+    media_type: str = "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the cache knows of one entry."""
+
+    stored: Stored
+    about: About
+    time: float
+
+
+class Cache(Protocol):
+    """Content by the SHA-256 of its bytes. `put` returns after the content is on the disk; putting twice is harmless.
+
+    Every read is checked: CacheCorrupt, never wrong bytes. A digest that is not there is NotThere.
+    """
+
+    async def put(self, content: bytes | AsyncIterable[bytes], about: About) -> Stored: ...
+
+    async def get(self, digest: Digest) -> bytes: ...
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes: ...
+
+    async def about(self, digest: Digest) -> Entry: ...
+
+    async def resolve(self, prefix: str) -> Digest:
+        """The one entry whose hash begins so (4 digits at least); NotThere says what is near, Ambiguous how many."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A place where a search found something: an entry (`digest`) or a fact (`conversation`, `seq`)."""
+
+    snippet: str
+    digest: Digest | None = None
+    conversation: str = ""
+    seq: int = 0
+    line: int = 0
+    about: About = About()
+
+
+class Index(Protocol):
+    """Full-text search over the workspace's entries and messages."""
+
+    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]: ...
+
+
+class Tokens(Protocol):
+    """Counts with the base encoding. Guarded: any text, any size, no network; cheap for text counted before."""
+
+    def count(self, text: str) -> int: ...
+
+
+class Clock(Protocol):
+    def now(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class ModelClient(Protocol):
+    """One configured model. `stream` yields deltas and ends with exactly one Reply, or raises a ModelFailed.
+
+    Retries happen inside and show as Waiting. Cancelling the iteration closes the connection.
+    """
+
+    @property
+    def model(self) -> str: ...
+
+    def stream(self, request: Request) -> AsyncIterator[Delta]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool call came to. The output is in the cache already. `note` is for the user's one line of display."""
+
+    output: Stored
+    ok: bool = True
+    exit_code: int | None = None
+    images: tuple[Stored, ...] = ()
+    changes: tuple[FileChanged, ...] = ()
+    note: str = ""
+    child: str = ""
+    todo: tuple[tuple[str, str], ...] | None = None
+    decided_by: str = ""  # "user", "rule" or "mode": who allowed or refused it; empty where nothing had to be asked
+    decided_scope: str = "once"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A permission question: what exactly is to be done. `preview` is a command line, a diff, a URL."""
+
+    call: ToolCall
+    title: str
+    preview: str
+    why: str = ""  # why it has to be asked, in a sentence
+    scopes: tuple[str, ...] = ("once", "conversation", "always")
+    form: str = ""  # a JSON schema, when a server asks the user for values (elicitation)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    allowed: bool
+    scope: str = "once"
+    words: str = ""  # what the user said instead; goes back to the model
+    values: str = ""  # JSON, for a form
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What a tool may use while it runs: whom to ask, and where to show what it prints as it goes."""
+
+    conversation: str
+    ask: Callable[[Question], Awaitable[Answer]]
+    show: Callable[[str], None]
+
+
+class Tools(Protocol):
+    """All tools of a conversation under one roof: built in, recall, sub-agents, the user's MCP servers.
+
+    `run` asks for permission where that is needed. It never raises for a call the model got wrong or the user
+    refused: that is an Outcome with `ok=False` whose output says so. Cancelling it stops the tool and all it started.
+    """
+
+    def specs(self) -> tuple[ToolSpec, ...]: ...
+
+    async def run(self, call: ToolCall, context: CallContext) -> Outcome: ...

@@ -1,0 +1,112 @@
+"""The error tree. A class exists only where somebody catches it.
+
+HelixError                    something the user can be told in a sentence
+├── NotThere                  what was asked for does not exist (or not any more)
+│   └── Ambiguous             a shortened name fits more than one thing
+├── WrongUse                  the request itself is wrong: an argument, a setting, a file to import
+│   └── ConfigMistake         a mistake in a file made for hands: line, key, what was expected
+├── StoreFailed               the disk or a database refused; nothing acknowledged is lost
+│   ├── CacheCorrupt          the bytes of one entry do not match their hash
+│   ├── JournalCorrupt        a fact does not match its digest
+│   ├── StoreFull             no room; writing goes on when there is some
+│   ├── StoreBusy             another process owns the workspace
+│   └── NewerVersion          written by a newer version of the program; left untouched
+├── ModelFailed               the model or the way to it failed
+│   ├── ContextTooLong        the request does not fit the model's window
+│   ├── BadKey                no key, or the provider refuses it
+│   ├── UnknownModel          the provider does not know this model
+│   ├── Overloaded            429, 529, 5xx: worth another try, perhaps after `retry_after` seconds
+│   └── Unreachable           connection refused, lost, silent or cut
+├── Refused                   a rule of the program or the user said no (permission, confinement, undo)
+└── Stopped                   the user stopped it
+
+A HelixError is a failure of the surroundings and is shown. Anything else is a bug and is reported with its trace.
+"""
+
+
+class HelixError(Exception):
+    """`what` happened, in a sentence; `remedy`: what the reader can do about it, or empty."""
+
+    def __init__(self, what: str, *, remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.remedy}".strip()
+
+
+class NotThere(HelixError):
+    """What was asked for does not exist."""
+
+
+class Ambiguous(NotThere):
+    """A shortened name fits more than one thing."""
+
+
+class WrongUse(HelixError):
+    """The request itself is wrong."""
+
+
+class ConfigMistake(WrongUse):
+    """A mistake in a file made for hands."""
+
+
+class StoreFailed(HelixError):
+    """The disk or a database refused."""
+
+
+class CacheCorrupt(StoreFailed):
+    """The bytes of one entry do not match their hash."""
+
+
+class JournalCorrupt(StoreFailed):
+    """A fact does not match its digest."""
+
+
+class StoreFull(StoreFailed):
+    """No room on the disk."""
+
+
+class StoreBusy(StoreFailed):
+    """Another process owns the workspace."""
+
+
+class NewerVersion(StoreFailed):
+    """Written by a newer version of the program."""
+
+
+class ModelFailed(HelixError):
+    """The model or the way to it failed."""
+
+
+class ContextTooLong(ModelFailed):
+    """The request does not fit the model's window."""
+
+
+class BadKey(ModelFailed):
+    """No key, or the provider refuses it."""
+
+
+class UnknownModel(ModelFailed):
+    """The provider does not know this model."""
+
+
+class Overloaded(ModelFailed):
+    """Worth another try after `retry_after` seconds."""
+
+    def __init__(self, what: str, *, remedy: str = "", retry_after: float | None = None) -> None:
+        super().__init__(what, remedy=remedy)
+        self.retry_after = retry_after
+
+
+class Unreachable(ModelFailed):
+    """Connection refused, lost, silent or cut."""
+
+
+class Refused(HelixError):
+    """A rule of the program or the user said no."""
+
+
+class Stopped(HelixError):
+    """The user stopped it."""

@@ -1,0 +1,1 @@
+"""The window. Listens to the journal, calls commands of the session."""

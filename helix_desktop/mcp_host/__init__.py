@@ -1,0 +1,1 @@
+"""The user's own MCP servers as tools."""

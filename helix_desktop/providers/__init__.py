@@ -1,0 +1,1 @@
+"""Models over HTTP, compiled from one provider-neutral request."""

@@ -1,0 +1,16 @@
+"""Where the files that ship with the program are: `resources/` beside the package, or inside an installed one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def folder() -> Path:
+    """The resources folder of a checkout, of an installed package, or of a bundle."""
+    package = Path(__file__).parent
+    bundled = Path(getattr(sys, "_MEIPASS", package)) / "resources"
+    for place in (package.parent / "resources", package / "resources", bundled):
+        if place.is_dir():
+            return place
+    raise FileNotFoundError(f"the resources folder is missing beside {package}")

@@ -1,0 +1,1 @@
+"""Where content and facts are kept: LevelDB, SQLite, FTS5."""

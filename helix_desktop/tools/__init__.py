@@ -1,0 +1,1 @@
+"""What the agent can do, confined to the workspace and asked for first."""
