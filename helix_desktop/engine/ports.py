@@ -119,6 +119,8 @@ class Outcome:
     todo: tuple[tuple[str, str], ...] | None = None
     decided_by: str = ""  # "user", "rule" or "mode": who allowed or refused it; empty where nothing had to be asked
     decided_scope: str = "once"
+    keep: str = ""  # what the call asked to keep of a long output (taken off its arguments)
+    repeated: bool = False  # an unchanged read, answered from the cache
 
 
 @dataclass(frozen=True, slots=True)
