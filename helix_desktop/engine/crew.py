@@ -1,0 +1,57 @@
+"""Who works on a conversation: the collaborators a session and its turns are given, and the limits they keep to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from helix_desktop.engine.facts import FileChanged, ModelSet, PolicySet, RulesSet, SystemSet
+from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens, Tools
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a turn stops by itself. Money in dollars; 0: no limit. `repeats`: the same call with the same output."""
+
+    steps: int = 400
+    repeats: int = 5
+    turn_cost: float = 0.0
+    day_cost: float = 0.0
+    workspace_cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the view depends on besides what is said: compared before every step, appended where it changed."""
+
+    system: SystemSet
+    policy: PolicySet
+    models: tuple[ModelSet, ...]
+    rules: tuple[RulesSet, ...] = ()
+    reasoning: str = ""
+    max_output: int = 0
+
+
+class Spawn(Protocol):
+    """Starts a named, owned task; see tasks.py."""
+
+    def __call__(self, coroutine: Coroutine[object, object, object], *, name: str) -> asyncio.Task[object]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """`models` gives the client of a role (main, fast, long) or None; `spent` the money of the day and of all time."""
+
+    cache: Cache
+    index: Index
+    tokens: Tokens
+    clock: Clock
+    tools: Tools
+    models: Callable[[str], ModelClient | None]
+    setup: Callable[[], Setup]
+    spawn: Spawn
+    restore: Callable[[Sequence[FileChanged]], Awaitable[Sequence[str]]]
+    limits: Callable[[], Limits] = Limits
+    spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)

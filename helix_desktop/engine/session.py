@@ -1,0 +1,317 @@
+"""The commands of one conversation. A window, a command line and a parent agent all work through these.
+
+`send` returns at once; the turn runs in a task of its own and everything that happens arrives as events. A command
+that changes the past is refused while a turn runs, with a sentence that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from helix_desktop.engine import laws
+from helix_desktop.engine.blocks import Request, View
+from helix_desktop.engine.budget import Meter
+from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.crew import Crew
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.events import Answered, Asked, Event, Queued, Running, StateChanged
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationChanged,
+    Cover,
+    DocumentEdited,
+    Excluded,
+    FileChanged,
+    FoldKind,
+    Included,
+    ModelReplied,
+    Pinned,
+    Rewound,
+    Text,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Unpinned,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.ports import Answer, Question
+from helix_desktop.engine.steward import Steward
+from helix_desktop.engine.turn import Talk, Turn
+from helix_desktop.errors import NotThere, Refused
+
+TITLE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A message that waits for the next step (`steer`) or for the end of the turn."""
+
+    parts: tuple[UserPart, ...]
+    steer: bool
+
+
+class Session:
+    """One open conversation: its state, its turn, its queue and its open questions."""
+
+    def __init__(self, conversation: Conversation, crew: Crew, steward: Steward) -> None:
+        self.conversation = conversation
+        self.running = Running.IDLE
+        self.queue: list[Waiting] = []
+        self.questions: dict[int, Question] = {}
+        self._crew = crew
+        self._steward = steward
+        self._contents = Contents(crew.cache)
+        self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._numbers = itertools.count(1)
+        self._turn: asyncio.Task[object] | None = None
+
+    @property
+    def id(self) -> str:
+        return self.conversation.id
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Hear everything from now on; call what is returned to stop."""
+        self.conversation.listeners.append(listener)
+        return lambda: self.conversation.listeners.remove(listener)
+
+    # --- talking
+
+    def send(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
+        """Say something: at once, or, while a turn runs, when it is over (`steer`: after its present step)."""
+        if not parts:
+            return
+        self.queue.append(Waiting(tuple(self._counted(part) for part in parts), steer))
+        self._tell_queue()
+        self._begin()
+
+    def resume(self) -> None:
+        """Go on where an interrupted turn, or one that met a limit, stopped."""
+        self._begin(even_without_words=True)
+
+    def stop(self) -> None:
+        """Stop the turn, its tools and its open questions. What was said and done stays; the queue waits."""
+        for future in list(self._answers.values()):
+            future.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
+
+    def unqueue(self, index: int) -> tuple[UserPart, ...]:
+        """Take a waiting message back, to edit or drop it."""
+        taken = self.queue.pop(index)
+        self._tell_queue()
+        return taken.parts
+
+    def edit_queued(self, index: int, parts: tuple[UserPart, ...]) -> None:
+        self.queue[index] = replace(self.queue[index], parts=tuple(self._counted(part) for part in parts))
+        self._tell_queue()
+
+    def answer(self, number: int, answer: Answer) -> None:
+        """Answer a permission question; one that is gone already is let be."""
+        future = self._answers.get(number)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    async def idle(self) -> None:
+        """Returns when no turn runs and nothing waits."""
+        while self._turn is not None:
+            await asyncio.wait([self._turn])
+
+    async def aclose(self) -> None:
+        """Stop what runs and wait until it is recorded."""
+        self.queue.clear()
+        self.stop()
+        await self.idle()
+        await self._steward.aclose()
+
+    # --- context
+
+    def view(self, at: int | None = None) -> View:
+        """What the model sees now, or saw when the conversation had `at` facts."""
+        return self.conversation.view(at)
+
+    def meter(self, at: int | None = None) -> Meter:
+        return self.conversation.meter(at)
+
+    def forecast(self) -> str:
+        """What would be folded next, and why."""
+        return self._steward.forecast()
+
+    async def request_at(self, seq: int | None = None) -> Request:
+        """The request as it was, or would be, sent: `seq` of a ModelReplied, or None for the next one."""
+        at = None
+        if seq is not None:
+            fact = self.conversation.fact(seq)
+            if not isinstance(fact, ModelReplied):
+                raise NotThere(f"Number {seq} of this conversation is not a reply of the model.")
+            at = fact.saw
+        view = self.view(at)
+        return laws.request(view, await self._contents.of(view))
+
+    async def fold_now(self, kind: FoldKind, *, wish: str = "") -> None:
+        await self._steward.fold_now(kind, wish)
+
+    async def undo(self, fold: str) -> None:
+        await self._steward.undo(fold)
+
+    async def redo(self, fold: str) -> None:
+        await self._steward.redo(fold)
+
+    async def edit_document(self, fold: str, text: str) -> None:
+        """The user's own wording of a handover or of observations."""
+        if self.conversation.state.fold(fold) is None:
+            raise NotThere(f"There is no fold {fold} in this conversation.")
+        await self.conversation.append(DocumentEdited(fold, text, self._crew.tokens.count(text)))
+
+    async def pin(self, ref: Cover) -> None:
+        await self.conversation.append(Pinned(ref))
+
+    async def unpin(self, ref: Cover) -> None:
+        await self.conversation.append(Unpinned(ref))
+
+    async def exclude(self, ref: Cover) -> None:
+        await self.conversation.append(Excluded(ref))
+
+    async def include(self, ref: Cover) -> None:
+        await self.conversation.append(Included(ref))
+
+    async def recall(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
+        """An entry, or some of its lines, as an attachment for the next message."""
+        entry = await self._crew.cache.about(digest)
+        stored, name = entry.stored, entry.about.source or digest.short
+        if lines is not None:
+            first, last = lines
+            text = (await self._crew.cache.get(digest)).decode("utf-8", "replace").splitlines(keepends=True)
+            piece = "".join(text[first - 1 : last]).encode()
+            stored = await self._crew.cache.put(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
+            name = f"{name}:{first}-{last}"
+        sample = await self._crew.cache.read(stored.digest, 0, min(stored.size, 1 << 20))
+        tokens = await asyncio.to_thread(self._crew.tokens.count, sample.decode("utf-8", "replace"))
+        return Attachment(name, stored, tokens * max(stored.size, 1) // max(len(sample), 1))
+
+    # --- the past
+
+    async def rewind(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
+        """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
+        self._refuse_while_running("rewind")
+        said: Sequence[str] = ()
+        if restore_files:
+            said = await self._crew.restore(self._changes_after(seq))
+        await self.conversation.append(Rewound(seq))
+        return said
+
+    async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
+        """Say the message at `seq` differently and go on from there."""
+        self._refuse_while_running("edit and resend")
+        if not isinstance(self.conversation.fact(seq), UserSaid):
+            raise NotThere(f"Number {seq} of this conversation is not a message of yours.")
+        await self.conversation.append(Rewound(seq - 1))
+        self.send(parts)
+
+    async def regenerate(self) -> None:
+        """Ask for the last answer again: rewind to the message before it and go on."""
+        self._refuse_while_running("ask again")
+        said = [r.seq for r in self.conversation.state.present() if isinstance(r.fact, UserSaid)]
+        if not said:
+            raise NotThere("There is no message of yours to answer again.")
+        await self.conversation.append(Rewound(said[-1]))
+        self.resume()
+
+    async def rename(self, title: str) -> None:
+        await self.conversation.append(ConversationChanged(title=title.strip() or "Untitled"))
+
+    async def archive(self, archived: bool = True) -> None:
+        await self.conversation.append(ConversationChanged(archived=archived))
+
+    async def trash(self, trashed: bool = True) -> None:
+        """To the trash, or back. What runs is stopped first."""
+        if trashed:
+            self.stop()
+            await self.idle()
+        await self.conversation.append(ConversationChanged(trashed=trashed))
+
+    async def pin_conversation(self, pinned: bool = True) -> None:
+        await self.conversation.append(ConversationChanged(pinned=pinned))
+
+    # --- the turn
+
+    def _begin(self, *, even_without_words: bool = False) -> None:
+        if self._turn is None and (self.queue or even_without_words):
+            self._turn = self._crew.spawn(self._work(), name=f"turn of {self.id}")
+
+    async def _work(self) -> None:
+        """Turn after turn until the queue is empty. A bug ends the turn with a sentence and is reported by its task."""
+        ended = TurnEnded(TurnEnd.STOPPED)
+        try:
+            while ended.reason is TurnEnd.DONE or ended.reason is TurnEnd.STOPPED:
+                await self._say_next()
+                talk = Talk(self._ask, self._take_steering, self._set)
+                ended = await Turn(self.conversation, self._crew, self._steward, self._contents, talk).run()
+                self._steward.after_turn()
+                if not self.queue:
+                    break
+        finally:
+            self._turn = None
+            failed = ended.reason not in (TurnEnd.DONE, TurnEnd.STOPPED)
+            self._set(Running.FAILED if failed else Running.IDLE, ended.why)
+
+    async def _say_next(self) -> None:
+        if self.queue:
+            said = UserSaid(self.queue.pop(0).parts)
+            self._tell_queue()
+            await self._title(said)
+            await self.conversation.append(*await self._steward.admit_message(said))
+
+    async def _title(self, said: UserSaid) -> None:
+        if not self.conversation.state.title:
+            text = " ".join(part.text for part in said.parts if isinstance(part, Text)).strip()
+            first = text.splitlines()[0] if text else "Untitled"
+            short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
+            await self.conversation.append(ConversationChanged(title=short))
+
+    def _take_steering(self) -> Sequence[tuple[UserPart, ...]]:
+        steering = [waiting.parts for waiting in self.queue if waiting.steer]
+        if steering:
+            self.queue = [waiting for waiting in self.queue if not waiting.steer]
+            self._tell_queue()
+        return steering
+
+    async def _ask(self, question: Question) -> Answer:
+        number = next(self._numbers)
+        future = self._answers[number] = asyncio.get_running_loop().create_future()
+        self.questions[number] = question
+        self.conversation.tell(Asked(self.id, number, question))
+        self._set(Running.ASKING, question.title)
+        try:
+            return await future
+        finally:
+            del self._answers[number], self.questions[number]
+            self.conversation.tell(Answered(self.id, number))
+            if not self.questions:
+                self._set(Running.TOOLS)
+
+    def _changes_after(self, seq: int) -> Sequence[FileChanged]:
+        """Newest first: the order in which they are to be put back."""
+        after = [r.fact for r in self.conversation.state.present() if r.seq > seq]
+        return [c for fact in reversed(after) if isinstance(fact, ToolReturned) for c in reversed(fact.changes)]
+
+    def _refuse_while_running(self, what: str) -> None:
+        if self._turn is not None:
+            raise Refused(f"Cannot {what} while the agent works.", remedy="Stop it first (Esc).")
+
+    def _counted(self, part: UserPart) -> UserPart:
+        return replace(part, tokens=self._crew.tokens.count(part.text)) if isinstance(part, Text) else part
+
+    def _set(self, running: Running, why: str = "") -> None:
+        self.running = running
+        self.conversation.tell(StateChanged(self.id, running, why))
+
+    def _tell_queue(self) -> None:
+        texts = tuple(
+            " ".join(p.text if isinstance(p, Text) else f"[{p.name}]" for p in waiting.parts) for waiting in self.queue
+        )
+        self.conversation.tell(Queued(self.id, texts))

@@ -1,0 +1,291 @@
+"""The loop of a turn: ask the model, run what it calls, show it the results, until it has nothing more to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from helix_desktop.engine import laws
+from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
+from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.crew import Crew
+from helix_desktop.engine.events import Running, Streamed, ToolShowed
+from helix_desktop.engine.facts import (
+    Decided,
+    Fact,
+    ModelReplied,
+    Reasoning,
+    ReplyPart,
+    Stop,
+    Text,
+    TodoSet,
+    ToolCall,
+    ToolReturned,
+    ToolsOffered,
+    TurnEnd,
+    TurnEnded,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.ports import About, Answer, CallContext, ModelClient, Outcome, Question
+from helix_desktop.engine.steward import Steward
+from helix_desktop.errors import ContextTooLong, ModelFailed
+
+CUTS_IN_A_ROW = 3
+OVERFLOWS_IN_A_ROW = 3
+LATELY = 12
+HEAD = 2_000
+UNREAD = "This call was not run: the user stopped the turn."
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """The turn's line to the user: questions and its state out, steering messages in."""
+
+    ask: Callable[[Question], Awaitable[Answer]]
+    steering: Callable[[], Sequence[tuple[UserPart, ...]]]
+    running: Callable[[Running], None]
+
+
+class Turn:
+    """One turn of one conversation. `run` records everything, its own end too, and never leaves a call open."""
+
+    def __init__(self, conversation: Conversation, crew: Crew, steward: Steward, contents: Contents, talk: Talk) -> None:
+        self._conversation = conversation
+        self._crew = crew
+        self._steward = steward
+        self._contents = contents
+        self._talk = talk
+        self._steps = 0
+        self._cuts = 0
+        self._cost = 0.0
+        self._lately: deque[tuple[str, str, str]] = deque(maxlen=LATELY)
+
+    async def run(self) -> TurnEnded:
+        """Steps until there is an end, which is recorded and returned."""
+        end = None
+        try:
+            while end is None:
+                await self._take_up_changes()
+                await self._steward.before_step()
+                reply = await self._ask_model()
+                calls = [part for part in reply.parts if isinstance(part, ToolCall)]
+                if calls:
+                    await self._run_batch(calls)
+                steered = await self._take_steering(within=bool(calls))
+                end = self._end(reply, going_on=bool(calls) or steered)
+                if self._cuts:
+                    await self._crew.clock.sleep(self._cuts)
+        except ModelFailed as error:
+            end = TurnEnded(TurnEnd.FAILED, str(error))
+        except asyncio.CancelledError:
+            await asyncio.shield(self._conversation.append(TurnEnded(TurnEnd.STOPPED)))
+            raise
+        await self._conversation.append(end)
+        return end
+
+    # --- before a step
+
+    async def _take_up_changes(self) -> None:
+        """What the view depends on and has changed since the last step becomes facts."""
+        setup, tools = self._crew.setup(), self._crew.tools.specs()
+        offered = ToolsOffered(tools, sum(self._crew.tokens.count(t.name + t.description + t.schema) for t in tools))
+        wanted: list[Fact] = [setup.system, *setup.rules, offered, setup.policy, *setup.models]
+        changed = [fact for fact in wanted if not self._conversation.state.holds(fact)]
+        if changed:
+            await self._conversation.append(*changed)
+
+    async def _request(self) -> Request:
+        view = self._conversation.view()
+        request = laws.request(view, await self._contents.of(view))
+        setup = self._crew.setup()
+        return replace(request, model=self._main().model, reasoning=setup.reasoning, max_output=setup.max_output)
+
+    def _main(self) -> ModelClient:
+        client = self._crew.models("main")
+        if client is None:
+            raise ModelFailed("No model is chosen for this workspace.", remedy="Choose one at the top right.")
+        return client
+
+    # --- the model
+
+    async def _ask_model(self) -> Reply:
+        """One reply, recorded. A request that is too long is folded and asked again."""
+        self._talk.running(Running.THINKING)
+        for _ in range(OVERFLOWS_IN_A_ROW):
+            try:
+                return await self._stream()
+            except ContextTooLong as error:
+                await self._steward.before_step(overflowed=True)
+                failed = error
+        raise failed
+
+    async def _stream(self) -> Reply:
+        request, saw = await self._request(), self._conversation.state.last_seq
+        started, written, reply = self._crew.clock.now(), "", None
+        try:
+            async for delta in self._main().stream(request):
+                self._show(delta)
+                if isinstance(delta, TextDelta):
+                    written += delta.text
+                elif isinstance(delta, Reply):
+                    reply = delta
+        except asyncio.CancelledError:
+            partial = Reply((Text(written),) if written else (), Stop.STOPPED)
+            await asyncio.shield(self._record_reply(partial, saw, started))
+            raise
+        return await self._record_reply(reply or Reply((), Stop.CUT), saw, started)
+
+    def _show(self, delta: Delta) -> None:
+        self._conversation.tell(Streamed(self._conversation.id, delta))
+
+    async def _record_reply(self, reply: Reply, saw: int, started: float) -> Reply:
+        """A broken reply keeps its words; its calls may be torn and are left out."""
+        parts = reply.parts
+        if reply.stop in (Stop.CUT, Stop.STOPPED):
+            parts = tuple(part for part in parts if isinstance(part, Text))
+        parts = tuple(self._counted(part) for part in parts)
+        self._steps += 1
+        self._cost += reply.usage.cost
+        seconds = self._crew.clock.now() - started
+        model = reply.model or self._main().model
+        if parts or reply.usage.input:
+            await self._conversation.append(ModelReplied(parts, model, reply.stop, reply.usage, saw, seconds))
+        return replace(reply, parts=parts)
+
+    def _counted(self, part: ReplyPart) -> ReplyPart:
+        match part:
+            case Text(text) | Reasoning(text):
+                return replace(part, tokens=self._crew.tokens.count(text))
+            case ToolCall(_, name, arguments):
+                return replace(part, tokens=self._crew.tokens.count(name + arguments))
+
+    # --- its calls
+
+    async def _run_batch(self, calls: Sequence[ToolCall]) -> None:
+        """All calls of a reply side by side; their results and the folds of admission in one transaction."""
+        self._talk.running(Running.TOOLS)
+        tasks = [self._crew.spawn(self._run_one(call), name=f"tool {call.name}") for call in calls]
+        try:
+            await asyncio.gather(*tasks)
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            await asyncio.shield(self._record_stopped(calls, tasks))
+            raise
+        await self._record_results([task.result() for task in tasks])
+
+    async def _run_one(self, call: ToolCall) -> tuple[ToolReturned, Sequence[Fact], str]:
+        started = self._crew.clock.now()
+        outcome = await self._crew.tools.run(call, self._context(call))
+        returned = await self._returned(call, outcome, self._crew.clock.now() - started)
+        self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
+        return returned, _beside(call, outcome), outcome.keep
+
+    def _context(self, call: ToolCall) -> CallContext:
+        here = self._conversation
+
+        def show(text: str) -> None:
+            here.tell(ToolShowed(here.id, call.id, text))
+
+        return CallContext(here.id, self._talk.ask, show)
+
+    async def _returned(self, call: ToolCall, outcome: Outcome, seconds: float) -> ToolReturned:
+        head, tokens = await self._measured(outcome)
+        return ToolReturned(
+            call=call.id,
+            output=outcome.output,
+            tokens=tokens,
+            ok=outcome.ok,
+            exit_code=outcome.exit_code,
+            seconds=seconds,
+            head=head,
+            images=outcome.images,
+            changes=outcome.changes,
+            repeat_of=self._conversation.state.last_return_of(outcome.output.digest) if outcome.repeated else 0,
+            child=outcome.child,
+        )
+
+    async def _measured(self, outcome: Outcome) -> tuple[str, int]:
+        """The head for display, and the tokens: counted up to a megabyte, by proportion beyond."""
+        size, sample = outcome.output.size, 1 << 20
+        text = (await self._crew.cache.read(outcome.output.digest, 0, min(size, sample))).decode("utf-8", "replace")
+        tokens = await asyncio.to_thread(self._crew.tokens.count, text) if len(text) > 1 << 15 else self._count(text)
+        return text if len(text) <= HEAD else "", tokens * max(size, 1) // max(min(size, sample), 1)
+
+    def _count(self, text: str) -> int:
+        return self._crew.tokens.count(text)
+
+    async def _record_results(self, results: Sequence[tuple[ToolReturned, Sequence[Fact], str]]) -> None:
+        returned = [result for result, _, _ in results]
+        keeps = {result.call: keep for result, _, keep in results}
+        folds = await self._steward.admit(returned, keeps)
+        await self._conversation.append(*returned, *folds, *(fact for _, beside, _ in results for fact in beside))
+
+    async def _record_stopped(
+        self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[tuple[ToolReturned, Sequence[Fact], str]]]
+    ) -> None:
+        """Results that were there stay; for the rest the model is told that the user stopped it."""
+        await asyncio.wait(tasks)
+        results = []
+        for call, task in zip(calls, tasks, strict=True):
+            if task.cancelled() or task.exception():
+                stored = await self._crew.cache.put(UNREAD.encode(), About(call.name))
+                results.append((ToolReturned(call.id, stored, self._count(UNREAD), ok=False, head=UNREAD), (), ""))
+            else:
+                results.append(task.result())
+        await self._conversation.append(*(r for r, _, _ in results), *(f for _, b, _ in results for f in b))
+
+    # --- after a step
+
+    async def _take_steering(self, *, within: bool) -> bool:
+        """Messages sent meanwhile stand after the whole batch of results."""
+        waiting = [UserSaid(parts, steering=within) for parts in self._talk.steering()]
+        if waiting:
+            await self._conversation.append(*waiting)
+        return bool(waiting)
+
+    def _end(self, reply: Reply, *, going_on: bool) -> TurnEnded | None:
+        """Why the turn ends here, or None."""
+        broken = reply.stop in (Stop.CUT, Stop.LENGTH) or (reply.stop is Stop.END and not reply.parts)
+        if broken and not going_on:
+            self._cuts += 1
+            if self._cuts <= CUTS_IN_A_ROW:
+                return None
+            return TurnEnded(TurnEnd.FAILED, reply.why or "The reply broke off again and again.")
+        self._cuts = 0
+        if reply.stop is Stop.FILTERED:
+            return TurnEnded(TurnEnd.FAILED, reply.why or "The provider withheld the reply.")
+        if not going_on:
+            return TurnEnded(TurnEnd.DONE)
+        return self._limit()
+
+    def _limit(self) -> TurnEnded | None:
+        limits = self._crew.limits()
+        if self._steps >= limits.steps:
+            return TurnEnded(TurnEnd.STEP_LIMIT, f"{self._steps} steps in this turn, as many as its limit allows.")
+        ((name, _, _), count), *_ = Counter(self._lately).most_common(1) or [(("", "", ""), 0)]
+        if count >= limits.repeats:
+            return TurnEnded(TurnEnd.REPEATING, f"{name} was called {count} times alike with the same result.")
+        day, ever = self._crew.spent()
+        for what, spent, limit in (
+            ("This turn", self._cost, limits.turn_cost),
+            ("Today", day, limits.day_cost),
+            ("This workspace", ever, limits.workspace_cost),
+        ):
+            if limit and spent >= limit:
+                return TurnEnded(TurnEnd.SPENDING_LIMIT, f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}.")
+        return None
+
+
+def _beside(call: ToolCall, outcome: Outcome) -> Sequence[Fact]:
+    """What else a call leaves in the journal: who decided, and a new list of what is to do."""
+    facts: list[Fact] = []
+    if outcome.decided_by:
+        facts.append(Decided(call.id, outcome.ok, outcome.decided_by, outcome.decided_scope))
+    if outcome.todo is not None:
+        facts.append(TodoSet(outcome.todo))
+    return facts
