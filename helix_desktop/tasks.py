@@ -1,0 +1,105 @@
+"""The only place that creates tasks, threads and pools of threads: each has a name and an owner, and ends in order.
+
+An owner (a window, a workspace, a session) holds one `Tasks`. What fails in a task is logged with its trace and
+given to `report`; nothing vanishes because nobody awaited it. `aclose` cancels the newest first, and gives each task
+`limit` seconds to end: what one part started late often leans on what started early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from helix_desktop.errors import HelixError, Stopped
+
+T = TypeVar("T")
+Report = Callable[[str, BaseException], None]
+log = logging.getLogger(__name__)
+
+
+class Tasks:
+    """The tasks of one owner. `report(name, error)` is called for what failed; by default it is only logged."""
+
+    def __init__(self, owner: str, *, report: Report | None = None) -> None:
+        self._owner = owner
+        self._report = report
+        self._running: dict[asyncio.Task[Any], None] = {}  # in the order they were started
+        self._closed = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(task.get_name() for task in self._running)
+
+    def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        """Start `work` on the running loop. Once the owner is closing, nothing new starts: Stopped."""
+        if self._closed:
+            work.close()
+            raise Stopped(f"{self._owner} is closing; {name} was not started.")
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._owner}: {name}")
+        self._running[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.pop(task, None)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, HelixError):
+            log.info("%s ended: %s", task.get_name(), type(error).__name__)
+        else:
+            log.error("%s failed", task.get_name(), exc_info=error)
+        if self._report is not None:
+            self._report(task.get_name(), error)
+
+    async def aclose(self, *, limit: float = 5.0) -> tuple[str, ...]:
+        """Cancel the newest first, each given `limit` seconds. Returns the names of those that did not end."""
+        self._closed = True
+        stuck = []
+        while self._running:
+            task = next(reversed(self._running))
+            task.cancel()
+            _, late = await asyncio.wait([task], timeout=limit)
+            self._running.pop(task, None)
+            if late:
+                log.warning("%s did not end within %.1f s", task.get_name(), limit)
+                stuck.append(task.get_name())
+        return tuple(stuck)
+
+
+def pool(name: str, *, threads: int) -> ThreadPoolExecutor:
+    """A pool of named threads; its owner shuts it down."""
+    return ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+
+def thread(work: Callable[[], None], *, name: str, daemon: bool = False) -> threading.Thread:
+    """A started thread. `daemon`: the program may end while it runs."""
+    started = threading.Thread(target=work, name=name, daemon=daemon)
+    started.start()
+    return started
+
+
+async def within(limit: float, work: Callable[[], T], *, name: str) -> T:
+    """Run what may hang for ever (a keyring, a dead network mount) on a daemon thread; TimeoutError after `limit`.
+
+    The thread itself cannot be stopped: it is left behind, and does not keep the program from ending.
+    """
+    outcome: Future[T] = Future()
+    thread(lambda: _settle(outcome, work), name=name, daemon=True)
+    return await asyncio.wait_for(asyncio.wrap_future(outcome), limit)
+
+
+def _settle(outcome: Future[T], work: Callable[[], T]) -> None:
+    if not outcome.set_running_or_notify_cancel():
+        return
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
+        outcome.set_exception(error)
+    else:
+        with contextlib.suppress(Exception):
+            outcome.set_result(result)

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""One door to everything a developer does: run, test, bench, faults, build, lock.
+
+Needs nothing but Python 3.11 or newer; makes the rest itself. Start with `python3 packaging/dev.py run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+if sys.version_info < (3, 11):  # before anything is imported that an older Python cannot read
+    sys.exit("Helix Desktop needs Python 3.11 or newer; this is " + sys.version.split()[0] + ".")
+
+import environment
+
+ROOT = environment.ROOT
+NO_TESTS = 5  # pytest's exit status where a selection is empty
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    rest: list[str] = arguments.rest[1:] if arguments.rest[:1] == ["--"] else arguments.rest
+    if arguments.command == "run":
+        return run(rest)
+    if arguments.command == "test":
+        return test(rest)
+    if arguments.command == "lock":
+        return environment.lock()
+    environment.prepare("build" if arguments.command == "build" else "bench")
+    module = {"bench": "tests.benchmarks", "faults": "tests.faults"}.get(arguments.command)
+    script = ["-m", module] if module else [str(ROOT / "packaging/build.py")]
+    return _python([*script, *rest])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, sentence in (
+        ("run", "start the program; what stands after -- goes to it: run -- --version"),
+        ("test", "linter, types, import contract and tests; with arguments (-k x) pytest alone, given these"),
+        ("bench", "benchmarks beside their peers: bench [NAME] [--json] [--html FILE]"),
+        ("faults", "try to break it: faults [--minutes N] [--seed S]"),
+        ("build", "installers: build deb|run|windows|macos|all"),
+        ("lock", "write the lock files anew from pyproject.toml"),
+    ):
+        one = commands.add_parser(name, help=sentence, description=sentence, add_help=name in {"run", "test", "lock"})
+        one.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    environment.prepare("run")
+    command = [str(environment.python()), "-m", "helix_desktop", *arguments]
+    if os.name == "nt":
+        return subprocess.run(command, check=False).returncode
+    return os.execv(command[0], command)  # noqa: S606 - the program takes this process's place: signals reach it
+
+
+def test(arguments: Sequence[str]) -> int:
+    """Everything, one after the other even when one fails, pytest's closing line last; or a part of the tests."""
+    environment.prepare("test")
+    if arguments:
+        return _python(["-m", "pytest", *arguments])
+    steps = {
+        "linter": ["-m", "ruff", "check", "."],
+        "format": ["-m", "ruff", "format", "--check", "."],
+        "types": ["-m", "mypy"],
+        "imports": ["-c", "from importlinter.cli import lint_imports_command as check; check()", "--no-logo"],
+        "tests that stand alone": ["-m", "pytest", "-q", "-m", "alone"],
+        "tests": ["-m", "pytest", "-q", "-n", "2", "-m", "not alone"],
+    }
+    failed = [name for name, step in steps.items() if _step(name, step) not in {0, NO_TESTS}]
+    if failed:
+        print(f"Failed: {', '.join(failed)}", file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+def _step(name: str, step: list[str]) -> int:
+    print(f"== {name}", flush=True)
+    begun = time.monotonic()
+    status = _python(step)
+    print(f"== {name}: exit {status} in {time.monotonic() - begun:.1f} s", flush=True)
+    return status
+
+
+def _python(arguments: Sequence[str]) -> int:
+    return subprocess.run([str(environment.python()), *arguments], cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
