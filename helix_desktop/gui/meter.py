@@ -1,0 +1,118 @@
+"""The context meter: how full the window is, and with what. One widget for composer and inspector, one function for
+rows of lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+Parts = Sequence[tuple[Kind, int]]
+
+
+class Meter(QWidget):
+    """A bar of the kinds, in the order of `Kind`, on the free part of the window."""
+
+    def __init__(self, theme: Theme, *, height: int = 5, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._height = height
+        self._parts: Parts = ()
+        self._window = 0
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(tr("Context"))
+        theme.changed.connect(self._restyled)
+
+    def show_parts(self, parts: Parts, window: int) -> None:
+        """`window`: the tokens the model can take."""
+        self._parts, self._window = tuple(parts), window
+        told = spoken(parts, window)
+        self.setAccessibleDescription(told)
+        self.setToolTip(told)
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(80, self._theme.px(self._height))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        height = self._theme.px(self._height)
+        bar = QRectF(0, (self.height() - height) / 2, self.width(), height)
+        right_to_left = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
+        paint_bar(painter, bar, self._parts, self._window, self._theme, right_to_left=right_to_left)
+
+    def _restyled(self) -> None:
+        self.updateGeometry()
+        self.update()
+
+
+def paint_bar(
+    painter: QPainter, bar: QRectF, parts: Parts, window: int, theme: Theme, *, right_to_left: bool = False
+) -> None:
+    """Draw the bar into `bar`: round ends, one pixel between two kinds."""
+    radius = bar.height() / 2
+    outline = QPainterPath()
+    outline.addRoundedRect(bar, radius, radius)
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.fillPath(outline, theme.colour("free"))
+    painter.setClipPath(outline)
+    for kind, start, width in segments(parts, window, bar.width()):
+        left = bar.right() - start - width if right_to_left else bar.left() + start
+        painter.fillRect(QRectF(left, bar.top(), width, bar.height()), theme.kind(kind))
+    painter.restore()
+
+
+def segments(parts: Parts, window: int, width: float) -> list[tuple[Kind, float, float]]:
+    """Kind, start and width in pixels of each part that is not empty; together never wider than the bar."""
+    total = sum(tokens for _, tokens in parts)
+    scale = width / max(window, total, 1)
+    placed: list[tuple[Kind, float, float]] = []
+    start = 0.0
+    for kind, tokens in parts:
+        if tokens <= 0:
+            continue
+        placed.append((kind, start, max(tokens * scale - 1, 1.0)))
+        start += tokens * scale
+    return placed
+
+
+def share(parts: Parts, window: int) -> int:
+    """How full the window is, in whole per cent."""
+    return round(100 * sum(tokens for _, tokens in parts) / window) if window else 0
+
+
+def spoken(parts: Parts, window: int) -> str:
+    """The meter in words, for a tooltip and a screen reader."""
+    used = sum(tokens for _, tokens in parts)
+    head = tr(
+        "{used} of {window} tokens, {share} %", used=short(used), window=short(window), share=share(parts, window)
+    )
+    return "\n".join([head, *(f"{kind_name(kind)}: {short(tokens)}" for kind, tokens in parts if tokens)])
+
+
+def kind_name(kind: Kind) -> str:
+    """The word that stands beside a kind's colour."""
+    return {
+        Kind.SYSTEM: tr("System and tools"),
+        Kind.HANDOVER: tr("Handover"),
+        Kind.OBSERVATIONS: tr("Observations"),
+        Kind.CONVERSATION: tr("Conversation"),
+        Kind.OUTPUT: tr("Tool outputs"),
+    }[kind]
+
+
+def short(tokens: float) -> str:
+    """A number of tokens in three or four characters: 31, 4.8K, 128K, 2.91M."""
+    if tokens < 1_000:
+        return f"{tokens:.0f}"
+    if tokens < 999_950:
+        return f"{tokens / 1_000:.1f}".removesuffix(".0") + "K"
+    return f"{tokens / 1_000_000:.2f}M"

@@ -1,0 +1,199 @@
+"""The look of the program: scheme and zoom in, palette, fonts and style sheet out.
+
+Every widget that paints itself asks a `Theme` for colours, fonts and sizes, and repaints on `changed`. Everything else
+is styled by `resources/style/helix.qss`, where `$name` is a token and `@13` a length that grows with the text zoom.
+A standard widget says what it is with the property `look` (`set_look`): "pill", "primary", "chip", "muted", ...
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+from PySide6.QtWidgets import QApplication, QWidget
+
+from helix_desktop import resources
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.gui.tokens import DARK, FILL_OF, LIGHT, Tokens
+
+SCHEMES = ("system", "light", "dark")
+ZOOMS = (0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
+TEXT = 13
+MONO = 12
+RADIUS = 8
+
+# Taken where the desktop names no font of its own but the generic one.
+_SANS = ("Inter", "Noto Sans", "Source Sans 3", "Cantarell", "DejaVu Sans")
+_MONO = ("JetBrains Mono", "Source Code Pro", "Noto Sans Mono", "DejaVu Sans Mono")
+_GENERIC = {"", "Sans", "Sans Serif", "sans-serif", "DejaVu Sans", "Bitstream Vera Sans", "Monospace", "monospace"}
+_GENERIC_MONO = _GENERIC | {"DejaVu Sans Mono", "Noto Sans Mono"}
+
+_ROLES: dict[QPalette.ColorRole, str] = {
+    QPalette.ColorRole.Window: "window",
+    QPalette.ColorRole.WindowText: "text",
+    QPalette.ColorRole.Base: "panel",
+    QPalette.ColorRole.AlternateBase: "code",
+    QPalette.ColorRole.Text: "text",
+    QPalette.ColorRole.Button: "panel",
+    QPalette.ColorRole.ButtonText: "text",
+    QPalette.ColorRole.BrightText: "danger",
+    QPalette.ColorRole.ToolTipBase: "panel",
+    QPalette.ColorRole.ToolTipText: "text",
+    QPalette.ColorRole.PlaceholderText: "faint",
+    QPalette.ColorRole.Highlight: "accent",
+    QPalette.ColorRole.HighlightedText: "on_accent",
+    QPalette.ColorRole.Link: "accent",
+    QPalette.ColorRole.LinkVisited: "accent",
+    QPalette.ColorRole.Mid: "line",
+    QPalette.ColorRole.Accent: "accent",
+}
+
+
+class Theme(QObject):
+    """`changed` comes after palette, style sheet and fonts are in force."""
+
+    changed = Signal()
+
+    def __init__(self, *, scheme: str = "system", zoom: float = 1.0, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._scheme = scheme
+        self._zoom = zoom
+        self._dark = self._wants_dark()
+        self._colours: dict[str, QColor] = {}
+        self._sans = _family(QFontDatabase.SystemFont.GeneralFont, _SANS, _GENERIC)
+        self._mono = _family(QFontDatabase.SystemFont.FixedFont, _MONO, _GENERIC_MONO)
+        QGuiApplication.styleHints().colorSchemeChanged.connect(self._system_changed)
+
+    # --- what others ask -----------------------------------------------------------------------------------------
+
+    @property
+    def tokens(self) -> Tokens:
+        return DARK if self._dark else LIGHT
+
+    @property
+    def dark(self) -> bool:
+        return self._dark
+
+    @property
+    def scheme(self) -> str:
+        """What was chosen: "system", "light" or "dark"."""
+        return self._scheme
+
+    @property
+    def zoom(self) -> float:
+        return self._zoom
+
+    def colour(self, name: str) -> QColor:
+        """A token as a colour. Shared: do not change it."""
+        found = self._colours.get(name)
+        if found is None:
+            found = self._colours[name] = QColor(getattr(self.tokens, name))
+        return found
+
+    def kind(self, kind: Kind) -> QColor:
+        """The fill of a kind: meters, dots, marks."""
+        return self.colour(FILL_OF[kind])
+
+    def kind_text(self, kind: Kind) -> QColor:
+        """The same kind for words, which need more contrast."""
+        return self.colour(f"{FILL_OF[kind]}_text")
+
+    def px(self, length: float) -> int:
+        """A length of the pictures at the present text zoom."""
+        return max(1, round(length * self._zoom))
+
+    def font(self, size: float = TEXT, *, weight: QFont.Weight = QFont.Weight.Normal, mono: bool = False) -> QFont:
+        font = QFont()
+        font.setFamilies([self._mono, "monospace"] if mono else [self._sans, "sans-serif"])
+        font.setPixelSize(self.px(size))
+        font.setWeight(weight)
+        if mono:
+            font.setStyleHint(QFont.StyleHint.Monospace)
+            font.setFixedPitch(True)
+        return font
+
+    def mono(self, size: float = MONO, *, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
+        return self.font(size, weight=weight, mono=True)
+
+    # --- what the user chooses -----------------------------------------------------------------------------------
+
+    def set_scheme(self, scheme: str) -> None:
+        self._scheme = scheme if scheme in SCHEMES else "system"
+        self.apply()
+
+    def set_zoom(self, zoom: float) -> None:
+        self._zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
+        self.apply()
+
+    def zoom_by(self, steps: int) -> None:
+        """To the next larger (1) or smaller (-1) text size; 0 goes back to the usual one."""
+        if steps == 0:
+            return self.set_zoom(1.0)
+        nearest = min(range(len(ZOOMS)), key=lambda i: abs(ZOOMS[i] - self._zoom))
+        return self.set_zoom(ZOOMS[min(max(nearest + steps, 0), len(ZOOMS) - 1)])
+
+    def apply(self) -> None:
+        """Put palette, font and style sheet into force for the whole application."""
+        self._dark = self._wants_dark()
+        self._colours.clear()
+        application = QApplication.instance()
+        if isinstance(application, QApplication):
+            application.setPalette(self.palette())
+            application.setFont(self.font())
+            application.setStyleSheet(self.sheet())
+        self.changed.emit()
+
+    def palette(self) -> QPalette:
+        palette = QPalette()
+        for role, name in _ROLES.items():
+            palette.setColor(role, self.colour(name))
+        for role in (QPalette.ColorRole.Text, QPalette.ColorRole.WindowText, QPalette.ColorRole.ButtonText):
+            palette.setColor(QPalette.ColorGroup.Disabled, role, self.colour("faint"))
+        return palette
+
+    def sheet(self) -> str:
+        return fill_sheet(_template(), self.tokens, self._zoom, mono=self._mono)
+
+    def _wants_dark(self) -> bool:
+        if self._scheme == "system":
+            return QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
+        return self._scheme == "dark"
+
+    def _system_changed(self) -> None:
+        if self._scheme == "system" and self._wants_dark() != self._dark:
+            self.apply()
+
+
+def fill_sheet(template: str, tokens: Tokens, zoom: float, *, mono: str = "monospace") -> str:
+    """Replace `$token` by its colour, `$mono` by the monospaced family and `@13` by so many pixels at this zoom."""
+    own = {
+        "mono": mono,
+        "arrow": (resources.folder() / "style").as_posix(),
+        "chevron": "dark" if tokens is DARK else "light",
+    }
+    values = asdict(tokens) | own
+    named = re.sub(r"\$([a-z_]+)", lambda found: values[found[1]], template)
+    return re.sub(r"@(\d+(?:\.\d+)?)", lambda found: f"{max(1, round(float(found[1]) * zoom))}px", named)
+
+
+def set_look(widget: QWidget, look: str) -> None:
+    """Say what a widget is to the style sheet; also later, when it becomes something else."""
+    if widget.property("look") == look:
+        return
+    widget.setProperty("look", look)
+    style = widget.style()
+    style.unpolish(widget)
+    style.polish(widget)
+
+
+def _template() -> str:
+    return (resources.folder() / "style" / "helix.qss").read_text("utf-8")
+
+
+def _family(system: QFontDatabase.SystemFont, wanted: tuple[str, ...], generic: set[str]) -> str:
+    named = QFontDatabase.systemFont(system).family()
+    if named not in generic:
+        return named
+    return next((family for family in wanted if QFontDatabase.hasFamily(family)), named)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from PySide6.QtGui import QPalette
+from PySide6.QtWidgets import QApplication, QPushButton
+
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.gui.theme import Theme, fill_sheet, set_look
+from helix_desktop.gui.tokens import DARK, LIGHT
+
+
+def test_the_sheet_takes_colours_and_lengths_from_the_table() -> None:
+    sheet = fill_sheet("a { color: $text; font-size: @13; border: 1px solid $line }", LIGHT, 2.0)
+    assert sheet == "a { color: #1c1d1f; font-size: 26px; border: 1px solid #e2e2dc }"
+
+
+def test_the_real_sheet_leaves_nothing_open(theme: Theme) -> None:
+    assert not re.search(r"[$@]", re.sub(r'url\("[^"]*"\)', "", theme.sheet()))
+
+
+def test_a_misspelt_token_is_found_at_once() -> None:
+    with pytest.raises(KeyError):
+        fill_sheet("a { color: $colour_of_nothing }", LIGHT, 1.0)
+
+
+def test_switching_the_scheme_changes_palette_and_colours_at_once(theme: Theme) -> None:
+    seen: list[str] = []
+    theme.changed.connect(lambda: seen.append(theme.colour("panel").name()))
+    theme.set_scheme("dark")
+    assert seen == [DARK.panel]
+    assert QApplication.palette().color(QPalette.ColorRole.Base).name() == DARK.panel
+    theme.set_scheme("light")
+    assert seen == [DARK.panel, LIGHT.panel]
+
+
+def test_a_scheme_nobody_knows_means_as_the_system(theme: Theme) -> None:
+    theme.set_scheme("sepia")
+    assert theme.scheme == "system"
+
+
+def test_zoom_goes_by_steps_and_stops_at_its_ends(theme: Theme) -> None:
+    assert theme.font().pixelSize() == 13
+    theme.zoom_by(1)
+    assert theme.zoom == 1.1
+    for _ in range(20):
+        theme.zoom_by(1)
+    assert theme.zoom == 2.0
+    assert theme.font().pixelSize() == 26
+    theme.zoom_by(0)
+    assert theme.px(48) == 48
+
+
+def test_kinds_have_a_fill_and_a_colour_for_words(theme: Theme) -> None:
+    assert theme.kind(Kind.HANDOVER).name() == LIGHT.handover
+    assert theme.kind_text(Kind.HANDOVER).name() == LIGHT.handover_text
+
+
+def test_a_look_can_change_later(theme: Theme) -> None:
+    button = QPushButton("Send")
+    set_look(button, "primary")
+    button.ensurePolished()
+    primary = button.palette().color(QPalette.ColorRole.ButtonText)
+    set_look(button, "link")
+    assert primary.name() == LIGHT.on_accent
+    assert button.palette().color(QPalette.ColorRole.ButtonText).name() == LIGHT.accent

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.gui import tokens
+from helix_desktop.gui.tokens import DARK, FILL_OF, LIGHT, SURFACES, SYNTAX, Tokens, contrast
+
+SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
+TEXT = ("text", "muted", "faint", "accent", "danger")
+KIND_TEXT = tuple(f"{name}_text" for name in FILL_OF.values())
+
+
+@SCHEMES
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("name", TEXT + KIND_TEXT)
+def test_text_can_be_read_on_every_surface(scheme: Tokens, surface: str, name: str) -> None:
+    assert contrast(getattr(scheme, name), getattr(scheme, surface)) >= 4.5
+
+
+@SCHEMES
+@pytest.mark.parametrize("surface", ["code", "panel", "added_soft", "danger_soft"])
+@pytest.mark.parametrize("name", SYNTAX)
+def test_code_can_be_read_in_blocks_and_differences(scheme: Tokens, surface: str, name: str) -> None:
+    assert contrast(getattr(scheme, name), getattr(scheme, surface)) >= 4.5
+
+
+@SCHEMES
+def test_words_on_coloured_ground_can_be_read(scheme: Tokens) -> None:
+    assert contrast(scheme.on_accent, scheme.accent) >= 4.5
+    assert contrast(scheme.danger, scheme.danger_soft) >= 4.5
+    assert contrast(scheme.text, scheme.found) >= 4.5
+    assert contrast(scheme.text, scheme.found_current) >= 4.5
+
+
+@SCHEMES
+@pytest.mark.parametrize("kind", Kind)
+def test_a_kind_stands_out_from_the_free_part_of_the_meter(scheme: Tokens, kind: Kind) -> None:
+    assert contrast(getattr(scheme, FILL_OF[kind]), scheme.free) >= 2.5
+
+
+@pytest.mark.parametrize("colour", tokens.WORKSPACE_COLOURS)
+def test_white_initials_can_be_read_on_every_workspace_colour(colour: str) -> None:
+    assert contrast("#ffffff", colour) >= 4.5
+
+
+@SCHEMES
+def test_every_token_is_a_colour(scheme: Tokens) -> None:
+    assert all(re.fullmatch(r"#[0-9a-f]{6}", getattr(scheme, name)) for name in tokens.names())
+
+
+def test_contrast_knows_its_ends() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#777777") == 1
