@@ -82,7 +82,7 @@ def _place_package() -> None:
 
 def _install(lock: Path) -> None:
     print(f"Installing what {lock.name} names", flush=True)
-    pip = [str(python()), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    pip = [str(python()), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input"]
     if subprocess.run([*pip, "--require-hashes", "-r", str(lock)], check=False).returncode:
         sys.exit("Installing the libraries failed; pip's own words stand above. Is a package index within reach?")
 

@@ -1,0 +1,113 @@
+"""What holds for every test: a home of its own, no network beyond this machine, and no surprises.
+
+A test fails on a log record of WARNING or above, and on a warning of Qt, that it did not announce with `expect`; and
+on any attempt to reach another machine. Random examples are the same on every run.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # the developer's own keys are out of reach
+for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+    os.environ.pop(variable, None)
+    os.environ.pop(variable.lower(), None)
+settings.register_profile("same on every run", derandomize=True, deadline=None, database=None, print_blob=True)
+settings.load_profile("same on every run")
+
+# What Qt says on the offscreen platform whatever a program does.
+QT_ALWAYS_SAYS = re.compile(r"does not support propagateSizeHints|does not support raise\(\)|does not support grabbing")
+
+
+class Surprises(logging.Handler):
+    """What was said in a test that nobody expected, in words."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+        self.expected: list[re.Pattern[str]] = []
+        self.reached: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.hear(f"{record.levelname} {record.name}: {record.getMessage()}")
+
+    def hear(self, words: str) -> None:
+        self.said.append(words)
+
+    def unexpected(self) -> list[str]:
+        return [words for words in self.said if not any(pattern.search(words) for pattern in self.expected)]
+
+
+SURPRISES = Surprises()
+Expect = Callable[[str], None]
+
+
+def pytest_configure() -> None:
+    logging.getLogger().addHandler(SURPRISES)
+    sys.addaudithook(_stay_here)
+
+
+def _stay_here(event: str, arguments: tuple[object, ...]) -> None:
+    """Refuse connections and look-ups that leave this machine, in whatever library they begin."""
+    if event == "socket.connect":
+        address = arguments[1]
+        host = address[0] if isinstance(address, tuple) else ""
+    elif event == "socket.getaddrinfo":
+        host = arguments[0]
+    else:
+        return
+    if not _is_here(host):
+        SURPRISES.reached.append(f"{event} {host!r}")
+        raise ConnectionRefusedError(f"a test tried to reach {host!r}")
+
+
+def _is_here(host: object) -> bool:
+    name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture
+def expect() -> Expect:
+    """`expect(pattern)`: a log record or a warning of Qt that matches belongs to this test."""
+    return lambda pattern: SURPRISES.expected.append(re.compile(pattern))
+
+
+@pytest.fixture(autouse=True)
+def _guards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    SURPRISES.said.clear()
+    SURPRISES.expected.clear()
+    SURPRISES.reached.clear()
+    monkeypatch.setenv("HELIX_HOME", str(tmp_path / "helix home"))
+    _listen_to_qt()
+    yield
+    if SURPRISES.reached:
+        pytest.fail(f"reached beyond this machine: {SURPRISES.reached}")
+    if unexpected := SURPRISES.unexpected():
+        pytest.fail("said without being expected:\n" + "\n".join(unexpected))
+
+
+def _listen_to_qt() -> None:
+    if "PySide6.QtCore" not in sys.modules:
+        return
+    from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
+
+    def hear(kind: QtMsgType, _context: QMessageLogContext, words: str) -> None:
+        if kind not in {QtMsgType.QtDebugMsg, QtMsgType.QtInfoMsg} and not QT_ALWAYS_SAYS.search(words):
+            SURPRISES.hear(f"Qt: {words}")
+
+    qInstallMessageHandler(hear)

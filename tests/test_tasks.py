@@ -1,0 +1,107 @@
+"""tasks.py: named, owned, logged, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from helix_desktop import tasks
+from helix_desktop.errors import NotThere, Stopped
+from helix_desktop.tasks import Tasks
+from tests.conftest import Expect
+
+
+async def _wait_for_ever(ended: list[str], name: str) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.append(name)
+
+
+async def test_a_task_carries_its_owner_and_name_and_gives_its_result() -> None:
+    owner = Tasks("window")
+
+    async def work() -> str:
+        current = asyncio.current_task()
+        assert current is not None
+        return current.get_name()
+
+    assert await owner.spawn(work(), name="paint") == "window: paint"
+    assert owner.names == ()
+
+
+async def test_closing_ends_the_newest_first() -> None:
+    owner, ended = Tasks("session"), list[str]()
+    for name in ("first", "second", "third"):
+        owner.spawn(_wait_for_ever(ended, name), name=name)
+    await asyncio.sleep(0)
+    assert await owner.aclose() == ()
+    assert ended == ["third", "second", "first"]
+
+
+async def test_nothing_starts_while_closing() -> None:
+    owner = Tasks("session")
+    await owner.aclose()
+    with pytest.raises(Stopped, match="late was not started"):
+        owner.spawn(asyncio.sleep(0), name="late")
+
+
+async def test_what_will_not_end_is_named_and_left(expect: Expect) -> None:
+    expect("deaf did not end")
+    owner, release = Tasks("session"), asyncio.Event()
+
+    async def deaf() -> None:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    task = owner.spawn(deaf(), name="deaf")
+    await asyncio.sleep(0)
+    assert await owner.aclose(limit=0.01) == ("session: deaf",)
+    release.set()
+    await task
+
+
+async def test_a_bug_is_logged_with_its_trace_and_reported(expect: Expect) -> None:
+    expect("session: broken failed")
+    reported: list[tuple[str, BaseException]] = []
+    owner = Tasks("session", report=lambda name, error: reported.append((name, error)))
+
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    async def refused() -> None:
+        raise NotThere("no such entry")
+
+    for name, work in (("broken", broken()), ("refused", refused())):
+        await asyncio.wait([owner.spawn(work, name=name)])
+    assert [(name, type(error)) for name, error in reported] == [
+        ("session: broken", ZeroDivisionError),
+        ("session: refused", NotThere),
+    ]
+
+
+async def test_what_hangs_is_left_behind_after_its_limit() -> None:
+    release = threading.Event()
+    with pytest.raises(TimeoutError):
+        await tasks.within(0.01, release.wait, name="deaf keyring")
+    release.set()
+    assert await tasks.within(5, lambda: 42, name="quick") == 42
+    with pytest.raises(BaseException, match="panic"):  # what a Rust extension raises is not an Exception
+        await tasks.within(5, _panic, name="panicking")
+
+
+def _panic() -> None:
+    raise BaseException("panic")  # noqa: TRY002
+
+
+def test_threads_and_pools_are_named() -> None:
+    names: list[str] = []
+    tasks.thread(lambda: names.append(threading.current_thread().name), name="alone").join()
+    with tasks.pool("stores", threads=1) as pool:
+        names.append(pool.submit(lambda: threading.current_thread().name).result())
+    assert names == ["alone", "stores_0"]
