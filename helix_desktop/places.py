@@ -1,0 +1,66 @@
+"""Where the program keeps things: the platform's own directories, or one folder that holds everything.
+
+`HELIX_HOME` or `--home` moves all of it; that folder can be put on a stick, or thrown away, as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+APP = "helix-desktop"
+SOCKET_PATH_LIMIT = 90  # the system's limit is 104 to 108 bytes, for folder and socket name together
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """`data` holds the workspaces, `run` is private to the user and holds the socket of the running program."""
+
+    data: Path
+    config: Path
+    logs: Path
+    run: Path
+
+    @property
+    def settings(self) -> Path:
+        return self.config / "settings.toml"
+
+    @property
+    def providers(self) -> Path:
+        return self.config / "providers.toml"
+
+    @property
+    def key_file(self) -> Path:
+        """Keys of a user who consented to a file, on a system without a keyring."""
+        return self.config / "keys.json"
+
+    @property
+    def workspaces(self) -> Path:
+        return self.data / "workspaces"
+
+
+def find(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> Places:
+    """`home` beats `HELIX_HOME` beats the platform's directories. Nothing is created."""
+    chosen = home or (Path(environ["HELIX_HOME"]) if environ.get("HELIX_HOME") else None)
+    if chosen is None:
+        data = platformdirs.user_data_path(APP, appauthor=False)
+        config = platformdirs.user_config_path(APP, appauthor=False)
+        return Places(data, config, platformdirs.user_log_path(APP, appauthor=False), _run(data))
+    base = Path(os.path.abspath(chosen.expanduser()))  # noqa: PTH100 - resolve() would follow links
+    return Places(base, base, base / "logs", _run(base))
+
+
+def _run(data: Path) -> Path:
+    """In the data directory itself where a socket's path can be so long, else a short folder named after it."""
+    inside = data / "run"
+    if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
+        return inside
+    name = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
+    user = str(os.getuid()) if hasattr(os, "getuid") else "user"
+    return Path(tempfile.gettempdir(), f"{APP}-{user}", name)

@@ -1,0 +1,274 @@
+"""The settings of the program (those of a workspace are its own), each declared once.
+
+A declaration carries everything there is to know: the key in the file, the section and title of the settings page, a
+sentence, the default, and what is allowed. The page, the file's checks and its messages are all made from it.
+
+`settings.toml` is for hands as well: comments, order and keys we do not know survive a change made in the window. A
+mistake names its line, the key and what was expected; that one setting has its default until it is mended.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+import tomlkit
+from tomlkit.exceptions import ParseError
+
+from helix_desktop.errors import ConfigMistake, StoreFailed
+
+T = TypeVar("T", bool, int, str, tuple[str, ...], dict[str, str])
+Value = bool | int | str | tuple[str, ...] | dict[str, str]
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """One setting. `key` is "table.name" in the file; `choices`, or `least` and `most`, limit its value."""
+
+    key: str
+    section: str
+    title: str
+    sentence: str
+    default: T
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    unit: str = ""
+    restart: bool = False  # takes effect at the next start
+
+    def checked(self, value: object) -> T:
+        """The value, if it is one this setting can have; else ConfigMistake, which says what was expected."""
+        if isinstance(value, list) and isinstance(self.default, tuple):
+            value = tuple(value)
+        if type(value) is not type(self.default) or not self._allowed(cast(Value, value)):
+            raise ConfigMistake(f"{self.key} has to be {self.expectation}, not {value!r}.{self._meant(value)}")
+        return value
+
+    def _allowed(self, value: Value) -> bool:
+        if isinstance(value, tuple):
+            return all(isinstance(item, str) for item in value)
+        if isinstance(value, dict):
+            return all(isinstance(item, str) for item in value.values())
+        if isinstance(value, str):
+            return not self.choices or value in self.choices
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    @property
+    def expectation(self) -> str:
+        if isinstance(self.default, bool):
+            return "true or false"
+        if isinstance(self.default, int):
+            limits = "" if self.least is None else f" from {self.least} to {self.most}"
+            return f"a whole number{limits}"
+        if isinstance(self.default, str):
+            return f"one of {', '.join(map(repr, self.choices))}" if self.choices else "a text"
+        return "a list of texts" if isinstance(self.default, tuple) else "a table of texts"
+
+    def _meant(self, value: object) -> str:
+        near = difflib.get_close_matches(str(value), self.choices, n=1)
+        return f" Did you mean {near[0]!r}?" if near else ""
+
+
+# --- the declarations ------------------------------------------------------------------------------------------------
+
+THEME = Setting(
+    "appearance.theme", "Appearance", "Theme", "Light, dark, or whatever the system has.", "system",
+    choices=("system", "light", "dark"),
+)  # fmt: skip
+ZOOM = Setting(
+    "appearance.zoom", "Appearance", "Text size", "The size of all text.", 100, least=50, most=300, unit="%",
+)  # fmt: skip
+LANGUAGE = Setting(
+    "appearance.language", "Appearance", "Language", "The language of the program; agents answer in yours.", "system",
+    choices=("system", "en", "zh_CN"), restart=True,
+)  # fmt: skip
+MOTION = Setting(
+    "appearance.motion", "Appearance", "Animations", "Let things move and fade when they change.", True
+)  # fmt: skip
+FONT = Setting(
+    "appearance.font", "Appearance", "Text font", "Empty: the system's own.", ""
+)  # fmt: skip
+CODE_FONT = Setting(
+    "appearance.code_font", "Appearance", "Code font", "Empty: the system's own fixed-width font.", ""
+)  # fmt: skip
+SEND_WITH = Setting(
+    "chat.send_with", "Chat", "Send with", "The key that sends; the other one breaks the line.", "enter",
+    choices=("enter", "ctrl+enter"),
+)  # fmt: skip
+NOTIFY_DONE = Setting(
+    "notifications.done", "Notifications", "When an agent is done", "Only while the window is not in front.", True
+)  # fmt: skip
+NOTIFY_WAITING = Setting(
+    "notifications.waiting", "Notifications", "When an agent waits for you",
+    "A permission or a question; only while the window is not in front.", True,
+)  # fmt: skip
+NOTIFY_FAILED = Setting(
+    "notifications.failed", "Notifications", "When a turn fails", "Only while the window is not in front.", True
+)  # fmt: skip
+SHORTCUTS = Setting(
+    "shortcuts", "Shortcuts", "Changed shortcuts", "Actions whose keys differ from the ones they come with.",
+    dict[str, str](),
+)  # fmt: skip
+CHECK_FOR_UPDATES = Setting(
+    "updates.check", "Updates", "Look for a newer version",
+    "Once a day, at the place where the program is published. Off: it never asks.", False,
+)  # fmt: skip
+LOG_LEVEL = Setting(
+    "logs.level", "Logs", "Level", "How much is written down. Never contents, never keys.", "info",
+    choices=("debug", "info", "warning", "error"),
+)  # fmt: skip
+LOG_SIZE = Setting(
+    "logs.size", "Logs", "Size", "Room for one log file; four older ones are kept.", 5, least=1, most=100, unit="MB",
+)  # fmt: skip
+KEYS_IN_FILE = Setting(
+    "keys.file", "Keys", "Keep keys in a file",
+    "For a system without a keyring: a file that only you can read. The keys in it are not encrypted.", False,
+)  # fmt: skip
+
+ALL: tuple[Setting[Any], ...] = (
+    THEME, ZOOM, LANGUAGE, MOTION, FONT, CODE_FONT, SEND_WITH, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
+    CHECK_FOR_UPDATES, LOG_LEVEL, LOG_SIZE, KEYS_IN_FILE,
+)  # fmt: skip
+
+
+class Settings:
+    """The settings as they stand. `mistakes`: what is wrong in the file, in sentences for the user."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._values: dict[str, Any] = {}
+        self._listeners: list[Callable[[Setting[Any]], None]] = []
+        self._mistakes: dict[str, ConfigMistake] = {}
+        self._read()
+
+    @property
+    def mistakes(self) -> tuple[ConfigMistake, ...]:
+        return tuple(self._mistakes.values())
+
+    def __getitem__(self, setting: Setting[T]) -> T:
+        return cast(T, self._values.get(setting.key, setting.default))
+
+    def subscribe(self, listener: Callable[[Setting[Any]], None]) -> Callable[[], None]:
+        """`listener(setting)` after each change. Call what is returned to end it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def change(self, setting: Setting[T], value: T) -> None:
+        """Check, write to the file, then tell the listeners. The default takes the key out of the file.
+
+        ConfigMistake for a value that is not allowed, or where the file itself cannot be read (it is left alone).
+        """
+        checked = setting.checked(value)
+        document = _parse(self._path)
+        _put(document, setting, checked)
+        _write(self._path, tomlkit.dumps(document))
+        if checked == setting.default:
+            self._values.pop(setting.key, None)
+        else:
+            self._values[setting.key] = checked
+        self._mistakes.pop(setting.key, None)
+        for listener in tuple(self._listeners):
+            listener(setting)
+
+    def _read(self) -> None:
+        try:
+            document = _parse(self._path)
+        except ConfigMistake as mistake:
+            self._mistakes[""] = mistake
+            return
+        content, text = document.unwrap(), document.as_string()
+        for setting in ALL:
+            value = _at(content, setting.key)
+            try:
+                if value is not None:
+                    self._values[setting.key] = setting.checked(value)
+            except ConfigMistake as mistake:
+                self._mistakes[setting.key] = ConfigMistake(
+                    f"{self._path}, line {_line_of(text, setting.key)}: {mistake.what}",
+                    remedy=f"Until it is mended, {setting.default!r} holds.",
+                )
+        self._mistakes |= _mistyped(content, text, self._path)
+
+
+def _parse(path: Path) -> tomlkit.TOMLDocument:
+    try:
+        return tomlkit.parse(path.read_text(encoding="utf-8")) if path.exists() else tomlkit.document()
+    except ParseError as error:
+        raise ConfigMistake(
+            f"{path}, line {error.line}: this is not TOML ({str(error).partition(' at line')[0]}).",
+            remedy="The file is left as it is, and the defaults hold until it is mended.",
+        ) from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise ConfigMistake(f"{path} cannot be read: {error}.", remedy="The defaults hold until it can.") from error
+
+
+def _at(content: Mapping[str, Any], key: str) -> object:
+    table, _, name = key.rpartition(".")
+    inner = content.get(table, {}) if table else content
+    return inner.get(name) if isinstance(inner, Mapping) else None
+
+
+def _put(document: tomlkit.TOMLDocument, setting: Setting[Any], value: Value) -> None:
+    table, _, name = setting.key.rpartition(".")
+    inner = cast(Any, document.setdefault(table, tomlkit.table()) if table else document)
+    if not isinstance(inner, MutableMapping):
+        raise ConfigMistake(f"{table} in the settings file is not a table, so {setting.key} cannot be written.")
+    if value == setting.default:
+        inner.pop(name, None)
+    else:
+        inner[name] = list(value) if isinstance(value, tuple) else value
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: written beside, synced, then put in its place."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as beside:
+            beside.write(text)
+            beside.flush()
+            os.fsync(beside.fileno())
+        Path(beside.name).replace(path)
+    except OSError as error:
+        raise StoreFailed(
+            f"The settings could not be saved: {error}.", remedy="They hold until the program ends."
+        ) from error
+
+
+def _mistyped(content: Mapping[str, Any], text: str, path: Path) -> dict[str, ConfigMistake]:
+    """Keys that look like one of ours. Any other key we do not know is kept, and none of our business."""
+    known = [setting.key for setting in ALL]
+    mistakes = {}
+    for key in _keys(content):
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
+        if key not in known and near and not key.startswith(f"{SHORTCUTS.key}."):
+            what = f"{path}, line {_line_of(text, key)}: there is no setting {key}."
+            mistakes[key] = ConfigMistake(what, remedy=f"Did you mean {near[0]}?")
+    return mistakes
+
+
+def _keys(content: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in value)
+        else:
+            yield name
+
+
+def _line_of(text: str, key: str) -> int:
+    """The line on which `key` is set, or its table begins; 1 where it cannot be made out."""
+    current, begins = "", 1
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
+            current = header[1]
+            begins = number if current in {key, key.partition(".")[0]} else begins
+        elif assigned := re.match(r"\s*([\w.\"'-]+)\s*=", line):
+            name = assigned[1].replace('"', "").replace("'", "")
+            if key == (f"{current}.{name}" if current else name):
+                return number
+    return begins

@@ -1,0 +1,34 @@
+"""places.py: one home, or the platform's directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+from helix_desktop import places
+
+
+def test_a_home_holds_everything(tmp_path: Path) -> None:
+    found = places.find(tmp_path / "home")
+    inside = (found.data, found.config, found.logs, found.settings, found.workspaces, found.providers, found.key_file)
+    assert all(path.is_relative_to(tmp_path / "home") for path in inside)
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_argument_beats_the_variable_and_the_variable_the_platform(tmp_path: Path) -> None:
+    environ = {"HELIX_HOME": str(tmp_path / "variable")}
+    assert places.find(tmp_path / "argument", environ).data == tmp_path / "argument"
+    assert places.find(None, environ).data == tmp_path / "variable"
+    assert places.find(None, {}).data == platformdirs.user_data_path("helix-desktop", appauthor=False)
+
+
+def test_a_relative_home_becomes_absolute() -> None:
+    assert places.find(Path("here")).data == Path.cwd() / "here"
+
+
+def test_the_socket_folder_is_short_however_deep_the_home_and_different_for_each() -> None:
+    deep = [places.find(Path("/", *["deep"] * 40, name)).run for name in ("one", "two")]
+    assert all(len(str(run)) <= places.SOCKET_PATH_LIMIT for run in deep)
+    assert deep[0] != deep[1]
+    assert places.find(Path("/short")).run == Path("/short/run")

@@ -1,0 +1,126 @@
+"""settings.py: declared once, kept by hand and by the window alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop import settings
+from helix_desktop.errors import ConfigMistake
+from helix_desktop.settings import LOG_SIZE, SHORTCUTS, THEME, ZOOM, Setting, Settings
+
+BY_HAND = """# mine
+[appearance]
+theme = "dark"   # easier on the eyes
+zoom = 125
+wallpaper = "clouds"  # another program's
+
+[other]
+thing = [1, 2]
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "settings.toml"
+
+
+def written(path: Path, text: str) -> Settings:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return Settings(path)
+
+
+def test_without_a_file_the_defaults_hold_and_nothing_is_written(path: Path) -> None:
+    assert Settings(path)[THEME] == "system"
+    assert not path.exists()
+
+
+def test_what_is_changed_is_there_at_the_next_start(path: Path) -> None:
+    Settings(path).change(ZOOM, 150)
+    Settings(path).change(SHORTCUTS, {"find": "Ctrl+G"})
+    again = Settings(path)
+    assert (again[ZOOM], again[SHORTCUTS], again.mistakes) == (150, {"find": "Ctrl+G"}, ())
+
+
+def test_comments_and_unknown_keys_survive_a_change(path: Path) -> None:
+    kept = written(path, BY_HAND)
+    assert kept.mistakes == ()
+    kept.change(ZOOM, 90)
+    assert path.read_text(encoding="utf-8") == BY_HAND.replace("125", "90")
+
+
+def test_the_default_leaves_the_file(path: Path) -> None:
+    written(path, BY_HAND).change(ZOOM, ZOOM.default)
+    assert path.read_text(encoding="utf-8") == BY_HAND.replace("zoom = 125\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (
+            "[appearance]\n\ntheme = 'drak'\n",
+            3,
+            ["appearance.theme", "'system', 'light', 'dark'", "Did you mean 'dark'"],
+        ),
+        ("appearance.zoom = 20\n", 1, ["appearance.zoom", "a whole number from 50 to 300", "100 holds"]),
+        ("[appearance]\nzoom = true\n", 2, ["a whole number"]),
+        ("[appearance]\nthem = 'dark'\n", 2, ["no setting appearance.them", "Did you mean appearance.theme"]),
+        ("[shortcuts]\nfind = 3\n", 1, ["shortcuts has to be a table of texts"]),
+        ("[appearance]\ntheme = \n", 2, ["not TOML"]),
+    ],
+)
+def test_a_mistake_names_line_key_and_what_was_expected(path: Path, text: str, line: int, words: list[str]) -> None:
+    mistaken = written(path, text)
+    (mistake,) = mistaken.mistakes
+    assert f"settings.toml, line {line}:" in str(mistake)
+    assert all(word in str(mistake) for word in words), str(mistake)
+    assert (mistaken[THEME], mistaken[ZOOM]) == ("system", 100)
+
+
+def test_a_file_that_is_not_toml_is_never_written_over(path: Path) -> None:
+    mistaken = written(path, "theme = = dark")
+    with pytest.raises(ConfigMistake, match="left as it is"):
+        mistaken.change(THEME, "dark")
+    assert path.read_text(encoding="utf-8") == "theme = = dark"
+
+
+def test_mending_a_mistake_in_the_window_ends_it(path: Path) -> None:
+    mistaken = written(path, "[appearance]\nzoom = 1\n")
+    mistaken.change(ZOOM, 110)
+    assert mistaken.mistakes == ()
+    assert Settings(path)[ZOOM] == 110
+
+
+def test_a_value_that_is_not_allowed_changes_nothing(path: Path) -> None:
+    kept = Settings(path)
+    with pytest.raises(ConfigMistake, match="from 1 to 100"):
+        kept.change(LOG_SIZE, 0)
+    assert kept[LOG_SIZE] == LOG_SIZE.default
+    assert not path.exists()
+
+
+def test_listeners_hear_of_changes_until_they_leave(path: Path) -> None:
+    kept, heard = Settings(path), list[str]()
+    leave = kept.subscribe(lambda setting: heard.append(setting.key))
+    kept.change(THEME, "dark")
+    leave()
+    kept.change(THEME, "light")
+    assert heard == ["appearance.theme"]
+
+
+@pytest.mark.parametrize("setting", settings.ALL, ids=lambda setting: setting.key)
+def test_every_declaration_is_complete(setting: Setting[Any]) -> None:
+    assert setting.checked(setting.default) == setting.default
+    assert setting.sentence.endswith(".")
+    assert setting.title
+    assert setting.section
+    assert (setting.least is None) == (setting.most is None)
+
+
+def test_every_declaration_is_listed_once() -> None:
+    declared = [value for value in vars(settings).values() if isinstance(value, Setting)]
+    assert [setting.key for setting in settings.ALL] == [setting.key for setting in declared]
+    assert len({setting.key for setting in declared}) == len(declared)
