@@ -1,0 +1,133 @@
+"""Tokens, windows and prices: one number for the meter and for every trigger.
+
+Tokens are counted once, when a fact is made, with the base encoding. What a model really bills is that times one
+factor per model, learned from what the provider reports. Every threshold is compared with the corrected number, and
+the meter shows the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.facts import ModelSet, Usage
+from helix_desktop.engine.policy import Policy
+from helix_desktop.engine.view import State
+
+CLAUDE_FACTOR = 1.32  # measured over 600 requests: what Claude models bill per token of o200k_base
+LEAST, MOST = 0.5, 3.0  # a report outside of this is a mistake of the report
+PRIOR_WEIGHT = 2  # how many reports the expectation counts as
+PER_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Shares of the input price: a cache read, a cache write, an output token. `dollar`: input per million, or 0."""
+
+    read: float = 0.1
+    write: float = 1.0
+    output: float = 5.0
+    dollar: float = 0.0
+
+    @property
+    def caching(self) -> bool:
+        """Whether reading from the provider's cache is cheaper than writing."""
+        return self.read < self.write
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """How full the window is. `parts` are corrected tokens by kind and sum up to `used`."""
+
+    parts: Mapping[Kind, int]
+    used: int
+    window: int
+    reserve: int
+    factor: float
+    model: str = ""
+
+    @property
+    def utilization(self) -> float:
+        """The share of the window the next request takes: what is shown and what every trigger compares."""
+        return self.used / self.window
+
+    @property
+    def free(self) -> int:
+        """What can still come in before the reserve is touched; negative when it does not fit."""
+        return self.window - self.reserve - self.used
+
+    @property
+    def fits(self) -> bool:
+        """Whether the next request fits with the reserve for the reply."""
+        return self.free >= 0
+
+    def figures(self) -> str:
+        """For people: used, window and reserve in one line."""
+        return f"{self.used:,} of {self.window:,} tokens ({self.utilization:.0%}), {self.reserve:,} kept for the reply"
+
+
+def meter(state: State, policy: Policy) -> Meter:
+    """What the next request comes to, from the running sums: O(1)."""
+    chosen = state.settings.model("main")
+    factor_now = factor(state)
+    counted = {kind: state.line.tokens[kind] for kind in Kind}
+    counted[Kind.SYSTEM] += state.tokens - state.line.total_tokens
+    counted[Kind.CONVERSATION] += state.line.total_tokens - state.line.tokens.total()
+    parts = {kind: round(tokens * factor_now) for kind, tokens in counted.items()}
+    size = window(state, policy)
+    return Meter(parts, sum(parts.values()), size, reserve(state, policy), factor_now, chosen.model if chosen else "")
+
+
+def window(state: State, policy: Policy) -> int:
+    """The main model's window, or the policy's where the model's own is not known."""
+    chosen = state.settings.model("main")
+    return chosen.window if chosen and chosen.window > 0 else policy.window
+
+
+def reserve(state: State, policy: Policy) -> int:
+    """Room for the reply and for a summary of the conversation, in corrected tokens."""
+    chosen = state.settings.model("main")
+    size = window(state, policy)
+    reply = min(chosen.max_output if chosen and chosen.max_output > 0 else policy.reserve_reply, policy.reserve_reply)
+    return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
+
+
+def factor(state: State) -> float:
+    """Billed tokens per counted token of the main model: the median of the last reports and of what is expected."""
+    chosen = state.settings.model("main")
+    name = chosen.model if chosen else ""
+    expected = CLAUDE_FACTOR if "claude" in name.lower() else 1.0
+    reports = [billed / counted for counted, billed in state.billed.get(name, ()) if counted > 0]
+    sound = [report for report in reports if LEAST <= report <= MOST]
+    return median([expected] * PRIOR_WEIGHT + sound) if sound else expected
+
+
+def corrected(tokens: int, state: State) -> int:
+    """What the main model would bill for so many counted tokens."""
+    return round(tokens * factor(state))
+
+
+def prices(chosen: ModelSet | None) -> Prices:
+    """The model's prices as shares of its input price; the usual ones where they are unknown."""
+    if chosen is None or chosen.price_input <= 0:
+        return Prices()
+    per = chosen.price_input
+    usual = Prices()
+    return Prices(
+        read=chosen.price_cache_read / per if chosen.price_cache_read > 0 else usual.read,
+        write=chosen.price_cache_write / per if chosen.price_cache_write > 0 else usual.write,
+        output=chosen.price_output / per if chosen.price_output > 0 else usual.output,
+        dollar=per,
+    )
+
+
+def cost(usage: Usage, chosen: ModelSet | None) -> float:
+    """Dollars for a usage: the reported cost, else computed from the model's prices; 0 where they are unknown."""
+    if usage.cost > 0 or chosen is None or chosen.price_input <= 0:
+        return usage.cost
+    rate = prices(chosen)
+    plain = max(0, usage.input - usage.cache_read - usage.cache_write)
+    shares = plain + usage.cache_read * rate.read + usage.cache_write * rate.write + usage.output * rate.output
+    return shares * rate.dollar / PER_MILLION

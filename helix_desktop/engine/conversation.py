@@ -1,0 +1,75 @@
+"""One conversation in memory: its state, and the only way facts get into it.
+
+Facts go to the journal first and into the state after they are on the disk, in the same order; then the listeners
+are told. One lock keeps that order, also for a caller who is cancelled while the disk is writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from helix_desktop.engine import policy
+from helix_desktop.engine.blocks import View
+from helix_desktop.engine.budget import Meter, meter
+from helix_desktop.engine.events import Event, FactAppended
+from helix_desktop.engine.facts import Fact, Recorded
+from helix_desktop.engine.ports import Journal
+from helix_desktop.engine.view import State, state_of
+
+Listener = Callable[[Event], None]
+Facts = Sequence[Fact]
+
+
+class Conversation:
+    """`append` is atomic: all of the facts are in the journal and in the state, or none is."""
+
+    def __init__(self, journal: Journal, id: str, state: State) -> None:  # noqa: A002  # the word of the contract
+        self.journal = journal
+        self.id = id
+        self.state = state
+        self.listeners: list[Listener] = []
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, journal: Journal, id: str) -> Conversation:  # noqa: A003
+        """The conversation as the journal has it."""
+        return cls(journal, id, state_of(await journal.read(id)))
+
+    async def append(self, *facts: Fact) -> tuple[Recorded, ...]:
+        """Append facts, all of them or none."""
+        return await self.append_made(lambda _: facts)
+
+    async def append_made(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
+        """Append the facts `make(next_seq)` gives; it is called under the lock, so what it checks still holds when
+        they are written. Nothing is appended where it gives none."""
+        return await asyncio.shield(self._write(make))
+
+    async def _write(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
+        async with self._lock:
+            facts = tuple(make(self.state.last_seq + 1))
+            recorded = tuple(await self.journal.append(self.id, facts)) if facts else ()
+            for one in recorded:
+                self.state.advance(one)
+        for one in recorded:
+            self.tell(FactAppended(one))
+        return recorded
+
+    def tell(self, event: Event) -> None:
+        """Tell every listener, in the order they came."""
+        for listener in tuple(self.listeners):
+            listener(event)
+
+    def view(self, at: int | None = None) -> View:
+        """The view now, or as it was when `at` was the newest fact."""
+        return self.state.view() if at is None else self.state.at(at).view()
+
+    @property
+    def policy(self) -> policy.Policy:
+        """The policy in force."""
+        return policy.from_fact(self.state.settings.policy)
+
+    def meter(self, at: int | None = None) -> Meter:
+        """How full the window is, now or then."""
+        state = self.state if at is None else self.state.at(at)
+        return meter(state, policy.from_fact(state.settings.policy))

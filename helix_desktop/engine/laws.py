@@ -1,0 +1,291 @@
+"""What makes a request legal for every provider, and the repair of a view that an interrupted run left behind.
+
+The laws: the first and the last message are the user's and roles take turns; no message and no text is empty; every
+call has its one result in the message that follows, results before anything else there; ids are unique; pictures are
+the user's; reasoning never stands alone. `messages` makes it so, `violations` says where it is not so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
+from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
+from helix_desktop.engine.line import Line
+
+Resolve = Callable[[Stored], str | Image]
+
+INTERRUPTED = "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
+GO_ON = "(Your reply above was cut off. Go on from where it ended.)"
+BEGIN = "(The conversation goes on here.)"
+EMPTY_OUTPUT = "(no output)"
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A request's system text and messages; `stable` messages at the start change only by a fold."""
+
+    system: str
+    messages: tuple[Message, ...]
+    stable: int
+
+
+def messages(view: View, resolve: Resolve) -> Pieces:
+    """The view as legal messages. `resolve` gives the content of what is stored."""
+    writing = _Writing(resolve)
+    system = []
+    for index, block in enumerate(view.blocks):
+        if index == view.stable:
+            writing.mark_stable()
+        if block.role is Role.SYSTEM:
+            assert isinstance(block.content, Text)
+            system.append(block.content.text)
+        else:
+            writing.take(block)
+    if view.stable >= len(view.blocks):
+        writing.mark_stable()
+    written = writing.finished()
+    return Pieces("\n\n".join(system), written, min(writing.stable, len(written)))
+
+
+@dataclass(slots=True)
+class _Writing:
+    """Messages as they come to stand. `waiting`: calls without a result yet; `held`: user parts behind the batch."""
+
+    resolve: Resolve
+    written: list[tuple[Role, list[MessagePart]]] = field(default_factory=list)
+    waiting: dict[str, None] = field(default_factory=dict)
+    held: list[MessagePart] = field(default_factory=list)
+    reply: int = 0  # the seq of the reply being written
+    stable: int = 0
+
+    def take(self, block: Block) -> None:
+        if block.role is Role.ASSISTANT:
+            self._assistant(block)
+        elif block.role is Role.TOOL:
+            self._result(block)
+        else:
+            said = self._user_parts(block)
+            if self.waiting:
+                self.held.extend(said)
+            elif said:
+                self._add(Role.USER, said)
+
+    def mark_stable(self) -> None:
+        self.stable = len(self.written)
+
+    def finished(self) -> tuple[Message, ...]:
+        """All messages, the last one the user's."""
+        self._close_batch()
+        self._drop_lone_reasoning()
+        if self.written and self.written[-1][0] is Role.ASSISTANT:
+            self._add(Role.USER, [Text(GO_ON)])
+        if not self.written:
+            self._add(Role.USER, [Text(BEGIN)])
+        return tuple(Message(role, tuple(content)) for role, content in self.written)
+
+    def _assistant(self, block: Block) -> None:
+        part = block.content
+        assert not isinstance(part, Attachment | Stored)
+        seq = block.source.seq if isinstance(block.source, PartRef) else block.source.first
+        if seq != self.reply:
+            self._close_batch()
+            self._drop_lone_reasoning()
+            if self.written and self.written[-1][0] is Role.ASSISTANT:
+                self._add(Role.USER, [Text(GO_ON)])
+            self.reply = seq
+        if not self.written:
+            self._add(Role.USER, [Text(BEGIN)])
+        self._add(Role.ASSISTANT, [part])
+        if isinstance(part, ToolCall):
+            self.waiting[part.id] = None
+
+    def _result(self, block: Block) -> None:
+        """A picture of an output joins the result before it; a result nobody waits for is left out."""
+        content = block.content
+        shown = self.resolve(content) if isinstance(content, Stored) else content
+        if isinstance(shown, Image):
+            self._picture(block.call, shown)
+        elif block.call in self.waiting:
+            del self.waiting[block.call]
+            text = shown.text if isinstance(shown, Text) else str(shown)
+            self._add(Role.USER, [ToolResult(block.call, text if text.strip() else EMPTY_OUTPUT, block.ok)])
+        if not self.waiting:
+            self._release()
+
+    def _picture(self, call: str, image: Image) -> None:
+        parts = self.written[-1][1] if self.written else []
+        for index, part in enumerate(parts):
+            if isinstance(part, ToolResult) and part.call == call:
+                parts[index] = ToolResult(part.call, part.text, part.ok, (*part.images, image))
+
+    def _user_parts(self, block: Block) -> list[MessagePart]:
+        match block.content:
+            case Text(text=text) if text.strip():
+                return [block.content]
+            case Attachment(name=name, stored=stored):
+                shown = self.resolve(stored)
+                return [shown] if isinstance(shown, Image) else [Text(f"[Attachment: {name}]\n{shown}")]
+            case Stored():
+                shown = self.resolve(block.content)
+                kept = f"[Kept word for word: output of call {block.call}]\n{shown}"
+                return [shown] if isinstance(shown, Image) else [Text(kept)]
+            case ToolCall(name=name, arguments=arguments):
+                return [Text(f"[Kept word for word: call of {name}]\n{arguments}")]
+            case _:
+                return []  # reasoning is whole or absent
+
+    def _close_batch(self) -> None:
+        """Calls of an interrupted run get a result that says so."""
+        if self.waiting:
+            self._add(Role.USER, [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting])
+            self.waiting.clear()
+        self._release()
+
+    def _release(self) -> None:
+        if self.held:
+            held, self.held = self.held, []
+            self._add(Role.USER, held)
+
+    def _drop_lone_reasoning(self) -> None:
+        if self.written and self.written[-1][0] is Role.ASSISTANT:
+            if all(isinstance(part, Reasoning) for part in self.written[-1][1]):
+                self.written.pop()
+
+    def _add(self, role: Role, parts: list[MessagePart]) -> None:
+        if self.written and self.written[-1][0] is role:
+            self.written[-1][1].extend(parts)
+        else:
+            self.written.append((role, list(parts)))
+
+
+# --- legal cuts ------------------------------------------------------------------------------------------------------
+
+
+def is_cut(line: Line, seq: int) -> bool:
+    """Whether a span may end just before the message `seq`: it begins a step or is said by the user, and no call
+    from before it is answered from it on."""
+    recorded = line.messages.get(seq)
+    if recorded is None or isinstance(recorded.fact, ToolReturned):
+        return False
+    before = line.step_before(seq)
+    calls = line.batches.get(before, ()) if before is not None else ()
+    waiting = {call.shown for call in line.running_calls}
+    return not any(call.shown in waiting or line.results.get(call.shown, 0) >= seq for call in calls)
+
+
+# --- checking --------------------------------------------------------------------------------------------------------
+
+
+def violations(request: Request) -> list[str]:
+    """Every law the request breaks, in a sentence each; empty for a legal one."""
+    return [found for law in LAWS for found in law(request)]
+
+
+def roles(request: Request) -> Iterator[str]:
+    """User and assistant take turns; the user is first and last."""
+    said = [message.role for message in request.messages]
+    if not said:
+        yield "there is no message"
+        return
+    if said[0] is not Role.USER or said[-1] is not Role.USER:
+        yield "the first and the last message must be the user's"
+    for index, (one, other) in enumerate(zip(said, said[1:], strict=False)):
+        if one is other:
+            yield f"messages {index} and {index + 1} are both of the {one}"
+    if any(role not in (Role.USER, Role.ASSISTANT) for role in said):
+        yield "a message is neither the user's nor the assistant's"
+
+
+def no_empty_messages(request: Request) -> Iterator[str]:
+    """Every message says something, and so does every text in it."""
+    for index, message in enumerate(request.messages):
+        if not message.parts:
+            yield f"message {index} is empty"
+        for part in message.parts:
+            if isinstance(part, Text) and not part.text.strip():
+                yield f"message {index} has an empty text"
+            if isinstance(part, ToolResult) and not part.text.strip():
+                yield f"message {index} has an empty result"
+
+
+def pairing(request: Request) -> Iterator[str]:
+    """Every call has exactly one result, in the next message; there is no other result; batches are whole."""
+    expected: list[str] = []
+    for index, message in enumerate(request.messages):
+        results = [part.call for part in message.parts if isinstance(part, ToolResult)]
+        if sorted(results) != sorted(expected):
+            yield f"message {index} answers {sorted(results)[:5]} where {sorted(expected)[:5]} were called"
+        expected = [part.id for part in message.parts if isinstance(part, ToolCall)]
+    if expected:
+        yield "the last calls have no results"
+
+
+def results_first(request: Request) -> Iterator[str]:
+    """Results stand before anything else in their message: steering comes after the whole batch."""
+    for index, message in enumerate(request.messages):
+        kinds = [isinstance(part, ToolResult) for part in message.parts]
+        if kinds != sorted(kinds, reverse=True):
+            yield f"message {index} says something before its last result"
+
+
+def unique_ids(request: Request) -> Iterator[str]:
+    """No two calls of a request share an id, and none is without."""
+    seen: set[str] = set()
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                if not part.id or part.id in seen:
+                    yield f"the id {part.id!r} is empty or used twice"
+                seen.add(part.id)
+
+
+def right_speaker(request: Request) -> Iterator[str]:
+    """Calls and reasoning are the assistant's; results and pictures are the user's."""
+    for index, message in enumerate(request.messages):
+        for part in message.parts:
+            of_assistant = isinstance(part, ToolCall | Reasoning)
+            of_user = isinstance(part, ToolResult | Image)
+            if (of_assistant and message.role is Role.USER) or (of_user and message.role is Role.ASSISTANT):
+                yield f"message {index} of the {message.role} has a {type(part).__name__}"
+
+
+def whole_reasoning(request: Request) -> Iterator[str]:
+    """Reasoning stands with the text or the calls it led to."""
+    for index, message in enumerate(request.messages):
+        if message.parts and all(isinstance(part, Reasoning) for part in message.parts):
+            yield f"message {index} is reasoning alone"
+
+
+def plain_calls(request: Request) -> Iterator[str]:
+    """A call has a plain name and an object of arguments."""
+    for index, message in enumerate(request.messages):
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                if not _PLAIN_NAME.fullmatch(part.name):
+                    yield f"message {index} calls {part.name!r}, which is no plain name"
+                if not isinstance(_loaded(part.arguments), Mapping):
+                    yield f"message {index} calls {part.name} with arguments that are no JSON object"
+
+
+LAWS: tuple[Callable[[Request], Iterator[str]], ...] = (
+    roles,
+    no_empty_messages,
+    pairing,
+    results_first,
+    unique_ids,
+    right_speaker,
+    whole_reasoning,
+    plain_calls,
+)
+
+
+def _loaded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,475 @@
+"""The line of facts the view goes on from: its messages, its folds, and what is shown of them.
+
+A rewind leaves a line and goes on from an earlier point of it, so a line never contains `Rewound`; `view.py` keeps
+the tree. Everything here is incremental: a message costs its own blocks, a fold the facts it covers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from helix_desktop.engine import parts
+from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.facts import (
+    BreakerClosed,
+    Cover,
+    DocumentEdited,
+    Excluded,
+    Fact,
+    Folded,
+    FoldFailed,
+    FoldKind,
+    Included,
+    ModelReplied,
+    PartRef,
+    Pinned,
+    Reasoning,
+    Recorded,
+    Refolded,
+    Span,
+    Stored,
+    Text,
+    TodoSet,
+    ToolCall,
+    ToolReturned,
+    TurnEnded,
+    Unfolded,
+    Unpinned,
+    UserSaid,
+)
+
+MESSAGE_TOKENS = 4  # what a message costs besides its parts
+DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
+OBSERVED = (FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What stands in the view for the facts `first` to `last`: a message, or the document of fold `fold`."""
+
+    first: int
+    last: int
+    blocks: tuple[Block, ...]
+    tokens: int
+    fold: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call on its way: the id the model gave it, the one it has in requests, and the part it is."""
+
+    id: str
+    shown: str
+    ref: PartRef
+    call: ToolCall
+
+
+@dataclass(slots=True)
+class Turn:
+    """The turn that runs, or the last one. `words`: the user's message that began it and those that steered it."""
+
+    words: list[int] = field(default_factory=list)
+    running: bool = False
+
+    @property
+    def begin(self) -> int:
+        return self.words[0] if self.words else 0
+
+
+@dataclass(slots=True)
+class Line:
+    """Mutable; only `advance` changes it, and only from facts."""
+
+    messages: dict[int, Recorded] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)  # the seqs of messages
+    items: list[Item] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)  # the `first` of each item
+    tokens: Counter[Kind] = field(default_factory=Counter)
+    shown_messages: int = 0
+    folds: dict[str, Folded] = field(default_factory=dict)  # every fold that was ever in force here
+    live: dict[str, None] = field(default_factory=dict)
+    spans: list[str] = field(default_factory=list)  # the live folds over spans
+    by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # the live folds over parts; the last one shows
+    ages: dict[str, int] = field(default_factory=dict)  # of two folds over the same, the younger shows
+    barred: dict[Cover, str] = field(default_factory=dict)
+    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # parts a span leaves word for word
+    pins: dict[Cover, None] = field(default_factory=dict)
+    exclusions: dict[Cover, None] = field(default_factory=dict)
+    ids: dict[PartRef, str] = field(default_factory=dict)
+    calls: dict[str, Call] = field(default_factory=dict)  # every call by the id it has in requests
+    batches: dict[int, tuple[Call, ...]] = field(default_factory=dict)  # the calls of each reply that made some
+    results: dict[str, int] = field(default_factory=dict)  # request id of a call → seq of its result
+    running_calls: list[Call] = field(default_factory=list)
+    turn: Turn = field(default_factory=Turn)
+    steps: list[int] = field(default_factory=list)  # the seqs of replies
+    step_times: list[float] = field(default_factory=list)
+    plain_outputs: list[int] = field(default_factory=list)  # outputs and long calls a marker could take the place of
+    todo: tuple[tuple[str, str], ...] = ()
+    failures: Counter[FoldKind] = field(default_factory=Counter)
+    handovers: int = 0
+    last_handover: float = 0.0
+
+    def advance(self, recorded: Recorded) -> None:
+        """Take one more fact in. A fact that makes no sense here (an undo of nothing) changes nothing."""
+        match recorded.fact:
+            case UserSaid() | ModelReplied() | ToolReturned():
+                self._message(recorded, recorded.fact)
+            case Folded() as fold:
+                self._fold(recorded, fold)
+            case Unfolded(fold=name) if name in self.live:
+                self._unfold(name)
+                self.barred[self.folds[name].cover] = name
+            case Refolded(fold=name) if name in self.folds and name not in self.live:
+                if self.may_nest(self.folds[name].cover):
+                    self._live(name)
+                    self.barred.pop(self.folds[name].cover, None)
+            case DocumentEdited(fold=name, text=text, tokens=tokens) if name in self.folds:
+                self.folds[name] = replace(self.folds[name], text=text, tokens=tokens)
+                self._refresh(self.folds[name].cover)
+            case fact:
+                self._other(recorded, fact)
+
+    def _other(self, recorded: Recorded, fact: Fact) -> None:
+        match fact:
+            case Pinned(ref=ref) if ref not in self.pins:
+                self._mark(self.pins, ref)
+            case Unpinned(ref=ref) if ref in self.pins:
+                self._unmark(self.pins, ref)
+            case Excluded(ref=ref) if ref not in self.exclusions and not self._open_reasoning(ref):
+                self._mark(self.exclusions, ref)
+            case Included(ref=ref) if ref in self.exclusions:
+                self._unmark(self.exclusions, ref)
+            case TurnEnded():
+                self.turn.running = False
+            case TodoSet(items=items):
+                self.todo = items
+            case FoldFailed(kind=kind):
+                self.failures[kind] += 1
+            case BreakerClosed(kind=kind):
+                self.failures[kind] = 0
+            case _:
+                pass
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    def _message(self, recorded: Recorded, fact: parts.MessageFact) -> None:
+        if isinstance(fact, ToolReturned) and not self._answer(recorded.seq, fact):
+            return
+        if isinstance(fact, ModelReplied):
+            self._reply(recorded, fact)
+        elif isinstance(fact, UserSaid):
+            self._said(recorded.seq, steering=fact.steering)
+        self.messages[recorded.seq] = recorded
+        self.order.append(recorded.seq)
+        self._append(self._item(recorded.seq))
+
+    def _said(self, seq: int, *, steering: bool) -> None:
+        if steering and self.turn.running:
+            self.turn.words.append(seq)
+        else:
+            self.turn = Turn([seq], running=True)
+
+    def _reply(self, recorded: Recorded, fact: ModelReplied) -> None:
+        """A new reply closes the batch before it: what has not come by now never will."""
+        self.running_calls = []
+        self.turn.running = True
+        self.steps.append(recorded.seq)
+        self.step_times.append(recorded.time)
+        for index, part in enumerate(fact.parts):
+            if isinstance(part, ToolCall):
+                ref = PartRef(recorded.seq, index)
+                shown = part.id if part.id and part.id not in self.calls else f"call-{recorded.seq}-{index}"
+                if shown != part.id:
+                    self.ids[ref] = shown
+                self.calls[shown] = Call(part.id, shown, ref, part)
+                self.running_calls.append(self.calls[shown])
+        if self.running_calls:
+            self.batches[recorded.seq] = tuple(self.running_calls)
+
+    def _answer(self, seq: int, fact: ToolReturned) -> bool:
+        """Pair a result with its call; False for one that nobody waits for."""
+        for index, call in enumerate(self.running_calls):
+            if call.id == fact.call:
+                del self.running_calls[index]
+                self.results[call.shown] = seq
+                if call.shown != fact.call:
+                    self.ids[PartRef(seq)] = call.shown
+                return True
+        return False
+
+    # --- folds ------------------------------------------------------------------------------------------------------
+
+    def _fold(self, recorded: Recorded, fold: Folded) -> None:
+        if fold.fold in self.folds or not self._sensible(recorded.seq, fold):
+            return
+        self.folds[fold.fold] = fold
+        self.ages[fold.fold] = len(self.ages)
+        self.kept[fold.fold] = tuple(self._words_to_keep(fold))
+        self._live(fold.fold)
+        self.failures[fold.kind] = 0
+        if fold.kind is FoldKind.HANDOVER:
+            self.handovers += 1
+            self.last_handover = recorded.time
+
+    def _sensible(self, seq: int, fold: Folded) -> bool:
+        """It covers something that is here, crosses no other fold, and is no longer than what it replaces."""
+        cover = fold.cover
+        if isinstance(cover, PartRef):
+            holder = self.messages.get(cover.seq)
+            if holder is None or cover.part >= len(parts.parts_of(parts.message(holder))):
+                return False
+        elif not (cover.first <= cover.last < seq and self.covered(cover)):
+            return False
+        return self.may_nest(cover) and fold.tokens <= self.shown_tokens(cover)
+
+    def may_nest(self, cover: Cover) -> bool:
+        """Whether a fold of `cover` would nest with every live span, or lie beside it."""
+        first, last = ends(cover)
+        for name in self.spans:
+            other_first, other_last = ends(self.folds[name].cover)
+            apart = last < other_first or other_last < first
+            inside = other_first <= first and last <= other_last
+            around = first <= other_first and other_last <= last
+            if not (apart or inside or around):
+                return False
+        return True
+
+    def _words_to_keep(self, fold: Folded) -> Iterator[PartRef]:
+        """What the running turn is about, and what the user has brought back, stays word for word in a longer fold."""
+        if isinstance(fold.cover, PartRef):
+            return
+        if self.turn.running:
+            for seq in self.turn.words:
+                if fold.cover.first <= seq <= fold.cover.last:
+                    count = len(parts.parts_of(parts.message(self.messages[seq])))
+                    yield from (PartRef(seq, index) for index in range(count))
+        if not fold.panic:
+            for ref in self.barred:
+                if isinstance(ref, PartRef) and fold.cover.first <= ref.seq <= fold.cover.last:
+                    yield ref
+
+    def _live(self, name: str) -> None:
+        cover = self.folds[name].cover
+        self.live[name] = None
+        if isinstance(cover, PartRef):
+            insort(self.by_part.setdefault(cover, []), name, key=self.ages.__getitem__)
+        else:
+            self.spans.append(name)
+        self._refresh(cover)
+
+    def _unfold(self, name: str) -> None:
+        cover = self.folds[name].cover
+        del self.live[name]
+        if isinstance(cover, PartRef):
+            self.by_part[cover].remove(name)
+        else:
+            self.spans.remove(name)
+        self._refresh(cover)
+
+    def tokens_after(self, name: str) -> int:
+        """What the view would count with the fold `name` undone."""
+        self._unfold(name)
+        tokens = self.total_tokens
+        self._live(name)
+        return tokens
+
+    # --- pins and exclusions ----------------------------------------------------------------------------------------
+
+    def _mark(self, refs: dict[Cover, None], ref: Cover) -> None:
+        refs[ref] = None
+        self._refresh(ref)
+
+    def _unmark(self, refs: dict[Cover, None], ref: Cover) -> None:
+        del refs[ref]
+        self._refresh(ref)
+
+    def is_pinned(self, ref: PartRef) -> bool:
+        return _stands_in(self.pins, ref)
+
+    def is_excluded(self, ref: PartRef) -> bool:
+        return _stands_in(self.exclusions, ref)
+
+    def _open_reasoning(self, ref: Cover) -> bool:
+        """Reasoning the model still needs back: its tool loop is open. It is taken out whole, later, or not at all."""
+        first, last = ends(ref)
+        for seq in self.covered(Span(first, last)):
+            fact = self.messages[seq].fact
+            if seq > self.turn.begin and self.turn.running and isinstance(fact, ModelReplied):
+                chosen = fact.parts if isinstance(ref, Span) else fact.parts[ref.part : ref.part + 1]
+                if any(isinstance(part, Reasoning) for part in chosen):
+                    return True
+        return False
+
+    # --- what is shown ----------------------------------------------------------------------------------------------
+
+    @property
+    def total_tokens(self) -> int:
+        """All that is shown, with what each message costs besides its parts."""
+        return self.tokens.total() + MESSAGE_TOKENS * self.shown_messages
+
+    def shown_tokens(self, cover: Cover) -> int:
+        """What the facts of `cover` count as they are shown now."""
+        if isinstance(cover, PartRef):
+            item = self.items[self._at(cover.seq)]
+            return sum(block.tokens for block in item.blocks if block.source == cover)
+        first, last = self._positions(cover)
+        return sum(item.tokens for item in self.items[first:last])
+
+    def covered(self, span: Span) -> list[int]:
+        """The seqs of the messages from the span's first to its last fact."""
+        return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
+
+    def visible(self, span: Span) -> list[Item]:
+        """What is shown of the facts of a span."""
+        first, last = self._positions(span)
+        return self.items[first:last]
+
+    def shows_itself(self, seq: int) -> bool:
+        """Whether the message stands in the view as a message, not inside a document."""
+        return bool(self.items) and not self.items[self._at(seq)].fold
+
+    def step_before(self, seq: int) -> int | None:
+        """The last reply before `seq`."""
+        position = bisect_left(self.steps, seq)
+        return self.steps[position - 1] if position else None
+
+    def part_fold(self, ref: PartRef) -> Folded | None:
+        """The live fold that shows for a part."""
+        names = self.by_part.get(ref)
+        return self.folds[names[-1]] if names else None
+
+    def outer(self, span: Span) -> list[Folded]:
+        """The outermost live spans inside `span`, in order; of two equal ones the later."""
+        inside = [
+            (cover.first, -cover.last, -self.ages[name], self.folds[name])
+            for name in self.spans
+            if isinstance(cover := self.folds[name].cover, Span) and span.first <= cover.first and cover.last <= span.last
+        ]
+        outermost: list[Folded] = []
+        end = 0
+        for first, last, _, fold in sorted(inside, key=lambda found: found[:3]):
+            if first > end:
+                outermost.append(fold)
+                end = -last
+        return outermost
+
+    def _at(self, seq: int) -> int:
+        return max(0, bisect_right(self.keys, seq) - 1)
+
+    def _positions(self, cover: Cover) -> tuple[int, int]:
+        first, last = ends(cover)
+        low = self._at(first)
+        if low < len(self.items) and self.items[low].last < first:
+            low += 1
+        return low, bisect_right(self.keys, last)
+
+    def _refresh(self, cover: Cover) -> None:
+        """Show again whatever stands for the facts of `cover`."""
+        low, high = self._positions(cover)
+        if low >= high:
+            return
+        first, last = ends(cover)
+        span = Span(min(first, self.items[low].first), max(last, self.items[high - 1].last))
+        for item in self.items[low:high]:
+            self._count(item, -1)
+        fresh = list(self._build(span))
+        self.items[low:high] = fresh
+        self.keys[low:high] = [item.first for item in fresh]
+        for item in fresh:
+            self._count(item, 1)
+
+    def _build(self, span: Span) -> Iterator[Item]:
+        position = span.first
+        for fold in self.outer(span):
+            assert isinstance(fold.cover, Span)
+            yield from map(self._item, self.covered(Span(position, fold.cover.first - 1)))
+            yield self._document(fold, fold.cover)
+            position = fold.cover.last + 1
+        yield from map(self._item, self.covered(Span(position, span.last)))
+
+    def _item(self, seq: int) -> Item:
+        blocks = self._blocks(seq)
+        return Item(seq, seq, blocks, sum(block.tokens for block in blocks))
+
+    def _blocks(self, seq: int) -> tuple[Block, ...]:
+        return parts.render(self.messages[seq], self.ids, self.part_fold, self.is_pinned, self.is_excluded)
+
+    def _document(self, fold: Folded, cover: Span) -> Item:
+        """The fold's text, and behind it the parts inside that stay word for word."""
+        kind = Kind.HANDOVER if fold.kind in DOCUMENTS else Kind.OBSERVATIONS
+        originals = tuple(Stored(digest, 0) for digest in fold.entries)
+        text = Text(fold.text, fold.tokens)
+        document = Block(kind, Role.USER, cover, text, fold.tokens, fold.fold, cached=originals)
+        gone = any(_contains(ref, cover) for ref in self.exclusions)
+        blocks = (() if gone else (document,)) + tuple(self._kept_blocks(fold.fold, cover))
+        return Item(cover.first, cover.last, blocks, sum(block.tokens for block in blocks), fold.fold)
+
+    def _kept_blocks(self, name: str, cover: Span) -> Iterator[Block]:
+        wanted = set(self.kept[name]) | set(self._pinned_parts(cover))
+        for seq in sorted({ref.seq for ref in wanted}):
+            for block in self._blocks(seq):
+                if block.source in wanted:
+                    yield replace(block, role=Role.USER)
+
+    def _pinned_parts(self, cover: Span) -> Iterator[PartRef]:
+        for ref in self.pins:
+            first, last = ends(ref)
+            for seq in self.covered(Span(max(first, cover.first), min(last, cover.last))):
+                count = len(parts.parts_of(parts.message(self.messages[seq])))
+                yield from (PartRef(seq, i) for i in range(count) if _contains(ref, PartRef(seq, i)))
+
+    # --- counting ---------------------------------------------------------------------------------------------------
+
+    def _append(self, item: Item) -> None:
+        self.items.append(item)
+        self.keys.append(item.first)
+        self._count(item, 1)
+
+    def _count(self, item: Item, sign: int) -> None:
+        for block in item.blocks:
+            self.tokens[block.kind] += sign * block.tokens
+        self.shown_messages += sign * bool(item.blocks)
+        self._list(item, sign)
+
+    def _list(self, item: Item, sign: int) -> None:
+        """Keep `plain_outputs` in step: messages with a part long enough to be worth a marker."""
+        if item.fold or not any(worth_a_marker(block) for block in item.blocks):
+            return
+        if sign > 0:
+            insort(self.plain_outputs, item.first)
+        else:
+            del self.plain_outputs[bisect_left(self.plain_outputs, item.first)]
+
+
+SHORT = 120  # tokens; what is shorter is not worth a marker of 60
+
+
+def worth_a_marker(block: Block) -> bool:
+    """A raw output or a raw call that is long enough."""
+    if block.fold and not isinstance(block.content, Text):
+        return False
+    outputs = block.role is Role.TOOL and block.kind is Kind.OUTPUT
+    calls = block.role is Role.ASSISTANT and isinstance(block.content, ToolCall)
+    return (outputs or calls) and block.tokens > SHORT and not block.pinned
+
+
+def ends(cover: Cover) -> tuple[int, int]:
+    """The first and the last seq a cover touches."""
+    return (cover.seq, cover.seq) if isinstance(cover, PartRef) else (cover.first, cover.last)
+
+
+def _contains(outer: Cover, inner: Cover) -> bool:
+    if isinstance(outer, PartRef):
+        return outer == inner
+    first, last = ends(inner)
+    return outer.first <= first and last <= outer.last
+
+
+def _stands_in(refs: dict[Cover, None], ref: PartRef) -> bool:
+    if not refs:
+        return False
+    return ref in refs or any(isinstance(span, Span) and _contains(span, ref) for span in refs)
+

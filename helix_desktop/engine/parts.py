@@ -1,0 +1,173 @@
+"""One message fact as blocks: raw, with a part folded, or with a part taken out. Pure, and the same for ever.
+
+Here the small laws that concern a single part are kept: the arguments of a call are a JSON object and its name one
+that every provider takes, whatever the model wrote. The fact itself stays as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.facts import (
+    Attachment,
+    Folded,
+    ModelReplied,
+    PartRef,
+    Reasoning,
+    Recorded,
+    ReplyPart,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserPart,
+    UserSaid,
+)
+
+IMAGE_TOKENS = 1_600  # what providers bill for one picture, about
+NOTE_TOKENS = 8
+LONG_VALUE = 400  # characters; part of the shown form of a cleared argument, so it must not change
+EXCLUDED = "[Taken out of the context by the user]"
+SAME_ENTRY = "[CACHED] in the same entry"
+_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+MessageFact = UserSaid | ModelReplied | ToolReturned
+
+
+def parts_of(fact: MessageFact) -> tuple[UserPart | ReplyPart | Stored, ...]:
+    """The parts a `PartRef` counts: of an output the text first, then its pictures."""
+    if isinstance(fact, ToolReturned):
+        return (fact.output, *fact.images)
+    return fact.parts
+
+
+def original(recorded: Recorded, part: int, ids: Mapping[PartRef, str]) -> Block:
+    """The part as it was said. `ids`: the names calls go by where the model's own are empty or used twice."""
+    fact, ref = recorded.fact, PartRef(recorded.seq, part)
+    if isinstance(fact, UserSaid):
+        said = fact.parts[part]
+        return Block(Kind.CONVERSATION, Role.USER, ref, said, _tokens(said))
+    if isinstance(fact, ModelReplied):
+        answer = fact.parts[part]
+        if isinstance(answer, ToolCall):
+            answer = legal_call(answer, ids.get(ref, answer.id))
+        return Block(Kind.CONVERSATION, Role.ASSISTANT, ref, answer, answer.tokens)
+    if isinstance(fact, ToolReturned):
+        call = ids.get(PartRef(recorded.seq), fact.call)
+        tokens = fact.tokens if part == 0 else IMAGE_TOKENS
+        return Block(Kind.OUTPUT, Role.TOOL, ref, parts_of(fact)[part], tokens, call=call, ok=fact.ok)
+    raise TypeError(f"{type(fact).__name__} is not a message")
+
+
+def folded(block: Block, fold: Folded) -> Block:
+    """The block with the fold's text in place of its content."""
+    originals = tuple(Stored(digest, 0) for digest in fold.entries)
+    content: Text | ToolCall = Text(fold.text, fold.tokens)
+    if isinstance(block.content, ToolCall):
+        content = replace(
+            block.content, arguments=cleared_arguments(block.content.arguments, fold.text), tokens=fold.tokens
+        )
+    elif isinstance(block.content, Stored):
+        originals = (block.content,)
+    elif isinstance(block.content, Attachment):
+        originals = (block.content.stored,)
+    return replace(block, content=content, tokens=fold.tokens, fold=fold.fold, cached=originals)
+
+
+def excluded(block: Block) -> Block | None:
+    """What stands for a part the user took out: nothing, or a note where a call needs its result."""
+    if isinstance(block.content, ToolCall):
+        gone = replace(block.content, arguments=json.dumps({"note": EXCLUDED}), tokens=NOTE_TOKENS)
+        return replace(block, content=gone, tokens=NOTE_TOKENS)
+    if block.role is Role.TOOL and block.source == PartRef(_seq(block)):
+        return replace(block, content=Text(EXCLUDED, NOTE_TOKENS), tokens=NOTE_TOKENS)
+    return None
+
+
+def legal_call(call: ToolCall, name_in_request: str) -> ToolCall:
+    """The call as every provider accepts it: an id, a plain name, an object of arguments."""
+    name = _NAME.sub("_", call.name)[:64] or "unnamed"
+    arguments = call.arguments if _is_object(call.arguments) else _wrapped(call.arguments)
+    if (name, name_in_request, arguments) == (call.name, call.id, call.arguments):
+        return call
+    return replace(call, id=name_in_request, name=name, arguments=arguments)
+
+
+def cleared_arguments(arguments: str, text: str) -> str:
+    """The arguments with `text` in place of their long values; short ones (a path, a flag) stay."""
+    values = json.loads(arguments) if _is_object(arguments) else {}
+    texts = iter((text,))
+    shown = {key: next(texts, SAME_ENTRY) if is_long(value) else value for key, value in values.items()}
+    if text not in shown.values():
+        shown["cached"] = text
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def is_long(value: object) -> bool:
+    """Whether an argument's value is one that clearing replaces."""
+    return len(value if isinstance(value, str) else json.dumps(value)) > LONG_VALUE
+
+
+def render(
+    recorded: Recorded,
+    ids: Mapping[PartRef, str],
+    fold_of: Callable[[PartRef], Folded | None],
+    pinned: Callable[[PartRef], bool],
+    is_excluded: Callable[[PartRef], bool],
+) -> tuple[Block, ...]:
+    """All blocks of a message. A part taken out beats a pin, and a pin beats a fold."""
+    blocks = []
+    whole = range(len(parts_of(message(recorded))))
+    thinking = [i for i in whole if isinstance(parts_of(message(recorded))[i], Reasoning)]
+    no_thinking = any(is_excluded(PartRef(recorded.seq, i)) for i in thinking)
+    for index in whole:
+        ref = PartRef(recorded.seq, index)
+        block: Block | None = original(recorded, index, ids)
+        if block is None or _is_blank(block):
+            continue
+        fold = fold_of(ref)
+        if is_excluded(ref) or (no_thinking and index in thinking):
+            block = excluded(block)
+        elif pinned(ref):
+            block = replace(block, pinned=True)
+        elif fold is not None:
+            block = folded(block, fold)
+        if block is not None:
+            blocks.append(block)
+    return tuple(blocks)
+
+
+def message(recorded: Recorded) -> MessageFact:
+    """The fact, known to be a message."""
+    assert isinstance(recorded.fact, UserSaid | ModelReplied | ToolReturned)
+    return recorded.fact
+
+
+def _is_blank(block: Block) -> bool:
+    return isinstance(block.content, Text) and not block.content.text.strip()
+
+
+def _seq(block: Block) -> int:
+    return block.source.seq if isinstance(block.source, PartRef) else block.source.first
+
+
+def _tokens(part: UserPart | ReplyPart) -> int:
+    if isinstance(part, Attachment) and part.stored.media_type.startswith("image/"):
+        return part.tokens or IMAGE_TOKENS
+    return part.tokens
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _wrapped(arguments: str) -> str:
+    return json.dumps({"malformed": arguments}, ensure_ascii=False) if arguments.strip() else "{}"
+

@@ -1,0 +1,201 @@
+"""What the model is sent, computed from the facts: `view(facts)`, pure, and `State.advance`, the same step by step.
+
+A view is: the system prompt, the rules files, then the line's messages in order, with the text of a fold in place of
+what it covers. Settings (system prompt, rules, tools, policy, models) are those appended last; messages, folds, pins
+and exclusions follow the line, so a rewind to `k` shows them as they stood at `k`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from helix_desktop.engine.blocks import Block, Kind, Role, View
+from helix_desktop.engine.facts import (
+    Folded,
+    Forgotten,
+    ModelReplied,
+    ModelSet,
+    PartRef,
+    PolicySet,
+    Recorded,
+    Rewound,
+    RulesSet,
+    Spent,
+    Stored,
+    SystemSet,
+    Text,
+    ToolsOffered,
+)
+from helix_desktop.engine.line import Line
+
+RULES_HEADER_TOKENS = 10
+SAMPLES = 9  # how many replies the correction factor is learned from
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a request depends on besides the messages."""
+
+    system: SystemSet = SystemSet("", 0)
+    system_seq: int = 0
+    rules: tuple[tuple[int, RulesSet], ...] = ()
+    tools: ToolsOffered = ToolsOffered((), 0)
+    policy: PolicySet | None = None
+    models: tuple[tuple[str, ModelSet], ...] = ()
+
+    def after(self, recorded: Recorded) -> Settings:
+        """These settings with one more fact."""
+        match recorded.fact:
+            case SystemSet() as system:
+                return replace(self, system=system, system_seq=recorded.seq)
+            case RulesSet() as rules:
+                others = tuple(kept for kept in self.rules if kept[1].path != rules.path)
+                return replace(self, rules=(*others, (recorded.seq, rules)) if rules.text else others)
+            case ToolsOffered() as tools:
+                return replace(self, tools=tools)
+            case PolicySet() as policy:
+                return replace(self, policy=policy)
+            case ModelSet() as model:
+                return replace(self, models=tuple(sorted({**dict(self.models), model.role: model}.items(), key=_role)))
+        return self
+
+    def model(self, role: str) -> ModelSet | None:
+        """The model chosen for a role; None where none was."""
+        return dict(self.models).get(role)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The system prompt, then each rules file word for word."""
+        texts = [(self.system_seq, Text(self.system.text, self.system.tokens), False)] if self.system.text else []
+        for seq, rules in self.rules:
+            text = f"Rules of this workspace, from {rules.path}:\n\n{rules.text}"
+            texts.append((seq, Text(text, rules.tokens + RULES_HEADER_TOKENS), True))
+        return tuple(
+            Block(Kind.SYSTEM, Role.SYSTEM, PartRef(seq), text, text.tokens, pinned=pinned) for seq, text, pinned in texts
+        )
+
+
+@dataclass(slots=True)
+class State:
+    """The facts of one conversation and the view they come to. `advance` is the only way in."""
+
+    facts: list[Recorded] = field(default_factory=list)
+    settings: Settings = Settings()
+    line: Line = field(default_factory=Line)
+    forgotten: set[bytes] = field(default_factory=set)
+    spent: list[Spent | ModelReplied] = field(default_factory=list)
+    billed: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)  # per model: (counted, billed) of replies
+    _before: list[int] = field(default_factory=list)  # of each fact, the one before it on its line
+    _head: tuple[Block, ...] = ()
+    _shown: View | None = None
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the newest fact; 0 before the first."""
+        return self.facts[-1].seq if self.facts else 0
+
+    @property
+    def live_folds(self) -> tuple[Folded, ...]:
+        """The folds in force, oldest first; what a longer one covers is among them."""
+        return tuple(sorted((self.line.folds[name] for name in self.line.live), key=lambda f: self.line.ages[f.fold]))
+
+    @property
+    def tokens(self) -> int:
+        """What the view counts in the base encoding; `budget.py` corrects it."""
+        return self.line.total_tokens + sum(block.tokens for block in self._head) + self.settings.tools.tokens
+
+    @property
+    def time(self) -> float:
+        """When the newest fact was appended."""
+        return self.facts[-1].time if self.facts else 0.0
+
+    def advance(self, recorded: Recorded) -> None:
+        """Take in the next fact. Costs the same however long the conversation is; a rewind costs its line."""
+        self._shown = None
+        self.facts.append(recorded)
+        fact = recorded.fact
+        if isinstance(fact, Rewound):
+            self._rewind(fact.to)
+            return
+        self._before.append(recorded.seq - 1)
+        if isinstance(fact, ModelReplied):
+            self._bill(fact)
+        if isinstance(fact, Spent):
+            self.spent.append(fact)
+        if isinstance(fact, Forgotten):
+            self.forgotten.update(digest.raw for digest in fact.entries)
+        settings = self.settings.after(recorded)
+        if settings is not self.settings:
+            self.settings, self._head = settings, settings.blocks
+        else:
+            self.line.advance(recorded)
+
+    def view(self) -> View:
+        """The view now. Blocks are shared with the views before; nothing is computed twice."""
+        if self._shown is None:
+            blocks = list(self._head)
+            for item in self.line.items:
+                blocks.extend(item.blocks)
+            stable = len(blocks) - self._unfinished()
+            tools = self.settings.tools
+            self._shown = View(tuple(blocks), tools.tools, tools.tokens, stable)
+        return self._shown
+
+    def at(self, seq: int) -> State:
+        """The state as it was when `seq` was the newest fact."""
+        return state_of(self.facts[: max(0, seq)])
+
+    def is_gone(self, stored: Stored) -> bool:
+        """Whether this content was purged."""
+        return stored.digest.raw in self.forgotten
+
+    def _unfinished(self) -> int:
+        """How many blocks at the end belong to a batch that is not whole yet."""
+        if not self.line.running_calls:
+            return 0
+        begun = self.line.steps[-1]
+        count = 0
+        for item in reversed(self.line.items):
+            if item.first < begun:
+                break
+            count += len(item.blocks)
+        return count
+
+    def _rewind(self, to: int) -> None:
+        """Go on from `to`: the line is made again from the facts that lead there."""
+        self._before.append(max(0, min(to, len(self.facts) - 1)))
+        chain = []
+        seq = self._before[-1]
+        while seq > 0:
+            chain.append(self.facts[seq - 1])
+            seq = self._before[seq - 1]
+        self.line = Line()
+        for recorded in reversed(chain):
+            self.line.advance(recorded)
+
+    def _bill(self, reply: ModelReplied) -> None:
+        """Remember what was counted and what the provider reported, to learn from."""
+        self.spent.append(reply)
+        newest = self.line.order[-1] if self.line.order else 0
+        if reply.usage.input > 0 and (reply.saw == 0 or reply.saw >= newest) and self.tokens > 0:
+            samples = self.billed.setdefault(reply.model, deque(maxlen=SAMPLES))
+            samples.append((self.tokens, reply.usage.input))
+
+
+def state_of(facts: Iterable[Recorded]) -> State:
+    """The state these facts come to."""
+    state = State()
+    for recorded in facts:
+        state.advance(recorded)
+    return state
+
+
+def view(facts: Sequence[Recorded]) -> View:
+    """What the model is sent after these facts."""
+    return state_of(facts).view()
+
+
+def _role(named: tuple[str, ModelSet]) -> str:
+    return named[0]
