@@ -17,6 +17,7 @@ HelixError                    something the user can be told in a sentence
 │   ├── UnknownModel          the provider does not know this model
 │   ├── Overloaded            429, 529, 5xx: worth another try, perhaps after `retry_after` seconds
 │   └── Unreachable           connection refused, lost, silent or cut
+├── NoKeyring                 the system has no keyring, or it is locked, silent or refuses
 ├── Refused                   a rule of the program or the user said no (permission, confinement, undo)
 └── Stopped                   the user stopped it
 
@@ -102,6 +103,10 @@ class Overloaded(ModelFailed):
 
 class Unreachable(ModelFailed):
     """Connection refused, lost, silent or cut."""
+
+
+class NoKeyring(HelixError):
+    """The system has no keyring that keeps and gives back a key."""
 
 
 class Refused(HelixError):

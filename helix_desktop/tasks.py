@@ -83,14 +83,19 @@ def thread(work: Callable[[], None], *, name: str, daemon: bool = False) -> thre
     return started
 
 
-async def within(limit: float, work: Callable[[], T], *, name: str) -> T:
-    """Run what may hang for ever (a keyring, a dead network mount) on a daemon thread; TimeoutError after `limit`.
+def detached(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
+    """Run what may hang for ever (a keyring, a dead mount, a terminal's input) on a daemon thread of its own.
 
-    The thread itself cannot be stopped: it is left behind, and does not keep the program from ending.
+    The thread cannot be stopped: whoever stops waiting leaves it behind, and it does not keep the program from ending.
     """
     outcome: Future[T] = Future()
     thread(lambda: _settle(outcome, work), name=name, daemon=True)
-    return await asyncio.wait_for(asyncio.wrap_future(outcome), limit)
+    return asyncio.wrap_future(outcome)
+
+
+async def within(limit: float, work: Callable[[], T], *, name: str) -> T:
+    """`detached`, awaited for `limit` seconds at the most; TimeoutError after that."""
+    return await asyncio.wait_for(detached(work, name=name), limit)
 
 
 def _settle(outcome: Future[T], work: Callable[[], T]) -> None:

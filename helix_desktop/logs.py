@@ -1,0 +1,134 @@
+"""The log: one JSON object a line, in files that rotate and that only the user can read.
+
+It says what happened and never what was said: no contents, no keys. As a second lock, every secret the program has
+handled, and whatever looks like one, is blotted out of each line before it is written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+BLOT = "█████"
+KEPT_FILES = 4
+LONGEST_MESSAGE = 2_000
+SHORTEST_SECRET = 6  # shorter ones would blot out ordinary words
+TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "mcp", "asyncio", "markdown_it", "qasync", "urllib3")
+
+# Keys of the usual makes, bearer tokens, and passwords inside addresses.
+LOOKS_SECRET = re.compile(
+    r"\b(?:sk|pk|rk|xai|gsk|ghp|gho|github_pat|AIza|hf|glpat|xox[abp])[-_A-Za-z0-9]{16,}"
+    r"|(?<=[Bb]earer )[-\w.~+/]{8,}=*|(?<=://)[^/\s:@\"]+:[^/\s@\"]+(?=@)|(?<=[?&]key=)[^&\s\"]+"
+)
+
+
+class Redaction:
+    """Blots out known secrets and whatever looks like one."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def add(self, secret: str) -> None:
+        if len(secret) >= SHORTEST_SECRET:
+            self._known.add(secret)
+
+    def __call__(self, text: str) -> str:
+        for secret in self._known:
+            text = text.replace(secret, BLOT).replace(json.dumps(secret)[1:-1], BLOT)
+        return LOOKS_SECRET.sub(BLOT, text)
+
+
+class JsonLines(logging.Formatter):
+    """One record, one line."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        super().__init__()
+        self._redaction = redaction
+
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, Any] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
+            "level": record.levelname.lower(),
+            "from": record.name.removeprefix("helix_desktop."),
+            "says": record.getMessage()[:LONGEST_MESSAGE],
+        }
+        if task := getattr(record, "taskName", None):  # since Python 3.12
+            said["task"] = task
+        if record.threadName != threading.main_thread().name:
+            said["thread"] = record.threadName
+        if record.exc_info and record.exc_info[1] is not None:
+            said |= _trace(record.exc_info[1])
+        return self._redaction(json.dumps(said, ensure_ascii=False))
+
+
+def _trace(error: BaseException) -> dict[str, Any]:
+    """Type and places. The error's own words are cut: they may quote what somebody wrote."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return {
+        "error": type(error).__qualname__,
+        "words": str(error)[:200],
+        "trace": [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames],
+    }
+
+
+class PrivateFile(RotatingFileHandler):
+    """Readable by the user alone."""
+
+    def _open(self) -> Any:
+        return os.fdopen(
+            os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8"
+        )
+
+
+def start(folder: Path, redaction: Redaction, *, level: str = "info", megabytes: int = 5) -> Callable[[], None]:
+    """Write the log to `folder`/helix.log from now on. A folder that cannot be written is no reason not to start.
+
+    Call what is returned to stop.
+    """
+    root = logging.getLogger()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handler: logging.Handler = PrivateFile(
+            folder / "helix.log", maxBytes=megabytes * 1_000_000, backupCount=KEPT_FILES, encoding="utf-8"
+        )
+    except OSError:
+        handler = logging.NullHandler()
+    handler.setFormatter(JsonLines(redaction))
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+    def stop() -> None:
+        root.removeHandler(handler)
+        handler.close()
+
+    return stop
+
+
+def catch_the_uncaught() -> None:
+    """What nobody caught, in the main thread, in other threads and in destructors, is a bug: log it with its trace."""
+    before = sys.excepthook
+
+    def main(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            logging.getLogger("helix_desktop").critical("nobody caught this", exc_info=error)
+        before(kind, error, trace)
+
+    sys.excepthook = main
+    threading.excepthook = lambda what: logging.getLogger("helix_desktop").critical(
+        "nobody caught this in %s", what.thread.name if what.thread else "a thread", exc_info=what.exc_value
+    )
+    sys.unraisablehook = lambda what: logging.getLogger("helix_desktop").error(
+        "nobody could catch this: %s", what.err_msg or "in a destructor", exc_info=what.exc_value
+    )

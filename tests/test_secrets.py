@@ -1,0 +1,182 @@
+"""secrets.py: the keyring, and the three choices where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import ConfigMistake, NoKeyring, Refused
+from helix_desktop.secrets import Keyring, Secrets, Where, environment_variable
+
+KEY = "sk-test-0123456789abcdef"
+
+
+class MemoryKeyring:
+    """A keyring that works."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
+
+
+class NullKeyring(MemoryKeyring):
+    """Takes everything, keeps nothing; keyring has one like it."""
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        pass
+
+
+class SilentKeyring(MemoryKeyring):
+    """Answers only when released, like a secret service that waits to be unlocked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = threading.Event()
+        self.calls = 0
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.calls += 1
+        self.release.wait()
+        return super().get_password(service, username)
+
+
+def no_keyring() -> Keyring:
+    raise RuntimeError("No recommended backend was available")
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "keys.json"
+
+
+Make = Callable[..., Secrets]
+
+
+@pytest.fixture
+def make(key_file: Path) -> Make:
+    def made(keyring: Callable[[], Keyring] = no_keyring, **options: object) -> Secrets:
+        return Secrets(key_file, keyring=keyring, **{"environ": {}, "limit": 0.05, **options})  # type: ignore[arg-type]
+
+    return made
+
+
+async def test_a_keyring_keeps_gives_back_and_forgets(make: Make, key_file: Path) -> None:
+    backend = MemoryKeyring()
+    secrets = make(lambda: backend)
+    assert await secrets.get("openai") is None
+    await secrets.set("openai", KEY)
+    assert (await secrets.get("openai"), await secrets.where("openai")) == (KEY, Where.KEYRING)
+    await secrets.delete("openai")
+    await secrets.delete("openai")
+    assert await secrets.get("openai") is None
+    assert (backend.kept, key_file.exists()) == ({}, False)
+
+
+async def test_every_value_is_announced_for_redaction(make: Make) -> None:
+    seen: list[str] = []
+    secrets = make(seen=seen.append, environ={"HELIX_KEY_A": "from outside"})
+    await secrets.set("b", KEY, where=Where.SESSION)
+    await secrets.get("a")
+    assert seen == [KEY, "from outside"]
+
+
+@pytest.mark.parametrize("backend", [no_keyring, NullKeyring])
+async def test_without_a_keyring_nothing_is_stored_and_the_choices_are_named(
+    make: Make, backend: Callable[[], Keyring], key_file: Path
+) -> None:
+    secrets = make(backend)
+    with pytest.raises(NoKeyring, match=r"this session only.*environment variable.*file"):
+        await secrets.set("openai", KEY)
+    assert await secrets.get("openai") is None
+    assert not key_file.exists()
+
+
+async def test_for_this_session_only(make: Make, key_file: Path) -> None:
+    secrets = make()
+    await secrets.set("openai", KEY, where=Where.SESSION)
+    assert (await secrets.get("openai"), await secrets.where("openai")) == (KEY, Where.SESSION)
+    assert await make().get("openai") is None
+    assert not key_file.exists()
+
+
+async def test_from_the_environment(make: Make) -> None:
+    secrets = make(environ={"HELIX_KEY_OPEN_AI_2": KEY, "ANTHROPIC_API_KEY": "theirs-123456"})
+    assert await secrets.get("open-ai/2") == KEY
+    assert await secrets.get("claude", variable="ANTHROPIC_API_KEY") == "theirs-123456"
+    assert await secrets.where("claude", variable="ANTHROPIC_API_KEY") is Where.ENVIRONMENT
+    with pytest.raises(Refused, match="HELIX_KEY_X"):
+        await secrets.set("x", KEY, where=Where.ENVIRONMENT)
+
+
+async def test_a_file_only_with_consent_and_only_for_the_user(make: Make, key_file: Path) -> None:
+    with pytest.raises(Refused, match="only after you allowed it"):
+        await make().set("openai", KEY, where=Where.FILE)
+    assert not key_file.exists()
+    secrets = make(consent=lambda: True)
+    await secrets.set("openai", KEY, where=Where.FILE)
+    assert (await secrets.get("openai"), await secrets.where("openai")) == (KEY, Where.FILE)
+    if sys.platform != "win32":
+        assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    assert await make().get("openai") is None, "consent taken back: the file is not read"
+
+
+async def test_a_key_that_moves_leaves_no_copy_behind(make: Make, key_file: Path) -> None:
+    backend = MemoryKeyring()
+    secrets = make(lambda: backend, consent=lambda: True)
+    await secrets.set("openai", KEY, where=Where.FILE)
+    await secrets.set("other", "kept-123", where=Where.FILE)
+    await secrets.set("openai", KEY)
+    assert json.loads(key_file.read_text()) == {"other": "kept-123"}
+
+
+async def test_a_damaged_key_file_is_named_and_left_alone(make: Make, key_file: Path) -> None:
+    key_file.parent.mkdir()
+    key_file.write_text("{")
+    secrets = make(consent=lambda: True)
+    with pytest.raises(ConfigMistake, match=r"keys\.json, cannot be read"):
+        await secrets.set("openai", KEY, where=Where.FILE)
+    assert key_file.read_text() == "{"
+
+
+async def test_a_silent_keyring_costs_its_limit_once_and_one_thread(make: Make) -> None:
+    backend = SilentKeyring()
+    backend.kept["helix-desktop", "openai"] = KEY
+    secrets = make(lambda: backend)
+    for _ in range(3):
+        with pytest.raises(NoKeyring, match="did not answer"):
+            await secrets.get("openai")
+    assert backend.calls == 1
+    backend.release.set()
+    while secrets._hanging is not None and not secrets._hanging.done():
+        await asyncio.sleep(0)
+    assert await secrets.get("openai") == KEY
+
+
+async def test_a_backend_that_raises_is_no_keyring(make: Make) -> None:
+    def broken() -> Keyring:
+        raise OSError("org.freedesktop.secrets is not activatable")
+
+    with pytest.raises(NoKeyring, match="cannot be used"):
+        await make(broken).check()
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("openai", "HELIX_KEY_OPENAI"), ("mcp/files/TOKEN", "HELIX_KEY_MCP_FILES_TOKEN")]
+)
+def test_the_variable_of_a_name(name: str, variable: str) -> None:
+    assert environment_variable(name) == variable
