@@ -1,0 +1,95 @@
+"""What one provider's protocol is to the client: how a request is written, and how its stream is read.
+
+A dialect only translates. Connections, timeouts, retries and prices are the client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from helix_desktop.engine.blocks import Delta, Reply, Request
+from helix_desktop.errors import ModelFailed
+from helix_desktop.providers.sse import Event
+from helix_desktop.providers.wire import Json, Object
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a dialect has to know of the model to write a request it will take."""
+
+    max_output: int = 0
+    images: bool = True
+    tools: bool = True
+    reasoning: str = ""  # how effort is asked for: "", "effort", "budget", "adaptive", "level"
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A request as it goes out: the path below the base URL, the dialect's own headers, and the body."""
+
+    path: str
+    body: Object
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Reading(Protocol):
+    """One stream being read."""
+
+    def feed(self, event: Event) -> list[Delta]:
+        """The deltas of this event. Raises a ModelFailed when the provider reports an error in the stream, and
+        ValueError when the event is not what the protocol knows.
+        """
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the provider has said why the reply ended. Nothing that fails after that can take it back."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come (the figures have been sent too)."""
+        ...
+
+    def reply(self, cut: str = "") -> Reply:
+        """The reply so far; `cut` says in a sentence why the stream ended before its time."""
+        ...
+
+
+class Dialect(Protocol):
+    """One protocol, set up for one configured provider. `tag` marks reasoning that only this provider can read."""
+
+    @property
+    def tag(self) -> str: ...
+
+    def compile(self, request: Request, abilities: Abilities) -> Post: ...
+
+    def reading(self, request: Request) -> Reading: ...
+
+    def credentials(self, key: str) -> Mapping[str, str]:
+        """The headers that carry the key."""
+        ...
+
+    def relax(self, body: Object, failure: ModelFailed) -> Object | None:
+        """The same request without an optional part that the provider refuses by name, or None."""
+        ...
+
+
+def without(body: Object, *names: str) -> Object:
+    return {name: value for name, value in body.items() if name not in names}
+
+
+def relaxed(body: Object, failure: ModelFailed, optional: tuple[str, ...]) -> Object | None:
+    """The body without the first optional parameter that the provider's message names, or None."""
+    named = next((name for name in optional if name in body and name in failure.what), None)
+    return None if named is None else without(body, named)
+
+
+def error_in(value: Json) -> Json:
+    """The error an event or a body carries, in the shapes providers use; None when there is none."""
+    if not isinstance(value, dict):
+        return None
+    found = value.get("error")
+    return found or None

@@ -1,0 +1,135 @@
+"""A reply being put together from the pieces of a stream.
+
+Every provider names the part a piece belongs to in its own way (an index, an item's id, nothing at all); the draft keeps
+parts by a `key` of the provider's choice, in the order in which they began.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
+from helix_desktop.providers.wire import Json, parse_object
+
+SHORTEST_UNIQUE = 9  # shorter ids ("0", "call_0") are counters of local servers and come again in the next reply
+
+
+@dataclass(slots=True)
+class _Part:
+    sort: Literal["text", "reasoning", "call"]
+    pieces: list[str] = field(default_factory=list)
+    opaque: str = ""
+    id: str = ""
+    name: str = ""
+    index: int = 0
+
+
+def _random_id() -> str:
+    return secrets.token_hex(8)
+
+
+class Draft:
+    """`provider` marks the reasoning, so that only the same provider gets it back."""
+
+    def __init__(self, provider: str, new_id: Callable[[], str] = _random_id) -> None:
+        self._provider = provider
+        self._new_id = new_id
+        self._parts: dict[Hashable, _Part] = {}
+
+    @property
+    def calls(self) -> int:
+        return sum(part.sort == "call" for part in self._parts.values())
+
+    @property
+    def last_key(self) -> Hashable:
+        """The part that began last, or None."""
+        return next(reversed(self._parts), None)
+
+    def first(self, sort: str) -> Hashable:
+        """The key of the first part of a sort, or None."""
+        return next((key for key, part in self._parts.items() if part.sort == sort), None)
+
+    def sort_of(self, key: Hashable) -> str:
+        part = self._parts.get(key)
+        return part.sort if part else ""
+
+    def text(self, key: Hashable, piece: str) -> list[Delta]:
+        if not piece:
+            return []
+        self._parts.setdefault(key, _Part("text")).pieces.append(piece)
+        return [TextDelta(piece)]
+
+    def reasoning(self, key: Hashable, piece: str) -> list[Delta]:
+        part = self._parts.setdefault(key, _Part("reasoning"))
+        if not piece:
+            return []
+        part.pieces.append(piece)
+        return [ReasoningDelta(piece)]
+
+    def seal(self, key: Hashable, opaque: str) -> None:
+        """What the provider needs back with this reasoning; replaces what was there."""
+        self._parts.setdefault(key, _Part("reasoning")).opaque = opaque
+
+    def call(self, key: Hashable, *, call_id: str = "", name: str = "", arguments: str = "") -> list[Delta]:
+        """Begin or continue a call. The first delta of a call carries its id and name."""
+        part = self._parts.get(key)
+        if part is None:
+            part = _Part("call", id=self._unique(call_id), index=self.calls)
+            self._parts[key] = part
+        first = not part.name and bool(name)
+        if first:
+            part.name = name
+        if arguments:
+            part.pieces.append(arguments)
+        if not first and not arguments:
+            return []
+        return [CallDelta(part.index, part.id, part.name, arguments)]
+
+    def whole_arguments(self, key: Hashable, arguments: str) -> list[Delta]:
+        """The arguments as the provider gives them at the end; only what had not come yet is a delta."""
+        part = self._parts[key]
+        sofar = "".join(part.pieces)
+        if arguments == sofar:
+            return []
+        part.pieces = [arguments]
+        rest = arguments.removeprefix(sofar) if arguments.startswith(sofar) else arguments
+        return [CallDelta(part.index, part.id, part.name, rest)]
+
+    def parts(self, *, cut: bool = False) -> tuple[ReplyPart, ...]:
+        """The parts so far. In a reply that was cut, a call whose arguments had not begun is left out: with nothing
+        after its name it would look like a call without arguments.
+        """
+        made = (self._make(part, cut=cut) for part in self._parts.values())
+        return tuple(part for part in made if part is not None)
+
+    def _make(self, part: _Part, *, cut: bool) -> ReplyPart | None:
+        content = "".join(part.pieces)
+        if part.sort == "text":
+            return Text(content)
+        if part.sort == "reasoning":
+            empty = not content and not part.opaque
+            return None if empty else Reasoning(content, opaque=part.opaque, provider=self._provider)
+        if not part.name or (cut and not content):
+            return None
+        return ToolCall(part.id, part.name, content or "{}")
+
+    def has_broken_call(self) -> bool:
+        """Whether the arguments of some call are not a JSON object."""
+        calls = [part for part in self._parts.values() if part.sort == "call"]
+        return any(parse_object("".join(part.pieces) or "{}") is None for part in calls)
+
+    def _unique(self, call_id: str) -> str:
+        taken = {part.id for part in self._parts.values()}
+        if len(call_id) >= SHORTEST_UNIQUE and call_id not in taken:
+            return call_id
+        return f"{call_id or 'call'}_{self._new_id()}"
+
+
+def sealed(**values: Json) -> str:
+    """What a provider needs back, as compact JSON for `Reasoning.opaque`."""
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,204 @@
+"""What a provider's refusal means: status and body → one error of the tree, with a sentence and a way on.
+
+Providers differ in where they put the sentence and agree on little else, so the sentence itself is looked at. The lists
+below are what the providers and the local servers are known to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from helix_desktop.errors import BadKey, ContextTooLong, ModelFailed, Overloaded, UnknownModel
+from helix_desktop.providers.wire import Json, get, list_at, parse, text_at
+
+LONGEST_SENTENCE = 600
+
+_CONTEXT = re.compile(
+    r"""context_length_exceeded | string_above_max_length | exceed_context_size | model_context_window_exceeded
+    | request_too_large | maximum\ (context|prompt)\ length | exceeds?\ (the\ |its\ |model's\ )?(available\ |maximum\ |model\ )?context
+    | context\ (window|length|size|limit)\ (of\ this\ model\ )?(is\ |was\ |has\ been\ )?(exceed|overflow|too\ (small|short))
+    | exceeds\ the\ context\ window | larger\ than\ the\ context | prompt\ is\ too\ long | input\ is\ too\ long | prompt\ too\ long
+    | input\ length\ and\ .?max_tokens.?\ exceed | exceeds?\ context\ limit | (input|prompt)\ token\ count.*exceed
+    | exceeds\ the\ (maximum\ )?(number\ of\ tokens|(input\ )?token\ (limit|count)) | exceeded\ model\ token\ limit | token\ limit\ exceeded
+    | too\ large\ for\ model\ with\ \d+ | reduce\ the\ length\ of\ the\ (messages|prompt|input) | too\ many\ (input\ )?tokens
+    | context\ the\ overflows | loaded\ with\ context\ length\ of\ only | requested\ tokens.*exceed.*context
+    | inputs.?\ tokens.*must\ be\ <= | request\ too\ large\ for | exceeds\ the\ limit\ of\ \d+\ tokens
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+_KEY = re.compile(
+    r"invalid_api_key|api_key_invalid|api key not valid|(invalid|incorrect|missing|no) (x-)?api[- ]key|authentication_error|invalid authentication"
+    r"|you didn't provide an api key|api key (is )?(expired|required)",
+    re.IGNORECASE,
+)
+_MODEL = re.compile(
+    r"model_not_found|model[_ ]not[_ ](found|exist)|not a valid model|does not exist or you do not have access|unknown model|invalid model"
+    r"|try pulling it first|no models? (is |are )?loaded|models/\S+ is not found|model ['\"`]?[^'\"`]*['\"`]? (does not exist|not found|is not found)"
+    r"|not_found_error.*model|model:.*not_found",
+    re.IGNORECASE,
+)
+_MONEY = re.compile(
+    r"insufficient_quota|insufficient balance|credit balance is too low|exceeded your current quota|insufficient credits|billing"
+    r"|requires more credits|payment required",
+    re.IGNORECASE,
+)
+_NO_TOOLS = re.compile(
+    r"does not support (tools|function)|tool use is not supported|tools? (is|are) not supported", re.IGNORECASE
+)
+_RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that is not a reply. `where`: the provider's name, for the sentence."""
+
+    where: str
+    status: int
+    body: Json
+    headers: Mapping[str, str]
+    model: str = ""
+
+
+def read_body(content: bytes) -> Json:
+    """A refusal's body: JSON where it is, else its text."""
+    try:
+        return parse(content)
+    except ValueError:
+        return content.decode("utf-8", errors="replace")
+
+
+def failure_of(refusal: Refusal) -> ModelFailed:
+    """The error this refusal is."""
+    said = sentence(refusal.body)
+    evidence = f"{_codes(refusal.body)} {said}"
+    told = f"{refusal.where} says: {said}" if said else f"{refusal.where} answered with status {refusal.status}."
+    return (
+        _about_request(refusal, evidence, told)
+        or _about_account(refusal, evidence, told)
+        or _about_load(refusal, evidence, told)
+        or ModelFailed(told, remedy=f"The request was refused (status {refusal.status}); nothing was lost.")
+    )
+
+
+def _about_request(refusal: Refusal, evidence: str, told: str) -> ModelFailed | None:
+    if (
+        refusal.status == 413
+        or (refusal.status < 500 and _CONTEXT.search(evidence))
+        or _is_server_overflow(refusal, evidence)
+    ):
+        return ContextTooLong(told, remedy="The view has to become smaller, or the model's window larger.")
+    if _NO_TOOLS.search(evidence):
+        return ModelFailed(told, remedy="Choose a model that can call tools.")
+    if 300 <= refusal.status < 400:
+        target = refusal.headers.get("location", "")
+        host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
+        return ModelFailed(
+            f"{refusal.where} sends the request on to {host}; it was not followed, because the key would go with it.",
+            remedy="If you trust that address, make it the base URL of this provider.",
+        )
+    return None
+
+
+def _is_server_overflow(refusal: Refusal, evidence: str) -> bool:
+    """Some local servers report a prompt that is too long as their own failure."""
+    return refusal.status == 500 and bool(_CONTEXT.search(evidence))
+
+
+def _about_account(refusal: Refusal, evidence: str, told: str) -> ModelFailed | None:
+    if refusal.status == 402 or _MONEY.search(evidence):
+        return ModelFailed(told, remedy="Look at the account's balance and limits with the provider.")
+    if refusal.status == 401 or (refusal.status < 500 and _KEY.search(evidence)):
+        return BadKey(told, remedy="Set this provider's key again.")
+    if refusal.status < 500 and _MODEL.search(evidence):
+        return UnknownModel(told, remedy="`helix-desktop model list` shows the models of this provider.")
+    if refusal.status == 403:
+        return BadKey(told, remedy="The key is not allowed to do this: use another key or another model.")
+    if refusal.status in {404, 405}:
+        return _not_found(refusal, told)
+    return None
+
+
+def _not_found(refusal: Refusal, told: str) -> ModelFailed:
+    if "not_found_error" in _codes(refusal.body) or text_at(refusal.body, "error", "status") == "NOT_FOUND":
+        return UnknownModel(told, remedy="`helix-desktop model list` shows the models of this provider.")
+    return ModelFailed(told, remedy=f"Is the base URL right, and the model {refusal.model!r}?")
+
+
+def _about_load(refusal: Refusal, evidence: str, told: str) -> Overloaded | None:
+    overloaded = "overloaded_error" in evidence or "rate_limit_e" in evidence or "RESOURCE_EXHAUSTED" in evidence
+    if refusal.status in _RETRIED_STATUS or refusal.status > 529 or overloaded:
+        return Overloaded(told, remedy="It can be tried again.", retry_after=retry_after(refusal.headers, refusal.body))
+    return None
+
+
+def sentence(body: Json) -> str:
+    """The provider's own words, wherever it put them; one line, of a bearable length."""
+    if isinstance(body, list) and body:
+        return sentence(body[0])
+    paths = (
+        ("error", "metadata", "raw"),
+        ("error", "message"),
+        ("message",),
+        ("error",),
+        ("detail",),
+        ("detail", 0, "msg"),
+        ("title",),
+    )
+    found = body if isinstance(body, str) else next((said for path in paths if (said := text_at(body, *path))), "")
+    if re.match(r"\s*<(!doctype|html)", found, re.IGNORECASE):
+        return "a web page instead of an answer"
+    line = " ".join(found.split())
+    return line if len(line) <= LONGEST_SENTENCE else f"{line[:LONGEST_SENTENCE]}…"
+
+
+def _codes(body: Json) -> str:
+    if isinstance(body, list) and body:
+        return _codes(body[0])
+    named = (get(body, "error", name) for name in ("type", "code", "status"))
+    reasons = (get(detail, "reason") for detail in list_at(body, "error", "details"))
+    top = (get(body, "type"), get(body, "code"))
+    return " ".join(str(one) for one in (*named, *reasons, *top) if one is not None)
+
+
+def retry_after(headers: Mapping[str, str], body: Json = None, now: datetime | None = None) -> float | None:
+    """How long the provider asks to wait: milliseconds, seconds, a date, or Google's RetryInfo; None when it does not."""
+    for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        seconds = _number(headers.get(name, ""))
+        if seconds is not None:
+            return seconds / scale
+    date = headers.get("retry-after", "")
+    if date:
+        return _until(date, now or datetime.now(UTC))
+    delays = (text_at(detail, "retryDelay") for detail in list_at(body, "error", "details"))
+    return next((_seconds_of(delay) for delay in delays if delay), None)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def _until(date: str, now: datetime) -> float | None:
+    try:
+        when = parsedate_to_datetime(date)
+    except (ValueError, TypeError):
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - now).total_seconds())
+
+
+def _seconds_of(duration: str) -> float | None:
+    match = _DURATION.fullmatch(duration.strip())
+    if match is None or not any(match.groups()):
+        return None
+    minutes, seconds, milliseconds = (float(group or 0) for group in match.groups())
+    return minutes * 60 + seconds + milliseconds / 1000

@@ -1,0 +1,129 @@
+"""What is known of models: windows, prices, abilities. Shipped as data, corrected by the provider's list and the user.
+
+An unknown model gets a window of 128,000 tokens and says that this is a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+
+from helix_desktop import resources
+from helix_desktop.engine.facts import ModelSet, Usage
+from helix_desktop.providers.dialect import Abilities
+from helix_desktop.providers.wire import Object, get, number_at, object_at, parse_object, text_at
+
+DEFAULT_WINDOW = 128_000
+
+# "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest": the same model for our purpose.
+_DATE = re.compile(r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Dollars per million tokens; 0: unknown or free."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """One model of one provider. `name` is `provider/id`, as commands and settings write it."""
+
+    provider: str
+    id: str
+    window: int = DEFAULT_WINDOW
+    abilities: Abilities = field(default_factory=Abilities)
+    prices: Prices = Prices()
+    note: str = ""  # what the user should know: a guess, where a figure comes from
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}/{self.id}"
+
+    def as_fact(self, role: str) -> ModelSet:
+        """What the journal keeps of this model when it is chosen for a role."""
+        return ModelSet(
+            role=role,
+            model=self.name,
+            window=self.window,
+            max_output=self.abilities.max_output,
+            price_input=self.prices.input,
+            price_output=self.prices.output,
+            price_cache_read=self.prices.cache_read,
+            price_cache_write=self.prices.cache_write,
+        )
+
+
+def cost(usage: Usage, prices: Prices) -> float:
+    """Dollars. Cached parts at their own prices; where those are unknown, at the price of input."""
+    read = prices.cache_read or prices.input
+    write = prices.cache_write or prices.input
+    fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
+    dollars = fresh * prices.input + usage.cache_read * read + usage.cache_write * write + usage.output * prices.output
+    return dollars / 1e6
+
+
+# --- the shipped data ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """`resources/models.json`: what was known on `as_of`."""
+
+    as_of: str
+    models: Object
+
+    def about(self, model: str) -> Object:
+        """The entry for a model as providers write its name: with a maker before it, a date or a variant behind it."""
+        bare = model.rpartition("/")[2].lower().removesuffix(":free")
+        exact = object_at(self.models, bare)
+        if exact:
+            return exact
+        undated = _DATE.sub("", bare)
+        return object_at(self.models, undated) or object_at(self.models, undated.replace(".", "-"))
+
+
+@cache
+def shipped() -> Shipped:
+    content = parse_object((resources.folder() / "models.json").read_bytes()) or {}
+    return Shipped(text_at(content, "as_of"), object_at(content, "models"))
+
+
+def info_from(provider: str, model: str, known: Object, note: str = "") -> ModelInfo:
+    """A model from an entry of the data file, or of the user's own corrections, which have the same fields."""
+    abilities = Abilities(
+        max_output=number_at(known, "max_output"),
+        images=get(known, "images") is not False,
+        tools=get(known, "tools") is not False,
+        reasoning=text_at(known, "reasoning"),
+    )
+    prices = Prices(*(_price(known, name) for name in ("input", "output", "cache_read", "cache_write")))
+    window = number_at(known, "window") or DEFAULT_WINDOW
+    return ModelInfo(provider, model, window, abilities, prices, note)
+
+
+def _price(known: Object, name: str) -> float:
+    value = get(known, name)
+    return float(value) if isinstance(value, int | float) and value > 0 else 0.0
+
+
+def look_up(provider: str, model: str, *, reported: Object | None = None, corrected: Object | None = None) -> ModelInfo:
+    """What is known of a model: the user's corrections before the provider's own list before the shipped data."""
+    ours = shipped().about(model)
+    merged: Object = {**ours, **(reported or {}), **(corrected or {})}
+    return info_from(provider, model, merged, _note(ours, reported or {}, corrected or {}))
+
+
+def _note(ours: Object, reported: Object, corrected: Object) -> str:
+    if "window" in corrected:
+        return "window as you set it"
+    if "window" in reported:
+        return text_at(reported, "note") or "window as the provider reports it"
+    if "window" in ours:
+        return f"window and prices as of {shipped().as_of}"
+    return f"unknown model: a window of {DEFAULT_WINDOW:,} tokens is assumed; correct it with `model set --window`"

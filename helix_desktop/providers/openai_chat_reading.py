@@ -1,0 +1,223 @@
+"""Reading a stream of chat completions, from whoever speaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from helix_desktop.engine.blocks import Delta, Reply
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.providers.dialect import error_in
+from helix_desktop.providers.draft import Draft, sealed
+from helix_desktop.providers.failures import Refusal, failure_of
+from helix_desktop.providers.sse import Event
+from helix_desktop.providers.wire import Json, Object, dump, get, list_at, number_at, object_at, parse, text_at
+
+_STOPS = {
+    "stop": Stop.END,
+    "eos": Stop.END,
+    "end_turn": Stop.END,
+    "tool_calls": Stop.CALLS,
+    "function_call": Stop.CALLS,
+    "length": Stop.LENGTH,
+    "max_tokens": Stop.LENGTH,
+    "content_filter": Stop.FILTERED,
+}
+
+
+class ChatReading:
+    """A stream of chunks, or one whole completion, being read."""
+
+    def __init__(self, tag: str, where: str, model: str) -> None:
+        self._draft = Draft(tag)
+        self._where = where
+        self._asked = model
+        self._model = ""
+        self._finish = ""
+        self._usage = Usage()
+        self._done = False
+        self._turn = 0  # counts changes between text and reasoning, so that each run is a part of its own
+        self._field = ""
+        self._details: list[Json] = []
+        self._ids: dict[int, str] = {}  # the call that stands under an index
+
+    @property
+    def complete(self) -> bool:
+        return self._finish in _STOPS
+
+    @property
+    def over(self) -> bool:
+        return self._done
+
+    def feed(self, event: Event) -> list[Delta]:
+        if event.data.strip() == "[DONE]":
+            self._done = True
+            return []
+        chunk = parse(event.data)
+        if not isinstance(chunk, dict):
+            raise ValueError("a chunk is an object")  # noqa: TRY004 (the text is wrong, not the caller)
+        error = error_in(chunk) or error_in(get(chunk, "choices", 0))
+        if error or event.event == "error":
+            body: Json = {"error": error} if error else chunk
+            raise failure_of(Refusal(self._where, number_at(error, "code") or 500, body, {}, self._asked))
+        self._model = text_at(chunk, "model") or self._model
+        self._read_usage(chunk)
+        choice = get(chunk, "choices", 0)
+        return self._read_choice(choice) if isinstance(choice, dict) else []
+
+    def _read_choice(self, choice: Object) -> list[Delta]:
+        whole = object_at(choice, "message")
+        delta = whole or object_at(choice, "delta")
+        deltas = [*self._read_reasoning(delta), *self._read_content(get(delta, "content"))]
+        deltas += self._say("text", text_at(delta, "refusal"))
+        for position, call in enumerate(list_at(delta, "tool_calls")):
+            deltas += self._read_call(call, position, alone=bool(whole))
+        legacy = object_at(delta, "function_call")
+        if legacy:
+            deltas += self._read_call({"index": 0, "function": legacy}, 0, alone=bool(whole))
+        self._finish = text_at(choice, "finish_reason") or self._finish
+        return deltas
+
+    def _read_content(self, content: Json) -> list[Delta]:
+        """Content is a string, or with some servers a list of pieces, thinking among them."""
+        if isinstance(content, str):
+            return self._say("text", content)
+        deltas: list[Delta] = []
+        for piece in content if isinstance(content, list) else []:
+            thinking = "".join(text_at(one, "text") for one in list_at(piece, "thinking")) or text_at(piece, "thinking")
+            deltas += self._say("reasoning", thinking) if thinking else self._say("text", text_at(piece, "text"))
+        return deltas
+
+    def _read_reasoning(self, delta: Object) -> list[Delta]:
+        field = next((name for name in ("reasoning_content", "reasoning") if text_at(delta, name)), "")
+        self._field = field or self._field
+        self._details += list_at(delta, "reasoning_details")
+        deltas = self._say("reasoning", text_at(delta, field)) if field else []
+        if list_at(delta, "reasoning_details") and not field and not self._key_of("reasoning"):
+            self._draft.reasoning(self._next_key("reasoning"), "")
+        return deltas
+
+    def _say(self, sort: str, piece: str) -> list[Delta]:
+        if not piece:
+            return []
+        key = self._key_of(sort) or self._next_key(sort)
+        return self._draft.text(key, piece) if sort == "text" else self._draft.reasoning(key, piece)
+
+    def _key_of(self, sort: str) -> Hashable:
+        """The part that is being written, when it is of this sort."""
+        last = self._draft.last_key
+        return last if last is not None and self._draft.sort_of(last) == sort else None
+
+    def _next_key(self, sort: str) -> Hashable:
+        self._turn += 1
+        return (sort, self._turn)
+
+    def _read_call(self, call: Json, position: int, *, alone: bool) -> list[Delta]:
+        """A call or a piece of one. Without an index, a new id or a name where the last call has one begins a new call."""
+        arguments = get(call, "function", "arguments")
+        if isinstance(arguments, dict | list):
+            arguments = dump(arguments).decode()
+        piece = arguments if isinstance(arguments, str) else ""
+        call_id, name = text_at(call, "id"), text_at(call, "function", "name")
+        return self._draft.call(
+            self._call_key(call, position if alone else None, call_id, name),
+            call_id=call_id,
+            name=name,
+            arguments=piece,
+        )
+
+    def _call_key(self, call: Json, position: int | None, call_id: str, name: str) -> Hashable:
+        index = get(call, "index")
+        if position is None and isinstance(index, int) and not isinstance(index, bool):
+            return self._indexed(index, call_id, name)
+        if position is not None:
+            return ("call", "position", position)
+        if call_id:
+            return ("call", "id", call_id)
+        last = self._draft.last_key
+        if name or not isinstance(last, tuple) or last[0] != "call":
+            return ("call", "unnamed", self._draft.calls)
+        return last
+
+    def _indexed(self, index: int, call_id: str, name: str) -> Hashable:
+        """Some servers give every whole call the index 0: another id and a name under a known index is another call."""
+        known = self._ids.setdefault(index, call_id)
+        if call_id and name and known != call_id:
+            self._ids[index] = known = call_id
+        return ("call", index, known)
+
+    def _read_usage(self, chunk: Object) -> None:
+        """Usage comes with the last chunk, with every chunk, or inside the choice."""
+        found = (
+            object_at(chunk, "usage"),
+            object_at(chunk, "choices", 0, "usage"),
+            object_at(chunk, "x_groq", "usage"),
+        )
+        usage = next((one for one in found if one), None)
+        if usage is not None:
+            self._usage = usage_of(usage)
+
+    def reply(self, cut: str = "") -> Reply:
+        self._seal_reasoning()
+        stop, why = self._ending(cut)
+        parts = self._draft.parts(cut=stop is Stop.CUT)
+        return Reply(parts, stop, self._usage, self._model, why)
+
+    def _ending(self, cut: str) -> tuple[Stop, str]:
+        if cut or self._finish not in _STOPS:
+            return Stop.CUT, cut or f"{self._where} ended the reply without saying why."
+        stop = _STOPS[self._finish]
+        if stop is Stop.FILTERED:
+            return stop, f"{self._where} held back the rest of the reply (content filter)."
+        if self._draft.calls and stop is Stop.END:
+            return Stop.CALLS, ""
+        if not self._draft.calls and stop is Stop.CALLS:
+            return Stop.END, ""
+        return stop, ""
+
+    def _seal_reasoning(self) -> None:
+        """What goes back with the reasoning: its name here, or the details word for word."""
+        key = self._draft.first("reasoning")
+        if key is None:
+            return
+        if self._details:
+            self._draft.seal(key, sealed(details=merged(self._details)))
+        elif self._field:
+            self._draft.seal(key, sealed(field=self._field))
+
+
+def merged(details: list[Json]) -> list[Json]:
+    """The pieces of a stream of reasoning details, each joined with the one it continues."""
+    whole: list[Json] = []
+    for piece in details:
+        last = whole[-1] if whole else None
+        if isinstance(piece, dict) and isinstance(last, dict) and _continues(last, piece):
+            for name in ("text", "summary", "data"):
+                if isinstance(piece.get(name), str):
+                    last[name] = text_at(last, name) + text_at(piece, name)
+            last.update({name: value for name, value in piece.items() if name in {"signature", "id"} and value})
+        else:
+            whole.append(dict(piece) if isinstance(piece, dict) else piece)
+    return whole
+
+
+def _continues(last: Object, piece: Object) -> bool:
+    same_type, same_index = last.get("type") == piece.get("type"), last.get("index") == piece.get("index")
+    return same_type and same_index and piece.get("type") != "reasoning.encrypted"
+
+
+def usage_of(usage: Object) -> Usage:
+    """The figures under the names OpenAI, DeepSeek, OpenRouter and Moonshot use."""
+    reads = (
+        number_at(usage, "prompt_tokens_details", "cached_tokens"),
+        number_at(usage, "prompt_cache_hit_tokens"),
+        number_at(usage, "cached_tokens"),
+    )
+    cost = get(usage, "cost")
+    return Usage(
+        input=number_at(usage, "prompt_tokens"),
+        cache_read=max(reads),
+        cache_write=number_at(usage, "prompt_tokens_details", "cache_write_tokens"),
+        output=number_at(usage, "completion_tokens"),
+        reasoning=number_at(usage, "completion_tokens_details", "reasoning_tokens"),
+        cost=float(cost) if isinstance(cost, int | float) and cost > 0 else 0.0,
+    )

@@ -1,0 +1,256 @@
+"""The way to a provider: connections, proxies, certificates, time limits. What goes wrong is an error of the tree.
+
+Redirects are not followed: a key sent to one host must not reach another. Keys are in no message made here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from ipaddress import ip_address
+
+import httpx
+
+from helix_desktop import __version__
+from helix_desktop.errors import BadKey, ModelFailed, Unreachable, WrongUse
+
+LONGEST_REFUSAL = 1024 * 1024
+LONGEST_BODY = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds and tries. Local servers read a long prompt for minutes before they say the first word."""
+
+    connect: float = 15.0
+    first_byte: float = 300.0
+    silence: float = 180.0
+    after_end: float = 5.0  # for the figures after the reason has come
+    longest_wait: float = 600.0  # a Retry-After beyond this is an error that says so
+    attempts: int = 8
+    attempts_unreachable: int = 5
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+
+
+class Broken(Unreachable):
+    """A failure that another try will not mend: an untrusted certificate, an address that makes no sense."""
+
+
+class Connections:
+    """The open connections of a program: shared by all its models, closed once. Made when first used, on that loop."""
+
+    def __init__(self, *, connect: float = 15.0) -> None:
+        self._timeout = httpx.Timeout(connect=connect, read=None, write=120.0, pool=None)
+        self._clients: dict[bool, httpx.AsyncClient] = {}
+
+    def client(self, url: str) -> httpx.AsyncClient:
+        """For this machine itself without the system's proxy, for all others with it."""
+        local = is_loopback(url)
+        if local not in self._clients:
+            self._clients[local] = _client(self._timeout, local=local)
+        return self._clients[local]
+
+    async def aclose(self) -> None:
+        clients = list(self._clients.values())
+        self._clients.clear()
+        for client in clients:
+            await client.aclose()
+
+
+def _client(timeout: httpx.Timeout, *, local: bool) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=30.0)
+    headers = {"user-agent": f"helix-desktop/{__version__}", "accept-encoding": "identity"}
+    try:
+        return httpx.AsyncClient(
+            timeout=timeout,
+            limits=limits,
+            headers=headers,
+            verify=certificates(),
+            trust_env=not local,
+            follow_redirects=False,
+        )
+    except (ValueError, ImportError) as error:
+        raise WrongUse(
+            f"The system's proxy setting is not understood: {error}",
+            remedy="Correct HTTPS_PROXY or ALL_PROXY, for example http://host:port or socks5://host:port.",
+        ) from error
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """Whom to trust: SSL_CERT_FILE or SSL_CERT_DIR where they are set, else what the system trusts and certifi's list."""
+    own_file, own_folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if own_file or own_folder:
+        try:
+            return ssl.create_default_context(cafile=own_file or None, capath=own_folder or None)
+        except OSError as error:
+            raise WrongUse(
+                f"The certificates of SSL_CERT_FILE cannot be read: {error.strerror or error}",
+                remedy="Correct that environment variable or unset it.",
+            ) from error
+    if sys.platform in {"win32", "darwin"}:
+        import truststore
+
+        return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    import certifi
+
+    context = ssl.create_default_context(cafile=certifi.where())
+    context.load_default_certs()
+    return context
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the address is this machine itself."""
+    try:
+        host = httpx.URL(url).host
+    except httpx.InvalidURL:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def checked_key(key: str, where: str) -> str:
+    """The key without surrounding space. A key that cannot stand in a header is refused here, before any library
+    quotes it in a message of its own.
+    """
+    clean = key.strip()
+    if not (clean.isascii() and clean.isprintable()) or " " in clean:
+        raise BadKey(
+            f"The key for {where} contains characters no key has (a line break, a space, an accent).",
+            remedy="Copy the key again and set it anew.",
+        )
+    return clean
+
+
+class Answer:
+    """A response whose head has come. Its body is read once, in chunks or whole."""
+
+    def __init__(self, response: httpx.Response, where: str, patience: Patience) -> None:
+        self._response = response
+        self._where = where
+        self._patience = patience
+        self._ended = False
+
+    @property
+    def status(self) -> int:
+        return self._response.status_code
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    @property
+    def is_stream(self) -> bool:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
+
+    def end_soon(self) -> None:
+        """The reply is whole; what may still come is waited for a moment only."""
+        self._ended = True
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """The body as it comes. Silence and a lost connection are Unreachable."""
+        limit = self._patience.first_byte
+        async with AsyncExitStack() as stack:
+            body = self._response.aiter_bytes()
+            stack.push_async_callback(self._response.aclose)
+            while True:
+                try:
+                    async with asyncio.timeout(limit):
+                        chunk = await anext(body)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError as error:
+                    raise Unreachable(f"{self._where} sent nothing for {limit:.0f} seconds.") from error
+                except (httpx.HTTPError, OSError) as error:
+                    raise lost(error, self._where) from error
+                yield chunk
+                limit = self._patience.after_end if self._ended else self._patience.silence
+
+    async def whole(self, longest: int = LONGEST_BODY) -> bytes:
+        """The body, or its first `longest` bytes."""
+        content = bytearray()
+        async with aclosing(self.chunks()) as chunks:
+            async for chunk in chunks:
+                content += chunk
+                if len(content) >= longest:
+                    break
+        return bytes(content[:longest])
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """The way to one provider. `where` is its name in sentences; `headers` carry the key and are never shown."""
+
+    base_url: str
+    where: str
+    headers: Mapping[str, str]
+    connections: Connections
+    patience: Patience = Patience()
+    query: tuple[tuple[str, str], ...] = ()
+
+    def url(self, path: str) -> httpx.URL:
+        try:
+            url = httpx.URL(self.base_url.rstrip("/") + path)
+        except httpx.InvalidURL as error:
+            raise Broken(f"The base URL of {self.where} is not an address: {error}", remedy="Correct it.") from error
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise Broken(f"The base URL of {self.where} must begin with http:// or https://.", remedy="Correct it.")
+        return url.copy_merge_params(dict(self.query)) if self.query else url
+
+    @asynccontextmanager
+    async def post(self, path: str, content: bytes, headers: Mapping[str, str]) -> AsyncIterator[Answer]:
+        sent = {"content-type": "application/json", "accept": "text/event-stream, application/json", **headers}
+        async with self._send("POST", path, content, sent, self.patience.first_byte) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def get(self, path: str, seconds: float) -> AsyncIterator[Answer]:
+        async with self._send("GET", path, None, {"accept": "application/json"}, seconds) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def _send(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> AsyncIterator[Answer]:
+        client = self.connections.client(self.base_url)
+        request = client.build_request(method, self.url(path), content=content, headers={**headers, **self.headers})
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(seconds):
+                    response = await client.send(request, stream=True)
+            except TimeoutError as error:
+                raise Unreachable(f"{self.where} did not answer within {seconds:.0f} seconds.") from error
+            except (httpx.HTTPError, OSError) as error:
+                raise lost(error, self.where) from error
+            stack.push_async_callback(response.aclose)
+            yield Answer(response, self.where, self.patience)
+
+
+def lost(error: Exception, where: str) -> ModelFailed:
+    """A connection that failed, as an error with a sentence."""
+    said = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return Broken(
+            f"The certificate of {where} is not trusted on this machine.",
+            remedy="Behind a company's proxy, point SSL_CERT_FILE to its certificate (a .pem file).",
+        )
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+        return Broken(f"The request to {where} cannot be made.", remedy="Look at its base URL and its headers.")
+    if isinstance(error, httpx.ProxyError):
+        return Unreachable(
+            f"The proxy on the way to {where} refused: {said}.", remedy="Look at the system's proxy setting."
+        )
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return Unreachable(f"No connection to {where}: {said}.", remedy="Is the network there, and the server running?")
+    return Unreachable(f"The connection to {where} was lost: {said}.")

@@ -1,0 +1,137 @@
+"""JSON as it goes over the wire, and the small rules every dialect shares."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+
+from helix_desktop.engine.blocks import Image, Message, Role, ToolResult
+from helix_desktop.engine.facts import ToolCall, ToolSpec
+
+Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+Object = dict[str, Json]
+
+EMPTY_SCHEMA: Object = {"type": "object", "properties": {}}
+
+
+def dump(value: Json) -> bytes:
+    """Compact UTF-8. Halves of surrogate pairs, which no provider accepts, become question marks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+def parse(text: str | bytes) -> Json:
+    """ValueError for what is not JSON, which includes NaN and nesting deeper than Python can follow."""
+    try:
+        value: Json = json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+def parse_object(text: str | bytes) -> Object | None:
+    """The object in this text, or None when it is not one."""
+    try:
+        value = parse(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def get(value: Json, *path: str | int) -> Json:
+    """The value under a path of keys and positions, or None where any of it is missing or of another shape."""
+    for step in path:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def text_at(value: Json, *path: str | int) -> str:
+    found = get(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def number_at(value: Json, *path: str | int) -> int:
+    found = get(value, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float) or found != found or found < 0:  # noqa: PLR0124 (NaN)
+        return 0
+    return int(min(found, 10**15))
+
+
+def list_at(value: Json, *path: str | int) -> list[Json]:
+    found = get(value, *path)
+    return found if isinstance(found, list) else []
+
+
+def object_at(value: Json, *path: str | int) -> Object:
+    found = get(value, *path)
+    return found if isinstance(found, dict) else {}
+
+
+def arguments_of(call: ToolCall) -> Object:
+    """A call's arguments as an object. What the model wrote malformed is kept as one string, so it can see its mistake."""
+    if not call.arguments.strip():
+        return {}
+    found = parse_object(call.arguments)
+    return {"malformed_arguments": call.arguments} if found is None else found
+
+
+def arguments_text(call: ToolCall) -> str:
+    """A call's arguments as JSON text: exactly as the model wrote them where that is an object."""
+    if parse_object(call.arguments) is not None:
+        return call.arguments
+    return dump(arguments_of(call)).decode()
+
+
+def schema_of(tool: ToolSpec) -> Object:
+    return parse_object(tool.schema) or dict(EMPTY_SCHEMA)
+
+
+def legal_ids(messages: Sequence[Message], legal: re.Pattern[str], length: int) -> dict[str, str]:
+    """Every call id of these messages → an id this provider takes: itself, or letters and digits made from it."""
+    ids = {
+        part.id if isinstance(part, ToolCall) else part.call
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolCall | ToolResult)
+    }
+    return {one: one if legal.fullmatch(one) else _made_from(one, length) for one in ids}
+
+
+def _made_from(call_id: str, length: int) -> str:
+    return hashlib.sha256(call_id.encode("utf-8", errors="replace")).hexdigest()[:length]
+
+
+def base64_text(image: Image) -> str:
+    return base64.b64encode(image.data).decode("ascii")
+
+
+def data_url(image: Image) -> str:
+    return f"data:{image.media_type};base64,{base64_text(image)}"
+
+
+def left_out(image: Image) -> str:
+    """What stands in the place of an image a model cannot take."""
+    return f"[An image ({image.media_type}, {len(image.data):,} bytes) is not shown: this model cannot take it.]"
+
+
+def open_loop(messages: Sequence[Message]) -> int:
+    """Where the open tool loop begins: the position behind the last message the user wrote with no results in it.
+
+    Inside it some providers require the reasoning of their calls; before it they do not.
+    """
+    for position in range(len(messages) - 1, -1, -1):
+        message = messages[position]
+        if message.role is Role.USER and not any(isinstance(part, ToolResult) for part in message.parts):
+            return position + 1
+    return 0
