@@ -30,6 +30,7 @@ from helix_desktop.engine.facts import (
     Included,
     ModelReplied,
     Pinned,
+    Recorded,
     Rewound,
     Text,
     ToolReturned,
@@ -73,6 +74,11 @@ class Session:
     @property
     def id(self) -> str:
         return self.conversation.id
+
+    @property
+    def facts(self) -> Sequence[Recorded]:
+        """Everything that ever happened here, oldest first."""
+        return self.conversation.state.facts
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Hear everything from now on; call what is returned to stop."""
@@ -224,17 +230,17 @@ class Session:
     async def rename(self, title: str) -> None:
         await self.conversation.append(ConversationChanged(title=title.strip() or "Untitled"))
 
-    async def archive(self, archived: bool = True) -> None:
+    async def archive(self, *, archived: bool = True) -> None:
         await self.conversation.append(ConversationChanged(archived=archived))
 
-    async def trash(self, trashed: bool = True) -> None:
+    async def trash(self, *, trashed: bool = True) -> None:
         """To the trash, or back. What runs is stopped first."""
         if trashed:
             self.stop()
             await self.idle()
         await self.conversation.append(ConversationChanged(trashed=trashed))
 
-    async def pin_conversation(self, pinned: bool = True) -> None:
+    async def pin_conversation(self, *, pinned: bool = True) -> None:
         await self.conversation.append(ConversationChanged(pinned=pinned))
 
     # --- the turn
