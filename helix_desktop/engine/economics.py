@@ -79,7 +79,7 @@ def clearing_threshold(rest: float, growth: float, price: Prices, cold: float = 
     return math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token)
 
 
-def clear_from(  # noqa: PLR0913  # the figures the rule has
+def clear_from(  # the figures the rule has
     view: Sequence[Standing],
     growth: float,
     price: Prices,
@@ -155,7 +155,8 @@ class Handover:
 
 def rent(tokens: int, price: Prices) -> float:
     """What one step pays to carry a part. Added up per part over the steps it stood there, and gone with the part:
-    what was paid for an output that is a marker by now is no reason for a handover."""
+    what was paid for an output that is a marker by now is no reason for a handover.
+    """
     return price.read * tokens
 
 
