@@ -63,4 +63,4 @@ def _run(data: Path) -> Path:
         return inside
     name = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
     user = str(os.getuid()) if hasattr(os, "getuid") else "user"
-    return Path(tempfile.gettempdir(), f"{APP}-{user}", name)
+    return Path(tempfile.gettempdir(), f"{APP}-{user}-{name}")

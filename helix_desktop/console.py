@@ -1,0 +1,99 @@
+"""What a command reads from and writes to: this terminal and its files, or the far end of a socket."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from io import BufferedReader
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from helix_desktop import tasks
+from helix_desktop.errors import NotThere, StoreFailed, WrongUse
+
+PIECE = 1 << 20
+
+
+class Console(Protocol):
+    """Bytes in, bytes out, and sentences for a person."""
+
+    async def read(self) -> bytes:
+        """The next piece of the input; empty at its end."""
+        ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def complain(self, sentence: str) -> None: ...
+
+
+class Terminal:
+    """Standard input, output and error of this process; `source` and `target` put a file in their place.
+
+    A target appears whole or not at all: when the block ends without an error. Binary on every platform.
+    """
+
+    def __init__(self, *, source: Path | None = None, target: Path | None = None) -> None:
+        self._source = _opened(source) if source else None
+        self._target = target
+        self._beside = tempfile.NamedTemporaryFile(dir=_folder_of(target), delete=False) if target else None  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._source:
+            self._source.close()
+        if self._beside and self._target:
+            self._beside.close()
+            if kind is None:
+                _rename(Path(self._beside.name), self._target)
+            else:
+                Path(self._beside.name).unlink()
+
+    async def read(self) -> bytes:
+        if self._source:
+            return self._source.read(PIECE)
+        stream = sys.stdin.buffer.fileno() if sys.stdin else -1
+        return b"" if stream < 0 else await tasks.detached(lambda: os.read(stream, PIECE), name="standard input")
+
+    async def write(self, data: bytes) -> None:
+        if self._beside:
+            self._beside.write(data)
+        else:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+    async def complain(self, sentence: str) -> None:
+        sys.stderr.write(f"{sentence}\n")
+        sys.stderr.flush()
+
+
+def _opened(path: Path) -> BufferedReader:
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise NotThere(f"There is no file {path}.") from error
+    except OSError as error:
+        raise WrongUse(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _folder_of(path: Path) -> Path:
+    if path.is_dir():
+        raise WrongUse(f"{path} is a folder; name a file.")
+    if not path.parent.is_dir():
+        raise NotThere(f"There is no folder {path.parent}.")
+    return path.parent
+
+
+def _rename(beside: Path, target: Path) -> None:
+    """With the rights a new file would have had, not the private ones of a temporary one."""
+    umask = os.umask(0)
+    os.umask(umask)
+    beside.chmod(0o666 & ~umask)
+    try:
+        beside.replace(target)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise StoreFailed(f"{target} could not be written: {error.strerror}.") from error

@@ -1,0 +1,319 @@
+"""One running program: how a second start, and the command line, reach the process that owns what they ask for.
+
+The owner listens on a socket in a private directory; whoever connects has to be the same user. A request is a command
+line; the owner runs it and the two ends are joined: what the caller's input holds is fetched piece by piece as the
+command reads it, what the command writes goes to the caller's output. So every command works beside an open window,
+with binary data of any size, and is written once.
+
+A frame is one letter, the length of what follows (four bytes, big endian), and that:
+A arguments (JSON) · R "read a piece of your input" · I of such a piece, D the piece is whole · O output · E a sentence for
+standard error · X exit code. Windows has no such sockets in asyncio: there it is a port on loopback, whose number and a
+token (frame T, sent first) stand in a file of the private directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.console import PIECE, Console
+from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
+from helix_desktop.tasks import Tasks
+
+VERSION = 1
+HEADER = struct.Struct(">cI")
+LARGEST = PIECE
+SOCKETS = sys.platform != "win32"
+
+Answer = Callable[[list[str], Console], Awaitable[int]]
+log = logging.getLogger(__name__)
+
+
+class Wire:
+    """One end of a connection: frames out and in."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, kind: bytes, content: bytes = b"") -> None:
+        for start in range(0, max(len(content), 1), LARGEST):
+            piece = content[start : start + LARGEST]
+            self._writer.write(HEADER.pack(kind, len(piece)))
+            self._writer.write(piece)
+            await self._writer.drain()
+
+    async def receive(self) -> tuple[bytes, bytes]:
+        """The next frame; EOFError when the other end has gone, WrongUse for what is no frame."""
+        kind, length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+        if length > LARGEST:
+            raise WrongUse("What came over the socket is no frame of this program.")
+        return kind, await self._reader.readexactly(length)
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    def peer(self) -> socket.socket:
+        found: socket.socket = self._writer.get_extra_info("socket")
+        return found
+
+
+class FarConsole:
+    """The caller's console, as the command sees it in the owner's process."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._input: asyncio.Queue[bytes] = asyncio.Queue()
+        self._parts = bytearray()
+
+    def hear(self, kind: bytes, content: bytes) -> None:
+        if kind == b"I":
+            self._parts += content
+        elif kind == b"D":
+            self._input.put_nowait(bytes(self._parts))
+            self._parts.clear()
+
+    async def read(self) -> bytes:
+        await self._wire.send(b"R")
+        return await self._input.get()
+
+    async def write(self, data: bytes) -> None:
+        if data:
+            await self._wire.send(b"O", data)
+
+    async def complain(self, sentence: str) -> None:
+        await self._wire.send(b"E", sentence.encode("utf-8", "replace"))
+
+
+class Owner:
+    """Listens as `name` in the private directory `run` until `aclose`. Make one with `listen`."""
+
+    def __init__(self, address: Path, answer: Answer) -> None:
+        self._address = address
+        self._answer = answer
+        self._tasks = Tasks("requests")
+        self._token = secrets.token_hex(32)
+        self._server: asyncio.Server | None = None
+
+    async def start(self, *, sockets: bool) -> None:
+        if sockets:
+            self._address.unlink(missing_ok=True)  # left by a crash: who owns the workspace owns its address
+            self._server = await asyncio.start_unix_server(self._connected, path=self._address, limit=LARGEST)
+            return
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=LARGEST)
+        port = self._server.sockets[0].getsockname()[1]
+        handle = os.open(self._address, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"port": port, "token": self._token}, file)
+
+    async def aclose(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._address.unlink(missing_ok=True)
+        await self._tasks.aclose(limit=2)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.spawn(self._serve(Wire(reader, writer)), name="request")
+
+    async def _serve(self, wire: Wire) -> None:
+        try:
+            self._check_user(wire)
+            arguments = _arguments(await self._opening(wire))
+            await self._run(wire, arguments)
+        except (EOFError, ConnectionError):
+            log.info("a caller went away")
+        except HelixError as error:
+            log.warning("a caller was refused: %s", error.what)
+        finally:
+            await wire.close()
+
+    def _check_user(self, wire: Wire) -> None:
+        peer = wire.peer()
+        if peer.family == getattr(socket, "AF_UNIX", None) and user_of(peer) != os.getuid():
+            raise Refused("Another user's program asked.")
+
+    async def _opening(self, wire: Wire) -> bytes:
+        kind, content = await wire.receive()
+        if wire.peer().family != getattr(socket, "AF_UNIX", None):
+            if kind != b"T" or not hmac.compare_digest(content, self._token.encode()):
+                raise Refused("A program without the token asked.")
+            kind, content = await wire.receive()
+        if kind != b"A":
+            raise WrongUse("A request begins with its arguments.")
+        return content
+
+    async def _run(self, wire: Wire, arguments: list[str]) -> None:
+        """Run the command while listening for its input; a caller that goes away takes the command with it."""
+        console = FarConsole(wire)
+        work = self._tasks.spawn(_answered(self._answer, arguments, console), name=" ".join(arguments[:2]))
+        listening = self._tasks.spawn(_listen_for_input(wire, console), name="input")
+        try:
+            await asyncio.wait({work, listening}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            listening.cancel()
+            if not work.done():
+                work.cancel()
+        if not work.cancelling():
+            await wire.send(b"X", str(work.result()).encode())
+
+
+async def _listen_for_input(wire: Wire, console: FarConsole) -> None:
+    """Ends when the caller goes away."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            console.hear(*await wire.receive())
+
+
+async def _answered(answer: Answer, arguments: list[str], console: Console) -> int:
+    """The exit code; errors become sentences at the caller's end."""
+    try:
+        return await answer(arguments, console)
+    except HelixError as error:
+        await console.complain(str(error))
+        return 2 if isinstance(error, WrongUse) else 1
+    except Exception:  # the top of a request
+        log.exception("a request failed")
+        await console.complain("The running program met a defect while answering; its log has the trace.")
+        return 1
+
+
+def _arguments(content: bytes) -> list[str]:
+    try:
+        request = json.loads(content)
+        version, arguments = request["version"], request["arguments"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise WrongUse("The request cannot be read.") from error
+    if version != VERSION:
+        raise WrongUse(f"The request is of version {version}; this program speaks {VERSION}.")
+    return [str(argument) for argument in arguments]
+
+
+async def listen(run: Path, name: str, answer: Answer, *, sockets: bool = SOCKETS) -> Owner:
+    """Answer requests made to `name` from now on. Only who owns what the name stands for may call this."""
+    owner = Owner(_address(private(run), name, sockets=sockets), answer)
+    await owner.start(sockets=sockets)
+    return owner
+
+
+async def hand_over(
+    run: Path, name: str, arguments: Sequence[str], console: Console, *, sockets: bool = SOCKETS
+) -> int:
+    """Have the owner of `name` run a command with this console. Its exit code; NotThere if nobody listens."""
+    wire = await _connect(_address(run, name, sockets=sockets), sockets=sockets)
+    helpers = Tasks("hand over")
+    try:
+        await wire.send(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
+        while True:
+            kind, content = await wire.receive()
+            if kind == b"X":
+                return int(content)
+            if kind == b"R":
+                helpers.spawn(_send_input(wire, console), name="input")
+            elif kind == b"O":
+                await console.write(content)
+            elif kind == b"E":
+                await console.complain(content.decode("utf-8", "replace"))
+    except (EOFError, ConnectionError) as error:
+        raise NotThere("The running program went away before it had answered.", remedy="Try again.") from error
+    finally:
+        await helpers.aclose(limit=1)
+        await wire.close()
+
+
+async def _send_input(wire: Wire, console: Console) -> None:
+    with contextlib.suppress(ConnectionError):
+        await wire.send(b"I", await console.read())
+        await wire.send(b"D")
+
+
+async def _connect(address: Path, *, sockets: bool) -> Wire:
+    try:
+        private(address.parent, make=False)
+        if sockets:
+            return Wire(*await asyncio.open_unix_connection(address, limit=LARGEST))
+        at = _port_and_token(address)
+        wire = Wire(*await asyncio.open_connection("127.0.0.1", at["port"], limit=LARGEST))
+        await wire.send(b"T", at["token"].encode())
+    except (OSError, ValueError, KeyError) as error:
+        raise NotThere("No running program answers.") from error
+    return wire
+
+
+def _port_and_token(address: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(address.read_text(encoding="utf-8"))
+    return found
+
+
+def _address(run: Path, name: str, *, sockets: bool) -> Path:
+    return run / f"{name}.{'sock' if sockets else 'port'}"
+
+
+def private(folder: Path, *, make: bool = True) -> Path:
+    """The folder, certainly the user's own and closed to others; Refused if somebody else's hand is in it."""
+    if make:
+        folder.mkdir(parents=True, exist_ok=True)
+        if SOCKETS and folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
+            folder.chmod(0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise Refused(f"{folder} is not a folder.")
+    if SOCKETS and (found.st_uid != os.getuid() or found.st_mode & 0o077):
+        raise Refused(f"{folder} is not private to you.", remedy="Remove it, or look who made it.")
+    return folder
+
+
+def user_of(peer: socket.socket) -> int:
+    """The user at the other end of a local socket, as the kernel knows it."""
+    if sys.platform == "linux":
+        _, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    else:  # macOS: struct xucred of LOCAL_PEERCRED at level SOL_LOCAL
+        _, user = struct.unpack_from("II", peer.getsockopt(0, 1, 76))
+    return int(user)
+
+
+class Claim:
+    """Held by the one running program; let go when the process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def taken(self) -> bool:
+        """Whether it is ours now."""
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(self._handle, msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+
+def claim(run: Path, name: str) -> Claim | None:
+    """The claim to be the one that listens as `name`, or None: somebody else has it (`hand_over` reaches them)."""
+    mine = Claim(private(run) / f"{name}.lock")
+    if mine.taken():
+        return mine
+    mine.close()
+    return None

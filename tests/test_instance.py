@@ -1,0 +1,248 @@
+"""instance.py: commands handed to the process that owns what they ask for, over each kind of connection."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import instance
+from helix_desktop.console import Console
+from helix_desktop.errors import NotThere, Refused, WrongUse
+from helix_desktop.instance import HEADER, claim, hand_over, listen
+from tests.conftest import Expect
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="both kinds are tried where both exist")
+KINDS = pytest.mark.parametrize("sockets", [True, False], ids=["socket", "port"])
+
+
+class MemoryConsole:
+    """A console with its input given beforehand and its output kept."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = list(pieces)
+        self.output = bytearray()
+        self.sentences: list[str] = []
+
+    async def read(self) -> bytes:
+        return self.pieces.pop(0) if self.pieces else b""
+
+    async def write(self, data: bytes) -> None:
+        self.output += data
+
+    async def complain(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@asynccontextmanager
+async def owner(
+    run: Path, answer: Callable[[list[str], Console], Awaitable[int]], *, sockets: bool = True
+) -> AsyncIterator[None]:
+    listening = await listen(run, "it", answer, sockets=sockets)
+    try:
+        yield
+    finally:
+        await listening.aclose()
+
+
+async def echo(arguments: list[str], console: Console) -> int:
+    while piece := await console.read():
+        await console.write(piece)
+    await console.complain(" ".join(arguments))
+    return len(arguments)
+
+
+@KINDS
+async def test_input_output_sentences_and_exit_code_arrive(run: Path, sockets: bool) -> None:
+    pieces = [b"\x00\xff\r\n", b"X" * (3 * instance.LARGEST + 1), "Ünï".encode("utf-16")]
+    console = MemoryConsole(*pieces)
+    async with owner(run, echo, sockets=sockets):
+        assert await hand_over(run, "it", ["cache", "put", "--workspace", "müll\udcff"], console, sockets=sockets) == 4
+    assert bytes(console.output) == b"".join(pieces)
+    assert console.sentences == ["cache put --workspace müll?"]
+
+
+@KINDS
+async def test_nobody_there(run: Path, sockets: bool) -> None:
+    with pytest.raises(NotThere, match="No running program answers"):
+        await hand_over(run, "it", [], MemoryConsole(), sockets=sockets)
+    async with owner(run, echo, sockets=sockets):
+        pass
+    with pytest.raises(NotThere, match="No running program answers"):
+        await hand_over(run, "it", [], MemoryConsole(), sockets=sockets)
+
+
+async def test_many_at_once_keep_apart(run: Path) -> None:
+    consoles = [MemoryConsole(str(number).encode()) for number in range(20)]
+    async with owner(run, echo):
+        await asyncio.gather(*(hand_over(run, "it", [], console) for console in consoles))
+    assert [bytes(console.output) for console in consoles] == [str(number).encode() for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (NotThere("no such entry."), 1, "no such entry."),
+        (WrongUse("a hash has 64 digits."), 2, "a hash has 64 digits."),
+    ],
+)
+async def test_an_error_is_a_sentence_at_the_callers_end(run: Path, error: Exception, code: int, sentence: str) -> None:
+    async def fails(_arguments: list[str], _console: Console) -> int:
+        raise error
+
+    console = MemoryConsole()
+    async with owner(run, fails):
+        assert await hand_over(run, "it", [], console) == code
+    assert console.sentences == [sentence]
+
+
+async def test_a_defect_is_logged_and_the_owner_goes_on(run: Path, expect: Expect) -> None:
+    expect("a request failed")
+
+    async def fails(_arguments: list[str], _console: Console) -> int:
+        raise ZeroDivisionError
+
+    console = MemoryConsole()
+    async with owner(run, fails):
+        assert [await hand_over(run, "it", [], console) for _ in range(2)] == [1, 1]
+    assert "defect" in console.sentences[0]
+
+
+@KINDS
+async def test_a_caller_that_goes_away_takes_its_command_with_it(run: Path, sockets: bool) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits(_arguments: list[str], _console: Console) -> int:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return 0
+
+    async with owner(run, waits, sockets=sockets):
+        caller = asyncio.ensure_future(hand_over(run, "it", ["wait"], MemoryConsole(), sockets=sockets))  # noqa: TID251
+        await begun.wait()
+        caller.cancel()
+        await asyncio.wait_for(ended.wait(), 5)
+
+
+async def test_an_owner_that_goes_away_is_said_so(run: Path) -> None:
+    begun = asyncio.Event()
+
+    async def waits(_arguments: list[str], _console: Console) -> int:
+        begun.set()
+        await asyncio.Event().wait()
+        return 0
+
+    async with owner(run, waits):
+        caller = asyncio.ensure_future(hand_over(run, "it", [], MemoryConsole()))  # noqa: TID251
+        await begun.wait()
+    with pytest.raises(NotThere, match="went away"):
+        await caller
+
+
+async def test_a_request_nobody_understands_is_refused(run: Path, expect: Expect) -> None:
+    expect("a caller was refused")
+
+    async def never(_arguments: list[str], _console: Console) -> int:
+        pytest.fail("it was run")
+
+    garbage = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        HEADER.pack(b"A", 1 << 31),
+        HEADER.pack(b"O", 1) + b"x",
+        HEADER.pack(b"A", 2) + b"[]",
+        HEADER.pack(b"A", 29) + json.dumps({"version": 9, "arguments": []}).encode(),
+    ]
+    async with owner(run, never):
+        for said in garbage:
+            reader, writer = await asyncio.open_unix_connection(run / "it.sock")
+            writer.write(said)
+            assert await reader.read() == b""
+            writer.close()
+
+
+async def test_a_port_answers_only_those_who_know_the_token(run: Path, expect: Expect) -> None:
+    expect("without the token")
+    async with owner(run, echo, sockets=False):
+        address = run / "it.port"
+        known = json.loads(address.read_text())
+        assert address.stat().st_mode & 0o077 == 0
+        address.write_text(json.dumps({**known, "token": "0" * 64}))
+        with pytest.raises(NotThere, match="went away"):
+            await hand_over(run, "it", [], MemoryConsole(), sockets=False)
+
+
+async def test_the_folder_has_to_be_private(run: Path) -> None:
+    async with owner(run, echo):
+        assert run.stat().st_mode & 0o077 == 0
+        run.chmod(0o755)
+        with pytest.raises(Refused, match="not private"):
+            await hand_over(run, "it", [], MemoryConsole())
+
+
+async def test_a_link_in_place_of_the_folder_is_refused(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    run.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refused, match="not a folder"):
+        await listen(run, "it", echo)
+
+
+async def test_an_address_left_by_a_crash_is_taken_over(run: Path) -> None:
+    instance.private(run)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(run / "it.sock"))
+    async with owner(run, echo):
+        assert await hand_over(run, "it", ["a"], MemoryConsole()) == 1
+
+
+async def test_the_kernel_says_who_is_at_the_other_end(run: Path) -> None:
+    one, other = socket.socketpair(socket.AF_UNIX)
+    with one, other:
+        assert instance.user_of(one) == os.getuid()
+
+
+async def test_another_process_is_served(run: Path) -> None:
+    script = (
+        "import asyncio, sys; from pathlib import Path; from helix_desktop import instance, console\n"
+        "sys.exit(asyncio.run(instance.hand_over(Path(sys.argv[1]), 'it', ['x', 'y'], console.Terminal())))"
+    )
+    data = os.urandom(5_000_000)
+    async with owner(run, echo):
+        caller = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            script,
+            str(run),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await caller.communicate(data)
+    assert (caller.returncode, err.decode()) == (2, "x y\n")
+    assert hashlib.sha256(out).digest() == hashlib.sha256(data).digest()
+
+
+def test_only_one_can_claim_and_the_next_after_it(run: Path) -> None:
+    first = claim(run, "window")
+    assert first is not None
+    assert claim(run, "window") is None
+    first.close()
+    second = claim(run, "window")
+    assert second is not None
+    second.close()
