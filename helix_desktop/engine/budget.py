@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from helix_desktop.engine import economics
 from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import ModelSet, Usage
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
@@ -20,21 +22,6 @@ CLAUDE_FACTOR = 1.32  # measured over 600 requests: what Claude models bill per 
 LEAST, MOST = 0.5, 3.0  # a report outside of this is a mistake of the report
 PRIOR_WEIGHT = 2  # how many reports the expectation counts as
 PER_MILLION = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """Shares of the input price: a cache read, a cache write, an output token. `dollar`: input per million, or 0."""
-
-    read: float = 0.1
-    write: float = 1.0
-    output: float = 5.0
-    dollar: float = 0.0
-
-    @property
-    def caching(self) -> bool:
-        """Whether reading from the provider's cache is cheaper than writing."""
-        return self.read < self.write
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +98,9 @@ def corrected(tokens: int, state: State) -> int:
 
 def prices(chosen: ModelSet | None) -> Prices:
     """The model's prices as shares of its input price; the usual ones where they are unknown."""
-    if chosen is None or chosen.price_input <= 0:
+    if chosen is None:
         return Prices()
-    per = chosen.price_input
-    usual = Prices()
-    return Prices(
-        read=chosen.price_cache_read / per if chosen.price_cache_read > 0 else usual.read,
-        write=chosen.price_cache_write / per if chosen.price_cache_write > 0 else usual.write,
-        output=chosen.price_output / per if chosen.price_output > 0 else usual.output,
-        dollar=per,
-    )
+    return economics.prices(chosen.price_input, chosen.price_output, chosen.price_cache_read, chosen.price_cache_write)
 
 
 def cost(usage: Usage, chosen: ModelSet | None) -> float:
@@ -130,4 +110,4 @@ def cost(usage: Usage, chosen: ModelSet | None) -> float:
     rate = prices(chosen)
     plain = max(0, usage.input - usage.cache_read - usage.cache_write)
     shares = plain + usage.cache_read * rate.read + usage.cache_write * rate.write + usage.output * rate.output
-    return shares * rate.dollar / PER_MILLION
+    return shares * chosen.price_input / PER_MILLION

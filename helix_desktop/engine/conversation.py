@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from helix_desktop.engine import policy
 from helix_desktop.engine.blocks import View
 from helix_desktop.engine.budget import Meter, meter
 from helix_desktop.engine.events import Event, FactAppended
-from helix_desktop.engine.facts import Fact, Recorded
+from helix_desktop.engine.facts import Fact, Folded, PartRef, Recorded
 from helix_desktop.engine.ports import Journal
 from helix_desktop.engine.view import State, state_of
+from helix_desktop.errors import NotThere
 
 Listener = Callable[[Event], None]
 Facts = Sequence[Fact]
@@ -37,7 +39,8 @@ class Conversation:
         return cls(journal, id, state_of(await journal.read(id)))
 
     async def append(self, *facts: Fact) -> tuple[Recorded, ...]:
-        """Append facts, all of them or none."""
+        """Append facts, all of them or none. A fold that covers part 0 of seq 0, -1, -2 and so on covers the first,
+        the second, the third of these facts: so an output and its excerpt are appended in one transaction."""
         return await self.append_made(lambda _: facts)
 
     async def append_made(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
@@ -47,13 +50,20 @@ class Conversation:
 
     async def _write(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         async with self._lock:
-            facts = tuple(make(self.state.last_seq + 1))
+            first = self.state.last_seq + 1
+            facts = tuple(placed(fact, first) for fact in make(first))
             recorded = tuple(await self.journal.append(self.id, facts)) if facts else ()
             for one in recorded:
                 self.state.advance(one)
         for one in recorded:
             self.tell(FactAppended(one))
         return recorded
+
+    def fact(self, seq: int) -> Fact:
+        """The fact with this number; NotThere."""
+        if not 1 <= seq <= len(self.state.facts):
+            raise NotThere(f"This conversation has no number {seq}; it has {len(self.state.facts)}.")
+        return self.state.facts[seq - 1].fact
 
     def tell(self, event: Event) -> None:
         """Tell every listener, in the order they came."""
@@ -73,3 +83,10 @@ class Conversation:
         """How full the window is, now or then."""
         state = self.state if at is None else self.state.at(at)
         return meter(state, policy.from_fact(state.settings.policy))
+
+
+def placed(fact: Fact, first: int) -> Fact:
+    """The fact with a cover that counts from the facts appended with it put in its place."""
+    if isinstance(fact, Folded) and isinstance(fact.cover, PartRef) and fact.cover.seq <= 0:
+        return replace(fact, cover=replace(fact.cover, seq=first - fact.cover.seq))
+    return fact

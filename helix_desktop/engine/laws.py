@@ -13,14 +13,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
 from helix_desktop.engine.line import Line
 
 Resolve = Callable[[Stored], str | Image]
 
-INTERRUPTED = "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
+INTERRUPTED = (
+    "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
+)
 GO_ON = "(Your reply above was cut off. Go on from where it ended.)"
 BEGIN = "(The conversation goes on here.)"
+MISSING = "[This content is not available.]"
 EMPTY_OUTPUT = "(no output)"
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -32,6 +36,12 @@ class Pieces:
     system: str
     messages: tuple[Message, ...]
     stable: int
+
+
+def request(view: View, contents: Mapping[Digest, str | Image]) -> Request:
+    """The view as a request, its stored content read already; which model it goes to is the caller's to add."""
+    pieces = messages(view, lambda stored: contents.get(stored.digest, MISSING))
+    return Request("", pieces.system, pieces.messages, view.tools, pieces.stable)
 
 
 def messages(view: View, resolve: Resolve) -> Pieces:
@@ -181,14 +191,14 @@ def is_cut(line: Line, seq: int) -> bool:
 # --- checking --------------------------------------------------------------------------------------------------------
 
 
-def violations(request: Request) -> list[str]:
+def violations(asked: Request) -> list[str]:
     """Every law the request breaks, in a sentence each; empty for a legal one."""
-    return [found for law in LAWS for found in law(request)]
+    return [found for law in LAWS for found in law(asked)]
 
 
-def roles(request: Request) -> Iterator[str]:
+def roles(asked: Request) -> Iterator[str]:
     """User and assistant take turns; the user is first and last."""
-    said = [message.role for message in request.messages]
+    said = [message.role for message in asked.messages]
     if not said:
         yield "there is no message"
         return
@@ -201,9 +211,9 @@ def roles(request: Request) -> Iterator[str]:
         yield "a message is neither the user's nor the assistant's"
 
 
-def no_empty_messages(request: Request) -> Iterator[str]:
+def no_empty_messages(asked: Request) -> Iterator[str]:
     """Every message says something, and so does every text in it."""
-    for index, message in enumerate(request.messages):
+    for index, message in enumerate(asked.messages):
         if not message.parts:
             yield f"message {index} is empty"
         for part in message.parts:
@@ -213,10 +223,10 @@ def no_empty_messages(request: Request) -> Iterator[str]:
                 yield f"message {index} has an empty result"
 
 
-def pairing(request: Request) -> Iterator[str]:
+def pairing(asked: Request) -> Iterator[str]:
     """Every call has exactly one result, in the next message; there is no other result; batches are whole."""
     expected: list[str] = []
-    for index, message in enumerate(request.messages):
+    for index, message in enumerate(asked.messages):
         results = [part.call for part in message.parts if isinstance(part, ToolResult)]
         if sorted(results) != sorted(expected):
             yield f"message {index} answers {sorted(results)[:5]} where {sorted(expected)[:5]} were called"
@@ -225,18 +235,18 @@ def pairing(request: Request) -> Iterator[str]:
         yield "the last calls have no results"
 
 
-def results_first(request: Request) -> Iterator[str]:
+def results_first(asked: Request) -> Iterator[str]:
     """Results stand before anything else in their message: steering comes after the whole batch."""
-    for index, message in enumerate(request.messages):
+    for index, message in enumerate(asked.messages):
         kinds = [isinstance(part, ToolResult) for part in message.parts]
         if kinds != sorted(kinds, reverse=True):
             yield f"message {index} says something before its last result"
 
 
-def unique_ids(request: Request) -> Iterator[str]:
+def unique_ids(asked: Request) -> Iterator[str]:
     """No two calls of a request share an id, and none is without."""
     seen: set[str] = set()
-    for message in request.messages:
+    for message in asked.messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 if not part.id or part.id in seen:
@@ -244,9 +254,9 @@ def unique_ids(request: Request) -> Iterator[str]:
                 seen.add(part.id)
 
 
-def right_speaker(request: Request) -> Iterator[str]:
+def right_speaker(asked: Request) -> Iterator[str]:
     """Calls and reasoning are the assistant's; results and pictures are the user's."""
-    for index, message in enumerate(request.messages):
+    for index, message in enumerate(asked.messages):
         for part in message.parts:
             of_assistant = isinstance(part, ToolCall | Reasoning)
             of_user = isinstance(part, ToolResult | Image)
@@ -254,16 +264,16 @@ def right_speaker(request: Request) -> Iterator[str]:
                 yield f"message {index} of the {message.role} has a {type(part).__name__}"
 
 
-def whole_reasoning(request: Request) -> Iterator[str]:
+def whole_reasoning(asked: Request) -> Iterator[str]:
     """Reasoning stands with the text or the calls it led to."""
-    for index, message in enumerate(request.messages):
+    for index, message in enumerate(asked.messages):
         if message.parts and all(isinstance(part, Reasoning) for part in message.parts):
             yield f"message {index} is reasoning alone"
 
 
-def plain_calls(request: Request) -> Iterator[str]:
+def plain_calls(asked: Request) -> Iterator[str]:
     """A call has a plain name and an object of arguments."""
-    for index, message in enumerate(request.messages):
+    for index, message in enumerate(asked.messages):
         for part in message.parts:
             if isinstance(part, ToolCall):
                 if not _PLAIN_NAME.fullmatch(part.name):

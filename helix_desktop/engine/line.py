@@ -54,6 +54,7 @@ class Item:
     last: int
     blocks: tuple[Block, ...]
     tokens: int
+    born: int  # how many steps there had been when it came
     fold: str = ""
 
 
@@ -106,6 +107,10 @@ class Line:
     turn: Turn = field(default_factory=Turn)
     steps: list[int] = field(default_factory=list)  # the seqs of replies
     step_times: list[float] = field(default_factory=list)
+    born: dict[int, int] = field(default_factory=dict)  # of each message: how many steps there had been
+    fold_born: dict[str, int] = field(default_factory=dict)
+    token_births: int = 0  # the sum of tokens x born over all items: what `carried` is computed from
+    clearable: list[int] = field(default_factory=list)  # tokens a marker could free, by the step they came after
     plain_outputs: list[int] = field(default_factory=list)  # outputs and long calls a marker could take the place of
     todo: tuple[tuple[str, str], ...] = ()
     failures: Counter[FoldKind] = field(default_factory=Counter)
@@ -164,7 +169,11 @@ class Line:
             self._said(recorded.seq, steering=fact.steering)
         self.messages[recorded.seq] = recorded
         self.order.append(recorded.seq)
-        self._append(self._item(recorded.seq))
+        self.born[recorded.seq] = len(self.steps)
+        item = self._item(recorded.seq)
+        self._append(item)
+        if self.clearable:
+            self.clearable[-1] += sum(b.tokens - MARKER_TOKENS for b in item.blocks if worth_a_marker(b))
 
     def _said(self, seq: int, *, steering: bool) -> None:
         if steering and self.turn.running:
@@ -178,6 +187,7 @@ class Line:
         self.turn.running = True
         self.steps.append(recorded.seq)
         self.step_times.append(recorded.time)
+        self.clearable.append(0)
         for index, part in enumerate(fact.parts):
             if isinstance(part, ToolCall):
                 ref = PartRef(recorded.seq, index)
@@ -207,6 +217,7 @@ class Line:
             return
         self.folds[fold.fold] = fold
         self.ages[fold.fold] = len(self.ages)
+        self.fold_born[fold.fold] = len(self.steps)
         self.kept[fold.fold] = tuple(self._words_to_keep(fold))
         self._live(fold.fold)
         self.failures[fold.kind] = 0
@@ -310,6 +321,17 @@ class Line:
         """All that is shown, with what each message costs besides its parts."""
         return self.tokens.total() + MESSAGE_TOKENS * self.shown_messages
 
+    def tail(self, first: int) -> list[Item]:
+        """The items from the message `first` on."""
+        return self.items[bisect_left(self.keys, first) :]
+
+    def carried(self, first_kept: int) -> tuple[int, int]:
+        """Of what stands before the message `first_kept`: its tokens, and the sum over the steps that carried them."""
+        tail = self.tail(first_kept)
+        tokens = self.tokens.total() - sum(item.tokens for item in tail)
+        births = self.token_births - sum(item.tokens * item.born for item in tail)
+        return tokens, tokens * len(self.steps) - births
+
     def shown_tokens(self, cover: Cover) -> int:
         """What the facts of `cover` count as they are shown now."""
         if isinstance(cover, PartRef):
@@ -346,7 +368,9 @@ class Line:
         inside = [
             (cover.first, -cover.last, -self.ages[name], self.folds[name])
             for name in self.spans
-            if isinstance(cover := self.folds[name].cover, Span) and span.first <= cover.first and cover.last <= span.last
+            if isinstance(cover := self.folds[name].cover, Span)
+            and span.first <= cover.first
+            and cover.last <= span.last
         ]
         outermost: list[Folded] = []
         end = 0
@@ -392,7 +416,7 @@ class Line:
 
     def _item(self, seq: int) -> Item:
         blocks = self._blocks(seq)
-        return Item(seq, seq, blocks, sum(block.tokens for block in blocks))
+        return Item(seq, seq, blocks, sum(block.tokens for block in blocks), self.born[seq])
 
     def _blocks(self, seq: int) -> tuple[Block, ...]:
         return parts.render(self.messages[seq], self.ids, self.part_fold, self.is_pinned, self.is_excluded)
@@ -405,7 +429,8 @@ class Line:
         document = Block(kind, Role.USER, cover, text, fold.tokens, fold.fold, cached=originals)
         gone = any(_contains(ref, cover) for ref in self.exclusions)
         blocks = (() if gone else (document,)) + tuple(self._kept_blocks(fold.fold, cover))
-        return Item(cover.first, cover.last, blocks, sum(block.tokens for block in blocks), fold.fold)
+        tokens = sum(block.tokens for block in blocks)
+        return Item(cover.first, cover.last, blocks, tokens, self.fold_born[fold.fold], fold.fold)
 
     def _kept_blocks(self, name: str, cover: Span) -> Iterator[Block]:
         wanted = set(self.kept[name]) | set(self._pinned_parts(cover))
@@ -432,6 +457,7 @@ class Line:
         for block in item.blocks:
             self.tokens[block.kind] += sign * block.tokens
         self.shown_messages += sign * bool(item.blocks)
+        self.token_births += sign * item.tokens * item.born
         self._list(item, sign)
 
     def _list(self, item: Item, sign: int) -> None:
@@ -444,7 +470,8 @@ class Line:
             del self.plain_outputs[bisect_left(self.plain_outputs, item.first)]
 
 
-SHORT = 120  # tokens; what is shorter is not worth a marker of 60
+MARKER_TOKENS = 70  # what a marker takes, about
+SHORT = 120  # tokens; what is shorter is not worth a marker
 
 
 def worth_a_marker(block: Block) -> bool:
@@ -472,4 +499,3 @@ def _stands_in(refs: dict[Cover, None], ref: PartRef) -> bool:
     if not refs:
         return False
     return ref in refs or any(isinstance(span, Span) and _contains(span, ref) for span in refs)
-

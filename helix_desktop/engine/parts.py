@@ -170,4 +170,3 @@ def _is_object(arguments: str) -> bool:
 
 def _wrapped(arguments: str) -> str:
     return json.dumps({"malformed": arguments}, ensure_ascii=False) if arguments.strip() else "{}"
-

@@ -12,7 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine.blocks import Block, Kind, Role, View
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
+    ConversationChanged,
+    ConversationStarted,
+    Fact,
     Folded,
     Forgotten,
     ModelReplied,
@@ -26,11 +30,13 @@ from helix_desktop.engine.facts import (
     Stored,
     SystemSet,
     Text,
+    ToolReturned,
     ToolsOffered,
 )
 from helix_desktop.engine.line import Line
 
 RULES_HEADER_TOKENS = 10
+Rules = tuple[tuple[int, RulesSet], ...]
 SAMPLES = 9  # how many replies the correction factor is learned from
 
 
@@ -40,7 +46,7 @@ class Settings:
 
     system: SystemSet = SystemSet("", 0)
     system_seq: int = 0
-    rules: tuple[tuple[int, RulesSet], ...] = ()
+    rules: Rules = ()
     tools: ToolsOffered = ToolsOffered((), 0)
     policy: PolicySet | None = None
     models: tuple[tuple[str, ModelSet], ...] = ()
@@ -51,8 +57,7 @@ class Settings:
             case SystemSet() as system:
                 return replace(self, system=system, system_seq=recorded.seq)
             case RulesSet() as rules:
-                others = tuple(kept for kept in self.rules if kept[1].path != rules.path)
-                return replace(self, rules=(*others, (recorded.seq, rules)) if rules.text else others)
+                return replace(self, rules=_with_rules(self.rules, recorded.seq, rules))
             case ToolsOffered() as tools:
                 return replace(self, tools=tools)
             case PolicySet() as policy:
@@ -66,6 +71,12 @@ class Settings:
         return dict(self.models).get(role)
 
     @property
+    def values(self) -> tuple[object, ...]:
+        """What is set, wherever it was said."""
+        rules = tuple(fact for _, fact in self.rules)
+        return (self.system, rules, self.tools, self.policy, self.models)
+
+    @property
     def blocks(self) -> tuple[Block, ...]:
         """The system prompt, then each rules file word for word."""
         texts = [(self.system_seq, Text(self.system.text, self.system.tokens), False)] if self.system.text else []
@@ -73,7 +84,8 @@ class Settings:
             text = f"Rules of this workspace, from {rules.path}:\n\n{rules.text}"
             texts.append((seq, Text(text, rules.tokens + RULES_HEADER_TOKENS), True))
         return tuple(
-            Block(Kind.SYSTEM, Role.SYSTEM, PartRef(seq), text, text.tokens, pinned=pinned) for seq, text, pinned in texts
+            Block(Kind.SYSTEM, Role.SYSTEM, PartRef(seq), text, text.tokens, pinned=pinned)
+            for seq, text, pinned in texts
         )
 
 
@@ -87,6 +99,8 @@ class State:
     forgotten: set[bytes] = field(default_factory=set)
     spent: list[Spent | ModelReplied] = field(default_factory=list)
     billed: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)  # per model: (counted, billed) of replies
+    title: str = ""
+    _returned: dict[bytes, int] = field(default_factory=dict)
     _before: list[int] = field(default_factory=list)  # of each fact, the one before it on its line
     _head: tuple[Block, ...] = ()
     _shown: View | None = None
@@ -120,12 +134,7 @@ class State:
             self._rewind(fact.to)
             return
         self._before.append(recorded.seq - 1)
-        if isinstance(fact, ModelReplied):
-            self._bill(fact)
-        if isinstance(fact, Spent):
-            self.spent.append(fact)
-        if isinstance(fact, Forgotten):
-            self.forgotten.update(digest.raw for digest in fact.entries)
+        self._note(recorded)
         settings = self.settings.after(recorded)
         if settings is not self.settings:
             self.settings, self._head = settings, settings.blocks
@@ -142,6 +151,27 @@ class State:
             tools = self.settings.tools
             self._shown = View(tuple(blocks), tools.tools, tools.tokens, stable)
         return self._shown
+
+    def holds(self, fact: Fact) -> bool:
+        """Whether the settings are what this fact would make them: then it need not be appended."""
+        return self.settings.after(Recorded("", 0, 0.0, fact)).values == self.settings.values
+
+    def fold(self, name: str) -> Folded | None:
+        """The fold, live or undone, with the user's wording where there is one; None where the line has none."""
+        return self.line.folds.get(name)
+
+    def present(self) -> list[Recorded]:
+        """The facts the view goes on from, oldest first: all but those a rewind left behind."""
+        chain = []
+        seq = len(self.facts)
+        while seq > 0:
+            chain.append(self.facts[seq - 1])
+            seq = self._before[seq - 1]
+        return chain[::-1]
+
+    def last_return_of(self, digest: Digest) -> int:
+        """The seq of the last output with this content; 0 where there is none."""
+        return self._returned.get(digest.raw, 0)
 
     def at(self, seq: int) -> State:
         """The state as it was when `seq` was the newest fact."""
@@ -166,14 +196,27 @@ class State:
     def _rewind(self, to: int) -> None:
         """Go on from `to`: the line is made again from the facts that lead there."""
         self._before.append(max(0, min(to, len(self.facts) - 1)))
-        chain = []
-        seq = self._before[-1]
-        while seq > 0:
-            chain.append(self.facts[seq - 1])
-            seq = self._before[seq - 1]
         self.line = Line()
-        for recorded in reversed(chain):
+        for recorded in self.present():
             self.line.advance(recorded)
+
+    def _note(self, recorded: Recorded) -> None:
+        """What is remembered of a fact whatever line it is on."""
+        match recorded.fact:
+            case ModelReplied() as reply:
+                self._bill(reply)
+            case Spent() as spent:
+                self.spent.append(spent)
+            case Forgotten(entries=entries):
+                self.forgotten.update(digest.raw for digest in entries)
+            case ToolReturned(output=output):
+                self._returned[output.digest.raw] = recorded.seq
+            case ConversationStarted(title=title) if title:
+                self.title = title
+            case ConversationChanged(title=str() as title):
+                self.title = title
+            case _:
+                pass
 
     def _bill(self, reply: ModelReplied) -> None:
         """Remember what was counted and what the provider reported, to learn from."""
@@ -182,6 +225,14 @@ class State:
         if reply.usage.input > 0 and (reply.saw == 0 or reply.saw >= newest) and self.tokens > 0:
             samples = self.billed.setdefault(reply.model, deque(maxlen=SAMPLES))
             samples.append((self.tokens, reply.usage.input))
+
+
+def _with_rules(known: Rules, seq: int, fresh: RulesSet) -> Rules:
+    """A changed file stays in its place among the others; an empty one goes."""
+    changed = tuple((seq, fresh) if kept.path == fresh.path and kept != fresh else (at, kept) for at, kept in known)
+    if all(kept.path != fresh.path for _, kept in known):
+        changed = (*known, (seq, fresh))
+    return tuple((at, kept) for at, kept in changed if kept.text)
 
 
 def state_of(facts: Iterable[Recorded]) -> State:
