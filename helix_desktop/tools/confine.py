@@ -1,0 +1,364 @@
+"""The workspace's folders, and the only way tools touch files: reading, listing, replacing and removing inside them.
+
+Refused, each with a sentence: paths outside the roots, `..`, links that lead out, devices, pipes, sockets, /proc and
+/sys, the program's own data, and writing a file that has a second (hard) link, since that may lie outside.
+Writing never truncates: the new content is written beside the old, synced and renamed over it, with its mode kept.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import HelixError, NotThere, Refused, StoreFull, WrongUse
+from helix_desktop.tools.beneath import DIRECTORY, open_beneath
+
+LARGEST_READ = 64 * 1024 * 1024
+_PIECE = 1 << 20
+_MOST_LINKS = 40
+_SYSTEM = ("/proc", "/sys")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path inside a root: `inside` is relative to it with forward slashes, empty for the root itself."""
+
+    root: Path
+    inside: str
+
+    @property
+    def path(self) -> Path:
+        return self.root / self.inside
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of a listing. `kind`: file, folder, link or other."""
+
+    name: str
+    kind: str
+    size: int = 0
+    changed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The folders of a workspace; relative paths start at the first. `closed`: never, though inside a root."""
+
+    folders: tuple[Path, ...]
+    closed: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, folders: Sequence[Path], closed: Sequence[Path] = ()) -> Roots:
+        if not folders:
+            raise WrongUse("This workspace has no folder yet.", remedy="Add one in its settings.")
+        for folder in folders:
+            if not folder.is_dir():
+                raise NotThere(f"The folder {folder} of this workspace is not there.", remedy="Choose another one.")
+        return cls(tuple(folder.resolve() for folder in folders), tuple(path.resolve() for path in closed))
+
+    def place(self, text: str) -> Place:
+        """Where `text` points, or Refused. Nothing is looked up: what it really is shows when it is opened."""
+        if not text.strip() or "\0" in text:
+            raise WrongUse("A path is needed, and this one is empty or holds a zero byte.")
+        if sys.platform == "win32":
+            text = text.replace("\\", "/")
+        path = Path(text).expanduser() if text.startswith("~/") else Path(text)
+        if ".." in path.parts:
+            raise Refused(f"{text}: paths with '..' are refused.", remedy="Write the path from the workspace's folder.")
+        place = self._inside(path) if path.is_absolute() else Place(self.folders[0], path.as_posix())
+        if place is None:
+            raise Refused(
+                f"{text} lies outside this workspace's folders.",
+                remedy=f"The folders are: {', '.join(map(str, self.folders))}.",
+            )
+        self.check_open(place.path)
+        return Place(place.root, "" if place.inside == "." else place.inside)
+
+    def _inside(self, path: Path) -> Place | None:
+        for root in sorted(self.folders, key=lambda folder: -len(folder.parts)):
+            if path.is_relative_to(root):
+                return Place(root, path.relative_to(root).as_posix())
+        return None
+
+    def shown(self, place: Place) -> str:
+        """How a place is named to the model and the user: relative to the first root, else in full."""
+        return place.inside or "." if place.root == self.folders[0] else str(place.path)
+
+    def check_open(self, path: Path) -> None:
+        """Refused for the program's own data, in whatever spelling the file system would accept."""
+        spelled = _spelling(str(path))
+        for closed in self.closed:
+            name = _spelling(str(closed))
+            if spelled == name or spelled.startswith(name + os.sep):
+                raise Refused(f"{path} belongs to Helix Desktop itself and is not open to tools.")
+
+
+def read(roots: Roots, place: Place, limit: int = LARGEST_READ) -> bytes:
+    """The file's bytes. A larger file than `limit` is refused rather than cut."""
+    with _opened(roots, place, os.O_RDONLY) as handle:
+        size = _regular(handle, roots.shown(place)).st_size
+        if size > limit:
+            raise WrongUse(f"{roots.shown(place)} has {size:,} bytes; files of up to {limit:,} are read whole.")
+        return _all_of(handle, limit)
+
+
+@contextmanager
+def opened(roots: Roots, place: Place) -> Iterator[int]:
+    """A regular file's open handle, for reading one of any size."""
+    with _opened(roots, place, os.O_RDONLY) as handle:
+        _regular(handle, roots.shown(place))
+        yield handle
+
+
+def piece(roots: Roots, place: Place, start: int, length: int) -> bytes:
+    """Some bytes of a file of any size."""
+    with _opened(roots, place, os.O_RDONLY) as handle:
+        _regular(handle, roots.shown(place))
+        os.lseek(handle, start, os.SEEK_SET)
+        return os.read(handle, length)
+
+
+def look(roots: Roots, place: Place) -> os.stat_result:
+    """What a file or folder is, refused where it is neither."""
+    with _opened(roots, place, os.O_RDONLY) as handle:
+        found = os.fstat(handle)
+        return found if stat.S_ISDIR(found.st_mode) else _regular(handle, roots.shown(place))
+
+
+def content_or_none(roots: Roots, place: Place) -> bytes | None:
+    """The file's bytes, or None where there is no such file."""
+    try:
+        return read(roots, place)
+    except NotThere:
+        return None
+
+
+def listing(roots: Roots, place: Place) -> list[Item]:
+    """The entries of a folder by name; links are shown as links and not followed."""
+    with (
+        _opened(roots, place, DIRECTORY) as handle,
+        os.scandir(handle if os.scandir in os.supports_fd else place.path) as entries,
+    ):
+        return sorted((_item(entry) for entry in entries), key=lambda item: item.name)
+
+
+def walk(roots: Roots, place: Place, skip: frozenset[str] = frozenset()) -> Iterator[tuple[str, Item]]:
+    """Every file beneath a folder as (path inside the root, item), folder by folder; links are not followed."""
+    for item in listing(roots, place):
+        inside = f"{place.inside}/{item.name}" if place.inside else item.name
+        if item.kind == "folder" and item.name not in skip:
+            with suppress(HelixError):
+                yield from walk(roots, roots.place(str(place.root / inside)), skip)
+        elif item.kind == "file":
+            yield inside, item
+
+
+def replace(roots: Roots, place: Place, content: bytes, *, expected: Digest | None, force: bool = False) -> None:
+    """Put `content` in the file's place, if it still is what the caller saw: `expected`, or None for no file."""
+    place = _through_links(roots, place)
+    with _parent(roots, place, make=True) as folder:
+        name = place.path.name
+        before = _stat(folder, name, roots.shown(place))
+        if not force:
+            _unchanged(roots, place, expected)
+        _swap_in(folder, name, content, stat.S_IMODE(before.st_mode) if before else None)
+
+
+def remove(roots: Roots, place: Place, *, expected: Digest) -> None:
+    """Delete the file, if it still is what the caller saw."""
+    with _parent(roots, place) as folder:
+        _stat(folder, place.path.name, roots.shown(place))
+        _unchanged(roots, place, expected)
+        os.unlink(place.path.name, dir_fd=folder)
+
+
+# --- underneath ------------------------------------------------------------------------------------------------------
+
+
+def _spelling(path: str) -> str:
+    """One spelling for all that a file system may take for the same name."""
+    return unicodedata.normalize("NFC", path).casefold()
+
+
+@contextmanager
+def _opened(roots: Roots, place: Place, flags: int) -> Iterator[int]:
+    with _sentences(roots.shown(place)):
+        root = os.open(place.root, DIRECTORY | os.O_CLOEXEC)
+        try:
+            handle = open_beneath()(root, place.inside or ".", flags)
+        finally:
+            os.close(root)
+        try:
+            _check_real(roots, handle)
+            yield handle
+        finally:
+            os.close(handle)
+
+
+def _check_real(roots: Roots, handle: int) -> None:
+    """Links inside a root may still lead to the program's own data, or to a mounted /proc: ask the open handle."""
+    if os.path.exists("/proc/self/fd"):
+        roots.check_open(Path(os.readlink(f"/proc/self/fd/{handle}")))
+    device = os.fstat(handle).st_dev
+    for system in _SYSTEM:
+        with suppress(OSError):
+            if os.stat(system).st_dev == device != os.stat("/").st_dev:
+                raise Refused(f"Files of {system} are not open to tools.")
+
+
+def _regular(handle: int, shown: str) -> os.stat_result:
+    found = os.fstat(handle)
+    if stat.S_ISDIR(found.st_mode):
+        raise WrongUse(f"{shown} is a folder.", remedy="list_files shows what is in it.")
+    if not stat.S_ISREG(found.st_mode):
+        raise Refused(f"{shown} is a device, a pipe or a socket, and no file.")
+    return found
+
+
+def _all_of(handle: int, limit: int) -> bytes:
+    pieces = []
+    total = 0
+    while total <= limit and (data := os.read(handle, _PIECE)):
+        pieces.append(data)
+        total += len(data)
+    return b"".join(pieces)
+
+
+def _item(entry: os.DirEntry[str]) -> Item:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return Item(entry.name, "other")
+    kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
+    kind = next((word for test, word in kinds if test(found.st_mode)), "other")
+    return Item(entry.name, kind, found.st_size if kind == "file" else 0, found.st_mtime_ns)
+
+
+@contextmanager
+def _parent(roots: Roots, place: Place, *, make: bool = False) -> Iterator[int]:
+    if not place.inside:
+        raise WrongUse(f"{place.path} is a folder of the workspace, and no file.")
+    above = Place(place.root, place.inside.rpartition("/")[0])
+    if make:
+        _make(roots, above)
+    with _opened(roots, above, DIRECTORY) as folder:
+        yield folder
+
+
+def _make(roots: Roots, place: Place) -> None:
+    """Make a folder and those above it; each is made inside a handle that has been opened safely."""
+    try:
+        with _opened(roots, place, DIRECTORY):
+            return
+    except NotThere:
+        if not place.inside:
+            raise
+    with _parent(roots, place, make=True) as folder, suppress(FileExistsError):
+        os.mkdir(place.path.name, dir_fd=folder)
+
+
+def _through_links(roots: Roots, place: Place) -> Place:
+    """Where a link inside the root points, so that writing changes the file and keeps the link."""
+    for _ in range(_MOST_LINKS):
+        target = _link_target(roots, place)
+        if not target:
+            return place
+        above = place.inside.rpartition("/")[0]
+        if target.startswith("/"):
+            raise Refused(f"{roots.shown(place)} is a link that leads out of the workspace's folders.")
+        place = Place(place.root, f"{above}/{target}" if above else target)
+    raise Refused(f"{roots.shown(place)} is a link to a link without an end.")
+
+
+def _link_target(roots: Roots, place: Place) -> str:
+    """What a link says; empty for everything else."""
+    with suppress(NotThere), _parent(roots, place) as folder, suppress(OSError):
+        return os.readlink(place.path.name, dir_fd=folder)
+    return ""
+
+
+def _stat(folder: int, name: str, shown: str) -> os.stat_result | None:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise WrongUse(f"{shown} is a folder, and no file.")
+    if not stat.S_ISREG(found.st_mode):
+        raise Refused(f"{shown} is a link, a device or a pipe, and is not written to.")
+    if found.st_nlink > 1:
+        raise Refused(
+            f"{shown} has a second (hard) link, which may lie outside the workspace; it is not written to.",
+            remedy="Copy the file over itself to give it a link of its own.",
+        )
+    return found
+
+
+def _unchanged(roots: Roots, place: Place, expected: Digest | None) -> None:
+    now = content_or_none(roots, place)
+    if (None if now is None else Digest.of(now)) != expected:
+        raise Refused(
+            f"{roots.shown(place)} has changed since it was read; nothing was written.", remedy="Read it again first."
+        )
+
+
+def _swap_in(folder: int, name: str, content: bytes, mode: int | None) -> None:
+    beside = f".{name[:60]}.{token_hex(6)}.helix"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(beside, flags, 0o666, dir_fd=folder)
+    try:
+        try:
+            _write_all(handle, content)
+            if mode is not None:
+                os.fchmod(handle, mode)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside, dir_fd=folder)
+        raise
+    os.fsync(folder)
+
+
+def _write_all(handle: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+@contextmanager
+def _sentences(shown: str) -> Iterator[None]:
+    """What the system says in a number, said in words."""
+    try:
+        yield
+    except OSError as error:
+        raise _sentence(shown, error) from error
+
+
+def _sentence(shown: str, error: OSError) -> HelixError:
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR:
+            return NotThere(f"There is no {shown}.", remedy="list_files and glob_files show what there is.")
+        case errno.EXDEV | errno.ELOOP:
+            return Refused(f"{shown} leads out of the workspace's folders, or is being changed while it is opened.")
+        case errno.ENXIO | errno.ENODEV:
+            return Refused(f"{shown} is a device, a pipe or a socket, and no file.")
+        case errno.ENOSPC | errno.EDQUOT:
+            return StoreFull(f"There is no room on the disk for {shown}; the file is as it was.")
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return Refused(f"The system does not allow that with {shown} ({os.strerror(error.errno)}).")
+        case errno.ENAMETOOLONG:
+            return WrongUse(f"The name {shown[:80]}… is longer than the file system allows.")
+    return Refused(f"{shown} cannot be opened ({error.strerror or error}).")

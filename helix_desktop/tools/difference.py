@@ -1,0 +1,75 @@
+"""What changed in a file, as a unified diff that is cheap for any size.
+
+difflib holds the interpreter for seconds on large inputs, so it only ever sees the part between the first and the
+last changed line, and where even that is long, the old lines are shown as gone and the new ones as come.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+CONTEXT = 3
+_LONG = 1500
+
+
+def unified(before: str, after: str, name: str) -> str:
+    """A unified diff; empty where nothing changed."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    if old == new:
+        return ""
+    start = _common(old, new)
+    end = _common(old[start:][::-1], new[start:][::-1])
+    first = max(0, start - CONTEXT)
+    old_part = old[first : len(old) - max(0, end - CONTEXT)]
+    new_part = new[first : len(new) - max(0, end - CONTEXT)]
+    lines = (
+        _hunks(old_part, new_part, first)
+        if len(old_part) + len(new_part) <= _LONG
+        else _whole(old_part, new_part, first)
+    )
+    return "".join([f"--- {name}\n", f"+++ {name}\n", *map(_ended, lines)])
+
+
+def counts(diff: str) -> tuple[int, int]:
+    """How many lines came and went."""
+    body = diff.splitlines()[2:]
+    return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
+
+
+def _common(old: list[str], new: list[str]) -> int:
+    for index, (one, other) in enumerate(zip(old, new, strict=False)):
+        if one != other:
+            return index
+    return min(len(old), len(new))
+
+
+def _hunks(old: list[str], new: list[str], first: int) -> list[str]:
+    lines = []
+    groups = difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT)
+    for group in groups:
+        lines.append(_header(first, (group[0][1], group[-1][2]), (group[0][3], group[-1][4])))
+        for tag, old_from, old_to, new_from, new_to in group:
+            if tag == "equal":
+                lines += [f" {line}" for line in old[old_from:old_to]]
+                continue
+            lines += [f"-{line}" for line in old[old_from:old_to]]
+            lines += [f"+{line}" for line in new[new_from:new_to]]
+    return lines
+
+
+def _whole(old: list[str], new: list[str], first: int) -> list[str]:
+    header = _header(first, (0, len(old)), (0, len(new)))
+    return [header, *(f"-{line}" for line in old), *(f"+{line}" for line in new)]
+
+
+def _header(first: int, old: tuple[int, int], new: tuple[int, int]) -> str:
+    return f"@@ -{_range(first, *old)} +{_range(first, *new)} @@\n"
+
+
+def _range(first: int, start: int, stop: int) -> str:
+    length = stop - start
+    return f"{first + start + (1 if length else 0)},{length}"
+
+
+def _ended(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

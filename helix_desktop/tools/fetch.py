@@ -1,0 +1,152 @@
+"""The tool fetch_url: one page from the internet, off by default, asked for by its address.
+
+Names are looked up once and the connection goes to the address that was checked, so that a name cannot turn into a
+machine of the local network between the two. Private addresses, and what leads to them, are asked for by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from helix_desktop.errors import Refused, Unreachable, WrongUse
+from helix_desktop.tools.html import as_text
+from helix_desktop.tools.permission import Action, Effect
+from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text
+
+if TYPE_CHECKING:
+    import httpx
+
+LARGEST = 20 * 1024 * 1024
+SECONDS = 60
+MOST_REDIRECTS = 5
+_WEB_PORTS = {"http": 80, "https": 443}
+_READABLE = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a request really goes: the address was checked and is the one that is connected to."""
+
+    url: httpx.URL
+    address: str
+    private: bool
+
+
+async def fetch_url(args: Arguments, use: Use) -> Result:
+    import httpx
+
+    url = _url(args.text("url").strip())
+    try:
+        async with asyncio.timeout(SECONDS), httpx.AsyncClient(trust_env=False, timeout=20) as client:
+            return await _fetched(client, use, url, raw=args.flag("raw"))
+    except TimeoutError:
+        raise Unreachable(f"{url.host} did not answer within {SECONDS} s.") from None
+    except httpx.HTTPError as error:
+        raise Unreachable(f"{url} could not be fetched: {error or type(error).__name__}.") from None
+
+
+async def _fetched(client: httpx.AsyncClient, use: Use, url: httpx.URL, *, raw: bool) -> Result:
+    for hop in range(MOST_REDIRECTS + 1):
+        target = await _target(url)
+        if target.private or not hop:
+            await _permit(use, target)
+        direct = url.copy_with(host=target.address)
+        headers = {"Host": url.netloc.decode("ascii"), "User-Agent": "helix-desktop"}
+        named = {"sni_hostname": url.host}
+        async with client.stream("GET", direct, headers=headers, extensions=named) as response:
+            if not response.has_redirect_location:
+                return await _answered(url, response, raw=raw)
+            url = _url(str(url.join(response.headers["location"])))
+    raise Refused(f"{url} leads on and on; more than {MOST_REDIRECTS} redirects are not followed.")
+
+
+async def _answered(url: httpx.URL, response: httpx.Response, *, raw: bool) -> Result:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower() or "text/plain"
+    if not kind.startswith(_READABLE):
+        raise WrongUse(f"{url} is {kind}, which is no text.")
+    body = b"".join([piece async for piece in _limited(response)])
+    if "html" in kind and not raw:
+        body = (await as_text(body)).encode()
+    note = f"{response.status_code}, {len(body):,} bytes"
+    head = b"" if response.is_success else f"[{response.status_code} {response.reason_phrase}]\n".encode()
+    return Result(head + body, source=str(url), ok=response.is_success, note=note)
+
+
+async def _limited(response: httpx.Response) -> AsyncIterator[bytes]:
+    size = 0
+    async for piece in response.aiter_bytes(1 << 16):
+        size += len(piece)
+        if size > LARGEST:
+            yield f"\n[cut: pages are read up to {LARGEST:,} bytes]\n".encode()
+            return
+        yield piece
+
+
+def _url(text_: str) -> httpx.URL:
+    import httpx
+
+    try:
+        url = httpx.URL(text_)
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise WrongUse(f"{text_[:100]!r} is no address: {error}.") from None
+    if url.scheme not in _WEB_PORTS or not url.host:
+        raise WrongUse(f"{text_[:100]!r} is no http or https address.")
+    if url.userinfo:
+        raise WrongUse("Addresses with a user name or a password in them are not fetched.")
+    return url
+
+
+async def _target(url: httpx.URL) -> Target:
+    """Look the name up, once."""
+    loop = asyncio.get_running_loop()
+    port = url.port or _WEB_PORTS[url.scheme]
+    try:
+        rows = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise Unreachable(f"There is no machine called {url.host}, or no network.") from None
+    addresses = [str(row[4][0]) for row in rows]
+    public = [address for address in addresses if is_public(address)]
+    if len(public) == len(addresses):
+        return Target(url, public[0], private=False)
+    return Target(url, next(address for address in addresses if not is_public(address)), private=True)
+
+
+def is_public(address: str) -> bool:
+    """Whether it is a machine of the open internet, whichever way the address is written."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
+    if inner is not None:
+        return is_public(str(inner))
+    nat64 = isinstance(found, ipaddress.IPv6Address) and found in ipaddress.ip_network("64:ff9b::/96")
+    return found.is_global and not found.is_multicast and not nat64
+
+
+async def _permit(use: Use, target: Target) -> None:
+    danger = f"{target.url.host} is a machine of your own network ({target.address})" if target.private else ""
+    title = f"Fetch from {target.url.host}"
+    await use.permit(
+        Action(
+            "fetch_url",
+            Effect.FETCH,
+            title,
+            str(target.url),
+            path=target.url.host,
+            danger=danger,
+            strict=target.private,
+        )
+    )
+
+
+TOOLS = (
+    Tool(
+        "fetch_url",
+        "Fetch a page or a file from the internet as text.",
+        fields("url", url=text("The address"), raw=flag("The page's source, not its text")),
+        fetch_url,
+    ),
+)

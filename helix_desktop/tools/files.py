@@ -1,0 +1,339 @@
+"""The tools that read and change files: read_file, write_file, edit_file, list_files, glob_files.
+
+A file is read as it is, so that its entry in the cache has the hash of the file. Every change keeps the content
+before and after in the cache, and is written only over the content that was shown in the question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FileChanged
+from helix_desktop.errors import Refused, WrongUse
+from helix_desktop.tools import confine, difference, globs
+from helix_desktop.tools.confine import Item, Place
+from helix_desktop.tools.permission import Action, Effect, runs_later
+from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
+
+MOST_LISTED = 2_000
+LARGEST_IMAGE = 10 * 1024 * 1024
+_PIECE = 1 << 20
+_PREVIEW = 60_000
+_IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+# --- read_file -------------------------------------------------------------------------------------------------------
+
+
+async def read_file(args: Arguments, use: Use) -> Result:
+    place = use.roots.place(args.text("path"))
+    shown = use.roots.shown(place)
+    await use.permit(Action("read_file", Effect.READ, f"Read {shown}", shown, path=shown))
+    first, last = args.number("first_line", 0), args.number("last_line", 0)
+    if last and last < max(first, 1):
+        raise WrongUse(f"last_line {last} lies before first_line {first}.")
+    found = await asyncio.to_thread(confine.look, use.roots, place)
+    key = ("read_file", str(place.path), first, last, found.st_mtime_ns, found.st_size, found.st_ino)
+    if earlier := use.seen.reads.get(key):
+        result, call = earlier
+        return replace(result, repeat_of=call, note=f"{result.note}, unchanged since it was read before")
+    result = await _read(use, place, first, last)
+    use.seen.reads[key] = (result, use.call.id)
+    return result
+
+
+async def _read(use: Use, place: Place, first: int, last: int) -> Result:
+    shown = use.roots.shown(place)
+    head = await asyncio.to_thread(confine.piece, use.roots, place, 0, 8192)
+    if kind := next((kind for start, kind in _IMAGES if head.startswith(start)), _webp(head)):
+        return await _image(use, place, kind)
+    if b"\0" in head and _mark(head) == "utf-8":
+        return await _binary(use, place)
+    if first or last:
+        return await _some_lines(use, place, first or 1, last)
+    stored = await use.keep(_pieces(use, place), shown)
+    use.seen.content[str(place.path)] = stored.digest
+    return Result(stored=stored, source=shown, note=f"{stored.lines:,} lines")
+
+
+async def _pieces(use: Use, place: Place) -> AsyncIterator[bytes]:
+    with confine.opened(use.roots, place) as handle:
+        while piece := await asyncio.to_thread(os.read, handle, _PIECE):
+            yield piece
+
+
+async def _some_lines(use: Use, place: Place, first: int, last: int) -> Result:
+    """Lines `first` to `last` (0: to the end), read piece by piece whatever the file's size."""
+    kept, at, whole_file = [], 1, bytearray()
+    async for piece in _pieces(use, place):
+        for line in piece.splitlines(keepends=True) if b"\n" in piece else [piece]:
+            if first <= at and (not last or at <= last):
+                kept.append(line)
+            at += line.endswith(b"\n")
+        if len(whole_file) <= confine.LARGEST_READ:
+            whole_file += piece
+    shown = use.roots.shown(place)
+    total = at - (whole_file.endswith(b"\n") or not whole_file)
+    if not kept:
+        raise WrongUse(f"{shown} has {total:,} lines; there is no line {first:,}.")
+    if len(whole_file) <= confine.LARGEST_READ:
+        use.seen.content[str(place.path)] = Digest.of(bytes(whole_file))
+    span = f"{first}-{min(last, total) if last else total}"
+    return Result(b"".join(kept), source=f"{shown}:{span}", note=f"lines {span} of {total:,}")
+
+
+async def _image(use: Use, place: Place, kind: str) -> Result:
+    shown = use.roots.shown(place)
+    content = await asyncio.to_thread(confine.read, use.roots, place, LARGEST_IMAGE)
+    image = await use.keep(content, shown, kind)
+    return Result(f"[image {shown}, {kind}, {len(content):,} bytes]", source=shown, images=(image,), note=kind)
+
+
+async def _binary(use: Use, place: Place) -> Result:
+    shown = use.roots.shown(place)
+    size = (await asyncio.to_thread(confine.look, use.roots, place)).st_size
+    return Result(f"{shown} is no text: {size:,} bytes of binary data, not shown.", source=shown, note="binary")
+
+
+# --- write_file and edit_file ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file as it was and as it is to be; None: not there."""
+
+    place: Place
+    before: bytes | None
+    after: bytes | None
+
+    def diff(self, name: str) -> str:
+        return difference.unified(decoded(self.before or b""), decoded(self.after or b""), name)
+
+
+async def write_file(args: Arguments, use: Use) -> Result:
+    place = use.roots.place(args.text("path"))
+    before = await asyncio.to_thread(confine.content_or_none, use.roots, place)
+    _not_blind(use, place, before)
+    change = Change(place, before, args.text("content").encode("utf-8", "surrogatepass"))
+    shown = use.roots.shown(place)
+    verb = "Overwrite" if before is not None else "Create"
+    done = await apply(use, change, f"{verb} {shown}")
+    lines = args.text("content").count("\n") + (not args.text("content").endswith("\n"))
+    if before is None:
+        return replace(done, output=f"Created {shown} ({lines:,} lines).", note=f"created, {lines:,} lines")
+    return done
+
+
+async def edit_file(args: Arguments, use: Use) -> Result:
+    place = use.roots.place(args.text("path"))
+    before = await asyncio.to_thread(confine.read, use.roots, place)
+    _not_blind(use, place, before)
+    shown = use.roots.shown(place)
+    after = replaced(before, args.text("old_text"), args.text("new_text"), shown, every=args.flag("replace_all"))
+    return await apply(use, Change(place, before, after), f"Edit {shown}")
+
+
+def replaced(before: bytes, old: str, new: str, shown: str, *, every: bool) -> bytes:
+    """The file with `old` replaced. Line ends and encoding stay the file's own; what is not certain is refused."""
+    whole_text = decoded(before)
+    if "\r\n" in whole_text and "\r" not in old:
+        old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
+    if not old:
+        raise WrongUse("old_text is empty.", remedy="write_file creates a file or replaces all of it.")
+    if old == new:
+        raise WrongUse("old_text and new_text are the same; nothing to do.")
+    found = whole_text.count(old)
+    if not found:
+        raise WrongUse(f"old_text is not in {shown}; nothing was changed.", remedy=_near(whole_text, old))
+    if found > 1 and not every:
+        lines = ", ".join(str(line) for line in itertools.islice(_lines_of(whole_text, old), 10))
+        raise WrongUse(
+            f"old_text is {found} times in {shown} (lines {lines}); nothing was changed.",
+            remedy="Give more of the text around the one you mean, or set replace_all.",
+        )
+    return _encoded(whole_text.replace(old, new), before)
+
+
+async def apply(use: Use, change: Change, title: str) -> Result:
+    """Ask with the diff, keep both contents, write, and say what was done."""
+    shown = use.roots.shown(change.place)
+    if change.before == change.after:
+        return Result(f"{shown} already is exactly so; nothing was written.", source=shown, note="no change")
+    diff = await asyncio.to_thread(change.diff, shown)
+    danger = "other programs run what is in this file" if runs_later(shown) else ""
+    await use.permit(Action(use.call.name, Effect.EDIT, title, diff[:_PREVIEW], path=shown, danger=danger))
+    fact = FileChanged(
+        str(change.place.path), await _kept(use, change.before, shown), await _kept(use, change.after, shown)
+    )
+    await asyncio.to_thread(write, use.roots, change)
+    _remember(use, change)
+    came, went = difference.counts(diff)
+    return Result(diff or f"Wrote {shown}.", source=shown, changes=(fact,), note=f"+{came} −{went}")
+
+
+def write(roots: confine.Roots, change: Change) -> None:
+    """Put the change on the disk, if the file still is what it was when it was shown."""
+    expected = None if change.before is None else Digest.of(change.before)
+    if change.after is not None:
+        confine.replace(roots, change.place, change.after, expected=expected)
+    elif expected is not None:
+        confine.remove(roots, change.place, expected=expected)
+
+
+async def _kept(use: Use, content: bytes | None, shown: str) -> Digest | None:
+    return None if content is None else (await use.keep(content, shown)).digest
+
+
+def _remember(use: Use, change: Change) -> None:
+    if change.after is None:
+        use.seen.content.pop(str(change.place.path), None)
+    else:
+        use.seen.content[str(change.place.path)] = Digest.of(change.after)
+
+
+def _not_blind(use: Use, place: Place, now: bytes | None) -> None:
+    """Refused where the file is no longer what this conversation last saw of it."""
+    known = use.seen.content.get(str(place.path))
+    if known is None or (now is not None and Digest.of(now) == known):
+        return
+    what = "was deleted" if now is None else "was changed by somebody else"
+    if now is None:
+        use.seen.content.pop(str(place.path))
+    raise Refused(
+        f"{use.roots.shown(place)} {what} since you read it; nothing was written.",
+        remedy="Read it again, then make the change to what it is now.",
+    )
+
+
+# --- list_files and glob_files ---------------------------------------------------------------------------------------
+
+
+async def list_files(args: Arguments, use: Use) -> Result:
+    place = use.roots.place(args.text("path", "."))
+    shown = use.roots.shown(place)
+    await use.permit(Action("list_files", Effect.READ, f"List {shown}", shown, path=shown))
+    items = await asyncio.to_thread(confine.listing, use.roots, place)
+    lines = [_line(item) for item in sorted(items, key=lambda item: (item.kind != "folder", item.name))[:MOST_LISTED]]
+    if len(items) > MOST_LISTED:
+        lines.append(f"[… {len(items) - MOST_LISTED:,} more, not listed]")
+    return Result("\n".join(lines) or "[an empty folder]", source=shown, note=f"{len(items):,} entries")
+
+
+def _line(item: Item) -> str:
+    name = printable(item.name)
+    match item.kind:
+        case "folder":
+            return f"{name}/"
+        case "file":
+            return f"{name}  {item.size:,}"
+    return f"{name}  ({item.kind})"
+
+
+async def glob_files(args: Arguments, use: Use) -> Result:
+    pattern = args.text("pattern")
+    place = use.roots.place(args.text("path", "."))
+    shown = use.roots.shown(place)
+    await use.permit(Action("glob_files", Effect.READ, f"Find {pattern}", pattern, path=shown))
+    found = await asyncio.to_thread(globs.find, use.roots, place, pattern, MOST_LISTED + 1)
+    lines = [printable(name) for name in found[:MOST_LISTED]]
+    if len(found) > MOST_LISTED:
+        lines.append(f"[… more than {MOST_LISTED:,} files fit; the rest is not listed. Use a narrower pattern.]")
+    return Result("\n".join(lines) or f"[no file fits {pattern}]", source=pattern, note=f"{len(lines):,} files")
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def printable(name: str) -> str:
+    """A file name on one line: control characters and undecodable bytes cannot pass for anything else."""
+    return name if name.isprintable() else name.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def decoded(content: bytes) -> str:
+    """The text of a file; bytes that are no text survive a round trip through `_encoded`."""
+    return content.decode(_mark(content), "surrogateescape" if _mark(content) == "utf-8" else "surrogatepass")
+
+
+def _encoded(text: str, like: bytes) -> bytes:
+    return text.encode(_mark(like), "surrogateescape" if _mark(like) == "utf-8" else "surrogatepass")
+
+
+def _mark(content: bytes) -> str:
+    return next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
+
+
+def _webp(head: bytes) -> str:
+    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
+
+
+def _lines_of(text: str, part: str) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield text.count("\n", 0, at) + 1
+        at = text.find(part, at + len(part))
+
+
+def _near(text: str, old: str) -> str:
+    """What to do about a text that is not there: where its first line stands, or that spaces differ."""
+    squeezed = " ".join(old.split())
+    if squeezed and squeezed in " ".join(text.split()):
+        return "It is there with other spaces or line breaks: copy it exactly, with its indentation."
+    first = next((line.strip() for line in old.splitlines() if line.strip()), "")
+    for number, line in enumerate(text.splitlines(), 1):
+        if first and first in line:
+            return f"Its first line is like line {number} of the file, but what follows differs. Read that part again."
+    return "Read the file again and copy the text exactly."
+
+
+TOOLS = (
+    Tool(
+        "read_file",
+        "Read a text file, or some of its lines. Images are shown.",
+        fields(
+            "path",
+            path=text("The file, from the workspace's folder"),
+            first_line=whole("First line to read, from 1", 1),
+            last_line=whole("Last line to read", 1),
+        ),
+        read_file,
+    ),
+    Tool(
+        "write_file",
+        "Create a file, or replace all of its content. Folders above it are made.",
+        fields("path", "content", path=text("The file"), content=text("Its whole new content")),
+        write_file,
+    ),
+    Tool(
+        "edit_file",
+        "Replace a text in a file. The text must stand there exactly so, and only once unless replace_all is set.",
+        fields(
+            "path",
+            "old_text",
+            "new_text",
+            path=text("The file"),
+            old_text=text("The text to replace, exactly as it stands in the file"),
+            new_text=text("What to put in its place"),
+            replace_all=flag("Replace every place where it stands"),
+        ),
+        edit_file,
+    ),
+    Tool(
+        "list_files",
+        "List a folder: folders first, files with their size in bytes.",
+        fields(path=text("The folder; the workspace's own when left out")),
+        list_files,
+    ),
+    Tool(
+        "glob_files",
+        "Find files by name, such as **/*.py or src/**/test_*.{ts,tsx}.",
+        fields("pattern", pattern=text("The pattern"), path=text("The folder to start in")),
+        glob_files,
+    ),
+)

@@ -1,0 +1,136 @@
+"""Regular expressions over content of any size, with a time limit that holds: the matching is done in a process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from helix_desktop.errors import WrongUse
+from helix_desktop.tools import grep_worker
+
+SECONDS = 10.0
+_LONGEST_PATTERN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line to show: one that matched, or one around it."""
+
+    name: str
+    number: int
+    text: str
+    hit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`hits` counts all matching lines, `lines` may hold fewer. `late`: the time was over before the end."""
+
+    lines: tuple[Line, ...]
+    hits: int
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of named content; `more`: the next piece goes on in it."""
+
+    name: str
+    content: bytes
+    more: bool = False
+
+
+async def grep(
+    pattern: str,
+    pieces: AsyncIterable[Piece],
+    *,
+    context: int = 0,
+    most: int = 200,
+    ignore_case: bool = False,
+    seconds: float = SECONDS,
+) -> Found:
+    """The lines that match. WrongUse for a pattern that is none; after `seconds` what was found so far."""
+    if not pattern or len(pattern) > _LONGEST_PATTERN:
+        raise WrongUse(f"A pattern of 1 to {_LONGEST_PATTERN:,} characters is needed.")
+    options = {"pattern": pattern, "context": min(max(context, 0), 50), "most": most, "ignore_case": ignore_case}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-S",
+        str(Path(grep_worker.__file__)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={"PYTHONIOENCODING": "utf-8:surrogatepass"},
+        limit=1 << 20,
+    )
+    lines: list[Line] = []
+    try:
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as both:
+            both.create_task(_send(process, options, pieces))
+            answer = both.create_task(_receive(process, pattern, lines))
+        return Found(tuple(lines), answer.result())
+    except TimeoutError:
+        return Found(tuple(lines), sum(line.hit for line in lines), late=True)
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _send(process: asyncio.subprocess.Process, options: dict[str, object], pieces: AsyncIterable[Piece]) -> None:
+    stdin = process.stdin
+    assert stdin is not None
+    try:
+        stdin.write(json.dumps(options).encode() + b"\n")
+        async for piece in pieces:
+            about = {"name": piece.name, "size": len(piece.content), "more": piece.more}
+            stdin.write(json.dumps(about).encode() + b"\n")
+            stdin.write(piece.content)
+            await stdin.drain()
+        stdin.close()
+    except (BrokenPipeError, ConnectionResetError):
+        return  # it has said why on its standard output
+
+
+async def _receive(process: asyncio.subprocess.Process, pattern: str, lines: list[Line]) -> int:
+    assert process.stdout is not None
+    async for row in process.stdout:
+        said = json.loads(row)
+        if "error" in said:
+            raise WrongUse(f"{pattern[:100]!r} is not a regular expression: {said['error']}.")
+        if "hits" in said:
+            return int(said["hits"])
+        lines.append(Line(said["name"], said["line"], said["text"], said["hit"]))
+    return sum(line.hit for line in lines)
+
+
+async def content_of(name: str, content: AsyncIterable[bytes]) -> AsyncIterator[Piece]:
+    """One content as pieces."""
+    async for part in content:
+        yield Piece(name, part, more=True)
+    yield Piece(name, b"")
+
+
+def shown(found: Found) -> str:
+    """As text: `name:12: the line` for hits, `name-11- the line` for those around, groups apart."""
+    rows: list[str] = []
+    last = ("", 0)
+    for line in found.lines:
+        if rows and (line.name, line.number) != (last[0], last[1] + 1) and any(not one.hit for one in found.lines):
+            rows.append("--")
+        mark = ":" if line.hit else "-"
+        prefix = f"{line.name}{mark}" if line.name else ""
+        rows.append(f"{prefix}{line.number}{mark} {line.text}")
+        last = (line.name, line.number)
+    shown_hits = sum(line.hit for line in found.lines)
+    if found.hits > shown_hits:
+        rows.append(f"[… {found.hits - shown_hits:,} more matching lines]")
+    if found.late:
+        rows.append("[the search was stopped: it took too long. Use a simpler pattern or fewer files.]")
+    return "\n".join(rows)

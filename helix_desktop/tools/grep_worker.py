@@ -1,0 +1,97 @@
+"""Matches a regular expression against what it is sent, in a process of its own that can be killed. A script.
+
+Patterns come from a model: one in a thousand needs a thousand years, and Python cannot be interrupted while it tries.
+On standard input: one line of JSON (`pattern`, `context`, `most`, `ignore_case`), then for every piece of content a line
+of JSON (`name`, `size`, `more`: the next piece goes on in the same content) and `size` bytes. On standard output: a line
+of JSON for every line to show. Imports nothing of ours, so that it starts in 20 ms.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import deque
+
+_LONGEST = 400  # characters shown of one line
+_LONGEST_LINE = 1 << 20  # bytes matched of one line; longer ones are matched in parts
+
+
+class Matcher:
+    """Lines of one content after the other; writes those that match and those around them."""
+
+    def __init__(self, options: dict[str, object]) -> None:
+        self._pattern = re.compile(str(options["pattern"]), re.IGNORECASE if options.get("ignore_case") else 0)
+        self._context = int(str(options.get("context", 0)))
+        self._most = int(str(options.get("most", 200)))
+        self.hits = 0
+        self._begin("")
+
+    def _begin(self, name: str) -> None:
+        self._name = name
+        self._number = 0
+        self._before: deque[tuple[int, str]] = deque(maxlen=self._context)
+        self._after = 0
+        self._rest = b""
+
+    def piece(self, name: str, content: bytes, *, more: bool) -> None:
+        if name != self._name:
+            self._begin(name)
+        *lines, self._rest = (self._rest + content).split(b"\n")
+        for line in lines:
+            self._line(line)
+        if len(self._rest) > _LONGEST_LINE or not more:
+            if self._rest:
+                self._line(self._rest)
+            self._rest = b""
+        if not more:
+            self._begin("")
+
+    def _line(self, line: bytes) -> None:
+        self._number += 1
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        match = self._pattern.search(text)
+        if match:
+            self.hits += 1
+            if self.hits > self._most:
+                return
+            for number, earlier in self._before:
+                self._write(number, earlier, hit=False)
+            self._before.clear()
+            self._write(self._number, _around(text, *match.span()), hit=True)
+            self._after = self._context
+        elif self._after:
+            self._after -= 1
+            self._write(self._number, _around(text, 0, 0), hit=False)
+        else:
+            self._before.append((self._number, _around(text, 0, 0)))
+
+    def _write(self, number: int, text: str, *, hit: bool) -> None:
+        json.dump({"name": self._name, "line": number, "text": text, "hit": hit}, sys.stdout)
+        sys.stdout.write("\n")
+
+
+def _around(text: str, start: int, end: int) -> str:
+    """At most so much of a line that it can be shown, with the match in it."""
+    if len(text) <= _LONGEST:
+        return text
+    first = max(0, min(start - _LONGEST // 3, len(text) - _LONGEST))
+    last = max(min(end, first + 2 * _LONGEST), first + _LONGEST)
+    return ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")
+
+
+def main() -> None:
+    stream = sys.stdin.buffer
+    try:
+        matcher = Matcher(json.loads(stream.readline()))
+    except (re.error, RecursionError, OverflowError) as error:
+        json.dump({"error": str(error)}, sys.stdout)
+        return
+    while header := stream.readline():
+        about = json.loads(header)
+        matcher.piece(about["name"], stream.read(about["size"]), more=about["more"])
+    json.dump({"hits": matcher.hits}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

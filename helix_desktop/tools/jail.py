@@ -1,0 +1,218 @@
+"""Runs one command so that nothing of it is left over. A program of its own, started as a script; imports nothing of ours.
+
+    jail.py '{"lifeline": 5, "write": [...], "read": [...], "network": false, "landlock": true}' command arguments...
+
+It stays the ancestor of everything the command starts (orphans are given to it, PR_SET_CHILD_SUBREAPER), and kills all
+of that when the command ends, when the lifeline (a pipe the program holds) is closed, or when it is told to terminate.
+With `landlock` the command itself is locked in first: it writes nothing outside `write`, reads nothing outside `read`
+(empty: anywhere but `closed`), opens no socket but, with `network`, those of the internet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import platform
+import select
+import signal
+import struct
+import sys
+import time
+from typing import Any
+
+_SUBREAPER, _NO_NEW_PRIVILEGES, _SECCOMP = 36, 38, 22
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REFER, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 << 13, 1 << 14, 1 << 15
+_READING = _EXECUTE | _READ_FILE | _READ_DIR
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
+
+
+def main() -> int:
+    options = json.loads(sys.argv[1])
+    lifeline = options["lifeline"]
+    if sys.platform.startswith("linux"):
+        _libc().prctl(_SUBREAPER, 1, 0, 0, 0)
+    wake, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.set_wakeup_fd(waker)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    child = os.fork()
+    if not child:
+        _become(options, sys.argv[2:])
+    code = _watch(child, lifeline, wake)
+    _end_all()
+    return code
+
+
+def _become(options: dict[str, Any], command: list[str]) -> None:
+    """In the child: lock ourselves in and turn into the command. Never returns."""
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        if options.get("landlock"):
+            lock_in(options)
+        os.execvp(command[0], command)  # noqa: S606 -- to run this command is the purpose
+    except OSError as error:
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _watch(child: int, lifeline: int, wake: int) -> int:
+    """Until the command has ended, or is to end. Orphans are reaped by the way."""
+    while True:
+        ready, _, _ = select.select([lifeline, wake], [], [])
+        if wake in ready and signal.SIGTERM in os.read(wake, 512):
+            return 128 + signal.SIGTERM
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == child:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            if not pid:
+                break
+        if lifeline in ready:
+            return 128 + signal.SIGKILL
+
+
+def _end_all() -> None:
+    """Kill what is left until nothing is: whatever is forked meanwhile is still a descendant of ours."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        for pid in descendants(os.getpid()):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
+
+
+def descendants(root: int) -> list[int]:
+    """All living processes below `root`."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in _parents():
+        children.setdefault(parent, []).append(pid)
+    found, todo = [], [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def _parents() -> list[tuple[int, int]]:
+    if not os.path.exists("/proc/self/stat"):
+        import subprocess  # only where there is no /proc (macOS)
+
+        rows = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
+        return [(int(pid), int(parent)) for pid, parent in (row.split() for row in rows.splitlines())]
+    pairs = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:
+                pairs.append((int(name), int(stat.read().rpartition(b")")[2].split()[1])))
+    return pairs
+
+
+# --- Landlock and seccomp --------------------------------------------------------------------------------------------
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def landlock_version() -> int:
+    """The version of the kernel's Landlock, 0 where there is none."""
+    return max(0, _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)) if sys.platform == "linux" else 0
+
+
+def lock_in(options: dict[str, Any]) -> None:
+    """Restrict this process and all it becomes. An error here means: do not run the command."""
+    version = landlock_version()
+    rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
+    attributes = struct.pack("QQQ", rights, 0, 3)[: 8 if version < 4 else 16 if version < 6 else 24]
+    ruleset = _checked(_libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
+    reading = list(options.get("read") or _everywhere_but(options.get("closed") or []))
+    for path in reading:
+        _allow(ruleset, path, _READING & rights)
+    for path in _DEVICES:
+        _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
+    for path in options.get("write") or []:
+        _allow(ruleset, path, rights)
+    _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _checked(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
+    _no_sockets(network=bool(options.get("network")))
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    if not os.path.isdir(path):
+        rights &= _FILE_RIGHTS
+    rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, handle))
+    try:
+        _checked(_libc().syscall(_ADD_RULE, ruleset, 1, rule, 0))
+    finally:
+        os.close(handle)
+
+
+def _everywhere_but(closed: list[str]) -> list[str]:
+    """Folders that together hold everything but `closed`: Landlock can only allow, so the way there is opened up."""
+    todo, found = ["/"], []
+    while todo:
+        folder = todo.pop()
+        if folder in closed:
+            continue
+        if not any(path.startswith(folder.rstrip("/") + "/") for path in closed):
+            found.append(folder)
+            continue
+        with contextlib.suppress(OSError):
+            todo += [entry.path for entry in os.scandir(folder) if not entry.is_symlink()]
+    return found
+
+
+def _no_sockets(*, network: bool) -> None:
+    """seccomp: no sockets but those of the internet, if allowed; sockets of the desktop and of Docker never.
+
+    Landlock knows nothing of sockets with a path, nor of UDP. io_uring is refused as well: it opens sockets unseen.
+    """
+    machine = {"x86_64": (0xC000003E, 41, 425), "aarch64": (0xC00000B7, 198, 425)}.get(platform.machine())
+    if machine is None:
+        raise OSError(38, "no filter for this processor")
+    arch, socket_number, uring = machine
+    allowed = (2, 10, 16) if network else ()
+    refuse, kill, accept = 0x00050000 | 13, 0x80000000, 0x7FFF0000
+    code = [(0x20, 0, 0, 4), (0x15, 1, 0, arch), (0x06, 0, 0, kill), (0x20, 0, 0, 0)]
+    if arch == 0xC000003E:
+        code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]  # the x32 variant of every call
+    code += [(0x15, 0, 1, uring), (0x06, 0, 0, refuse)]
+    code += [(0x15, 1, 0, socket_number), (0x06, 0, 0, accept), (0x20, 0, 0, 16)]
+    for family in allowed:
+        code += [(0x15, 0, 1, family), (0x06, 0, 0, accept)]
+    code += [(0x06, 0, 0, refuse)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+    filter_ = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(program)))
+    _checked(_libc().prctl(_SECCOMP, 2, filter_, 0, 0))
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"the sandbox cannot be set up ({os.strerror(ctypes.get_errno())})")
+    return int(result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

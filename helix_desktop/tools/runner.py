@@ -1,0 +1,238 @@
+"""The Toolbox: every tool of one conversation under one roof, as `ports.Tools`.
+
+For each call: read and check the arguments, take `keep` off them, run the tool (which asks where it must), put what it
+says into the cache. Nothing a model writes and nothing a user refuses raises: it becomes an outcome that says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from helix_desktop.engine.facts import ToolCall, ToolSpec
+from helix_desktop.engine.ports import About, Answer, Cache, CallContext, Index, Outcome, Question, Tokens
+from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
+from helix_desktop.tools import schema
+from helix_desktop.tools.confine import Roots
+from helix_desktop.tools.permission import Action, Decision, Effect, Mode, Rule, allows, decide, rule_for
+from helix_desktop.tools.tool import Arguments, Permit, Result, Seen, Tool, Use
+
+
+@dataclass(slots=True)
+class Permissions:
+    """What the user allows in one workspace. `remember` stores a rule for always; the rest ends with the program."""
+
+    mode: Mode = Mode.ASK
+    rules: tuple[Rule, ...] = ()
+    sandboxed: bool = False
+    remember: Callable[[Rule], None] = lambda rule: None  # noqa: ARG005
+    of_conversation: dict[str, tuple[Rule, ...]] = field(default_factory=dict)
+
+    def decide(self, action: Action, conversation: str) -> Decision:
+        rules = (*self.rules, *self.of_conversation.get(conversation, ()))
+        return decide(action, self.mode, rules, sandboxed=self.sandboxed)
+
+    def keep(self, action: Action, conversation: str, scope: str) -> None:
+        """The user allowed it for longer than this once."""
+        rule = rule_for(action)
+        if rule is None or not allows((rule,), action):
+            return
+        if scope == "conversation":
+            self.of_conversation[conversation] = (*self.of_conversation.get(conversation, ()), rule)
+        elif scope == "always":
+            self.rules = (*self.rules, rule)
+            self.remember(rule)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignResult:
+    """What a tool of an MCP server came to; `images` as media type and bytes."""
+
+    text: str
+    ok: bool = True
+    images: tuple[tuple[str, bytes], ...] = ()
+
+
+class ForeignTool(Protocol):
+    """A tool of one of the user's MCP servers; `spec.name` carries the server's name in front."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    @property
+    def title(self) -> str:
+        """What the user is asked: the server and the tool, in words."""
+        ...
+
+    @property
+    def changed(self) -> bool:
+        """Whether its description changed since the user last allowed it."""
+        ...
+
+    async def call(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Who decided, and how far."""
+
+    by: str = ""
+    scope: str = "once"
+
+
+class Toolbox:
+    """`more` gives the tools of MCP servers as they are now; `only`: the names a sub-agent was given, all when empty."""
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        *,
+        roots: Roots,
+        cache: Cache,
+        index: Index,
+        tokens: Tokens,
+        permissions: Permissions,
+        more: Callable[[], Sequence[ForeignTool]] = tuple,
+        only: frozenset[str] = frozenset(),
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools if not only or tool.name in only}
+        self._use = (roots, cache, index, tokens)
+        self._cache = cache
+        self._permissions = permissions
+        self._more = more
+        self._only = only
+        self._seen: dict[str, Seen] = {}
+        self._own = tuple(schema.offered(tool.name, tool.description, tool.schema) for tool in self._tools.values())
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """As offered to the model, in an order that does not change."""
+        foreign = sorted(self._foreign().values(), key=lambda tool: tool.spec.name)
+        return (*self._own, *(_offered(tool.spec) for tool in foreign))
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._tools) | frozenset(self._foreign())
+
+    async def run(self, call: ToolCall, context: CallContext) -> Outcome:
+        asked = _Asked()
+        keep = call.keep
+        try:
+            values, own_schema = self._understood(call)
+            values, said = schema.take_keep(values, own_schema)
+            keep = keep or said
+            result = await self._run(call, values, context, asked)
+        except StoreFailed:
+            raise
+        except (HelixError, OSError) as error:
+            result = Result(_sentence(error), ok=False, note=_sentence(error)[:120], source=call.arguments[:80])
+        return await self._outcome(call, result, asked, keep)
+
+    def _understood(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
+        foreign = self._foreign()
+        if call.name not in self._tools and call.name not in foreign:
+            raise NotThere(
+                f"There is no tool {call.name[:80]!r}.", remedy=f"There are: {', '.join(sorted(self.names))}."
+            )
+        values = schema.read_arguments(call.arguments)
+        if call.name in self._tools:
+            return values, self._tools[call.name].schema
+        return values, json.loads(foreign[call.name].spec.schema)
+
+    async def _run(self, call: ToolCall, values: dict[str, Any], context: CallContext, asked: _Asked) -> Result:
+        permit = self._permit(call, context, asked)
+        if call.name not in self._tools:
+            return await self._run_foreign(self._foreign()[call.name], call, values, context, permit)
+        tool = self._tools[call.name]
+        args = Arguments(schema.check(values, tool.schema, tool.name))
+        roots, cache, index, tokens = self._use
+        seen = self._seen.setdefault(context.conversation, Seen())
+        return await tool.run(args, Use(call, context, permit, roots, cache, index, tokens, seen))
+
+    async def _run_foreign(
+        self, tool: ForeignTool, call: ToolCall, values: dict[str, Any], context: CallContext, permit: Permit
+    ) -> Result:
+        preview = json.dumps(values, ensure_ascii=False, indent=2)
+        danger = "the description of this tool has changed since you allowed it" if tool.changed else ""
+        await permit(Action(call.name, Effect.FOREIGN, tool.title, preview, danger=danger))
+        got = await tool.call(values, context)
+        images = tuple([await self._cache.put(data, About(call.name, tool.title, kind)) for kind, data in got.images])
+        return Result(got.text, ok=got.ok, images=images, source=tool.title, note=tool.title)
+
+    def _permit(self, call: ToolCall, context: CallContext, asked: _Asked) -> Permit:
+        async def permit(action: Action) -> None:
+            decision = self._permissions.decide(action, context.conversation)
+            if action.effect is not Effect.READ:
+                asked.by = decision.by
+            if decision.verdict == "allow":
+                return
+            if decision.verdict == "deny":
+                raise Refused(f"Not done: {decision.why}.")
+            await self._ask(call, context, action, decision, asked)
+
+        return permit
+
+    async def _ask(
+        self, call: ToolCall, context: CallContext, action: Action, decision: Decision, asked: _Asked
+    ) -> None:
+        answer = await context.ask(Question(call, action.title, action.preview, decision.why, decision.scopes))
+        asked.by = "user"
+        if not answer.allowed:
+            raise Refused(_no(answer))
+        if answer.scope in decision.scopes:
+            asked.scope = answer.scope
+            self._permissions.keep(action, context.conversation, answer.scope)
+
+    async def _outcome(self, call: ToolCall, result: Result, asked: _Asked, keep: str) -> Outcome:
+        stored = result.stored
+        if stored is None:
+            output = result.output
+            content = output.encode("utf-8", "replace") if isinstance(output, str) else output
+            stored = await self._cache.put(content, About(call.name, result.source, result.media_type))
+        return Outcome(
+            output=stored,
+            ok=result.ok,
+            exit_code=result.exit_code,
+            images=result.images,
+            changes=result.changes,
+            note=result.note,
+            child=result.child,
+            todo=result.todo,
+            decided_by=asked.by,
+            decided_scope=asked.scope,
+            keep=keep,
+            repeated=bool(result.repeat_of),
+        )
+
+    def _foreign(self) -> dict[str, ForeignTool]:
+        """By name; none takes the place of a built-in tool."""
+        tools = {tool.spec.name: tool for tool in self._more() if not self._only or tool.spec.name in self._only}
+        return {name: tool for name, tool in tools.items() if name not in self._tools}
+
+
+def lifted(call: ToolCall, spec: ToolSpec) -> ToolCall:
+    """The call with what it asked to keep taken off its arguments; unchanged where there is none or the JSON is broken."""
+    try:
+        values = schema.read_arguments(call.arguments)
+        own = json.loads(spec.schema)
+    except (HelixError, ValueError):
+        return call
+    properties = [name for name, value in own.get("properties", {}).items() if value == schema.KEEP_SCHEMA]
+    if not properties or not isinstance(values.get(properties[0]), str):
+        return call
+    keep = values.pop(properties[0])
+    return replace(call, arguments=json.dumps(values, ensure_ascii=False), keep=keep)
+
+
+def _offered(spec: ToolSpec) -> ToolSpec:
+    return schema.offered(spec.name, spec.description, json.loads(spec.schema))
+
+
+def _no(answer: Answer) -> str:
+    words = f" They said: {answer.words.strip()}" if answer.words.strip() else ""
+    return f"The user did not allow this; it was not done.{words}"
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) if isinstance(error, HelixError) else f"The system refused: {error}"

@@ -1,0 +1,232 @@
+"""What keeps a command inside the workspace: bubblewrap, else Landlock, else nothing, and then that is said.
+
+Inside: the whole system can be read, but not the program's own data, the desktop's sockets and, without network, the
+user's own keys; only the roots and a scratch folder in place of /tmp can be written; no network unless allowed.
+Git's hooks and settings in the roots stay as they are, since git runs them later, outside of any sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from helix_desktop.tools import jail
+
+JAIL = Path(jail.__file__)
+# Of the user's home, what opens doors elsewhere; shown to a command only when it may use the network anyway.
+KEYS = (
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+)
+RINGS = (".local/share/keyrings", ".local/share/kwalletd", ".mozilla", ".config/google-chrome", ".config/chromium")
+PASSED_ON = frozenset(
+    [
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "PATH",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "JAVA_HOME",
+        "GOPATH",
+        "GOROOT",
+        "CARGO_HOME",
+        "RUSTUP_HOME",
+        "NVM_DIR",
+        "PYENV_ROOT",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "SYSTEMROOT",
+        "COMSPEC",
+        "PATHEXT",
+        "WINDIR",
+        "PROGRAMFILES",
+        "PROGRAMDATA",
+        "APPDATA",
+        "LOCALAPPDATA",
+        "USERPROFILE",
+        "NUMBER_OF_PROCESSORS",
+    ]
+)
+PROXIES = frozenset(
+    ["http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"]
+)
+_QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1"}
+
+
+class Kind(StrEnum):
+    BUBBLEWRAP = "bubblewrap"
+    LANDLOCK = "Landlock"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """What this system has. `folders` are the roots; `scratch` stands for /tmp; `closed` is never seen inside."""
+
+    kind: Kind
+    folders: tuple[Path, ...]
+    scratch: Path
+    closed: tuple[Path, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """For the user: what commands can and cannot do here."""
+        match self.kind:
+            case Kind.BUBBLEWRAP | Kind.LANDLOCK:
+                return f"Commands run in a sandbox ({self.kind}): they write only in this workspace's folders, and have no network unless you allow it."
+        return "This system has no sandbox that can be used here, so commands can do what you can do, and every command asks first."
+
+    def command(self, argv: Sequence[str], lifeline: int, *, network: bool, free: bool = False) -> list[str]:
+        """The command line that runs `argv` locked in; `free`: only watched, for what the user allowed outside."""
+        if free or self.kind is Kind.NONE:
+            return _jailed({"lifeline": lifeline}, argv)
+        if self.kind is Kind.LANDLOCK:
+            return _jailed(self._landlock(lifeline, network=network), argv)
+        return _jailed({"lifeline": lifeline}, [*self._bubblewrap(network=network), "--", *argv])
+
+    def reader(self, argv: Sequence[str], lifeline: int) -> list[str] | None:
+        """A command line for a trusted program that may read nothing but the system's programs and the roots."""
+        seen = [*_SYSTEM_FOLDERS, os.path.dirname(os.path.realpath(argv[0])), *map(str, self.folders)]
+        if self.kind is Kind.LANDLOCK:
+            options = {"lifeline": lifeline, "landlock": True, "read": seen, "write": [], "network": False}
+            return _jailed(options, argv)
+        if self.kind is Kind.BUBBLEWRAP:
+            binds = [word for path in seen for word in ("--ro-bind-try", path, path)]
+            return _jailed(
+                {"lifeline": lifeline}, ["bwrap", *_ALONE, "--unshare-net", *binds, *self._masks(), "--", *argv]
+            )
+        return None
+
+    def temporary(self, *, free: bool = False) -> str:
+        """The folder for temporary files as a command sees it."""
+        return "/tmp" if self.kind is Kind.BUBBLEWRAP and not free else str(self.scratch)  # noqa: S108 -- as above
+
+    def _landlock(self, lifeline: int, *, network: bool) -> dict[str, object]:
+        closed = [str(path) for path in (*self.closed, *self._hidden(network=network), *_sockets())]
+        write = [str(path) for path in (*self.folders, self.scratch)]
+        options = {"lifeline": lifeline, "landlock": True, "write": write, "closed": closed, "network": network}
+        return options
+
+    def _bubblewrap(self, *, network: bool) -> list[str]:
+        words = ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+        if network:
+            words += ["--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"]
+        else:
+            words += ["--unshare-net"]
+        words += ["--bind", str(self.scratch), "/tmp"]  # noqa: S108 -- inside, /tmp is a folder of the workspace's own
+        words += [word for path in self._hidden(network=network) for word in _mask(path)]
+        outside = [path for path in self.closed if not any(path.is_relative_to(root) for root in self.folders)]
+        words += [word for path in outside for word in _mask(path)]
+        for root in self.folders:
+            words += ["--bind", str(root), str(root)]
+        words += self._masks()
+        return words
+
+    def _masks(self) -> list[str]:
+        """What stays closed or unchanged though it lies inside a root."""
+        inside = [path for path in self.closed if any(path.is_relative_to(root) for root in self.folders)]
+        words = [word for path in inside for word in _mask(path)]
+        for root in self.folders:
+            for name in (".git/hooks", ".git/config"):
+                words += ["--ro-bind-try", f"{root}/{name}", f"{root}/{name}"]
+        return words
+
+    def _hidden(self, *, network: bool) -> list[Path]:
+        home = Path.home()
+        paths = (home / name for name in (RINGS if network else (*RINGS, *KEYS)))
+        return [path for path in paths if path.exists() and path not in self.folders]
+
+
+_ALONE = (
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--die-with-parent",
+    "--new-session",
+)
+_SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache")
+
+
+def _jailed(options: Mapping[str, object], argv: Sequence[str]) -> list[str]:
+    return [sys.executable, "-I", "-S", str(JAIL), json.dumps(options), *argv]
+
+
+def _mask(path: Path) -> tuple[str, ...]:
+    if not path.exists():
+        return ()
+    return ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", "/dev/null", str(path))
+
+
+def _sockets() -> list[str]:
+    return [path for path in ("/run/user", "/run/docker.sock", "/run/dbus") if os.path.exists(path)]
+
+
+async def find_sandbox(folders: Sequence[Path], scratch: Path, closed: Sequence[Path] = ()) -> Sandbox:
+    """The best sandbox that really works here: each is tried with a command that must not be able to write."""
+    for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
+        sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed))
+        if _present(kind) and await _holds(sandbox):
+            return sandbox
+    return Sandbox(Kind.NONE, tuple(folders), scratch, tuple(closed))
+
+
+def _present(kind: Kind) -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    return shutil.which("bwrap") is not None if kind is Kind.BUBBLEWRAP else jail.landlock_version() > 0
+
+
+async def _holds(sandbox: Sandbox) -> bool:
+    """Whether it starts, and keeps a command from writing beside the scratch folder."""
+    probe = sandbox.scratch.parent / f".probe-{os.getpid()}"
+    reading, writing = os.pipe()
+    try:
+        script = f"echo started; : > '{probe}'"
+        process = await asyncio.create_subprocess_exec(
+            *sandbox.command(["/bin/sh", "-c", script], reading, network=False),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            pass_fds=(reading,),
+        )
+        async with asyncio.timeout(5):
+            said, _ = await process.communicate()
+        return said == b"started\n" and not probe.exists()
+    except (OSError, TimeoutError):
+        return False
+    finally:
+        os.close(reading)
+        os.close(writing)
+        probe.unlink(missing_ok=True)
+
+
+def scrubbed(
+    environment: Mapping[str, str], temporary: str, *, network: bool, extra: Sequence[str] = ()
+) -> dict[str, str]:
+    """What a command gets of our environment: by name, so that no key, token or address of a bus is among it."""
+    wanted = PASSED_ON | set(extra) | (PROXIES if network else set())
+    out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
+    if out.get("VIRTUAL_ENV") == sys.prefix:  # our own, not the user's
+        del out["VIRTUAL_ENV"]
+    caches = {"XDG_CACHE_HOME": f"{temporary}/cache", "npm_config_cache": f"{temporary}/npm", "TMPDIR": temporary}
+    return {**out, **_QUIET, **caches, "PYTHONUNBUFFERED": "1"}

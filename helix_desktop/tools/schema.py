@@ -1,0 +1,129 @@
+"""A call's arguments: reading the JSON, checking it against the tool's schema, and the `keep` every tool is offered with.
+
+What a model gets wrong is answered with a sentence it can act on, never with a trace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from helix_desktop.engine.facts import ToolSpec
+from helix_desktop.errors import WrongUse
+
+KEEP = "keep"
+KEEP_SENTENCE = (
+    "Optional: if the output turns out to be long, what do you need from it? It is then shortened to that; all of it can "
+    "be recalled."
+)
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+_DEEPEST = 100
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    """The arguments as an object; nothing at all counts as none."""
+    if not text.strip():
+        return {}
+    try:
+        values = json.loads(text)
+    except RecursionError:
+        raise WrongUse("The arguments are nested too deeply; the tool was not run.") from None
+    except ValueError as error:
+        raise WrongUse(
+            f"The arguments are not valid JSON ({error}); the tool was not run.",
+            remedy="Call it again with one JSON object; mind quotes and line breaks inside of strings.",
+        ) from None
+    if not isinstance(values, dict):
+        raise WrongUse("The arguments must be one JSON object; the tool was not run.")
+    return values
+
+
+def check(values: Mapping[str, Any], schema: Mapping[str, Any], tool: str) -> dict[str, Any]:
+    """The values as the schema wants them; WrongUse names the argument that does not fit. Null means left out."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    given = {name: value for name, value in values.items() if value is not None or name not in properties}
+    known = ", ".join(properties) or "none"
+    for name in given:
+        if name not in properties:
+            raise WrongUse(f"{tool} has no argument {name[:60]!r}; it was not run.", remedy=f"It takes: {known}.")
+    for name in schema.get("required", ()):
+        if name not in given:
+            raise WrongUse(f"{tool} needs the argument {name!r}; it was not run.", remedy=f"It takes: {known}.")
+    return {name: _fitting(value, properties[name], f"{tool}: {name}") for name, value in given.items()}
+
+
+def _fitting(value: Any, schema: Mapping[str, Any], where: str) -> Any:
+    wanted = schema.get("type", "")
+    value = _lenient(value, wanted)
+    if wanted and (not isinstance(value, _TYPES[wanted]) or (isinstance(value, bool) and wanted != "boolean")):
+        raise WrongUse(f"{where} must be of type {wanted}, not {_kind(value)}; the tool was not run.")
+    if "enum" in schema and value not in schema["enum"]:
+        raise WrongUse(f"{where} must be one of {', '.join(map(str, schema['enum']))}; the tool was not run.")
+    if "minimum" in schema and value < schema["minimum"]:
+        raise WrongUse(f"{where} must be {schema['minimum']} or more, not {value}; the tool was not run.")
+    if wanted == "array" and "items" in schema:
+        return [_fitting(item, schema["items"], f"{where}, item {index}") for index, item in enumerate(value, 1)]
+    if wanted == "object" and "properties" in schema:
+        return check(value, schema, where)
+    return value
+
+
+def _lenient(value: Any, wanted: str) -> Any:
+    """Models write `"5"` for 5 and `"true"` for true; what is plain is taken."""
+    if isinstance(value, str) and wanted == "integer" and value.strip().lstrip("-").isdecimal() and len(value) < 19:
+        return int(value)
+    if isinstance(value, float) and wanted == "integer" and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and wanted == "boolean" and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if isinstance(value, str) and wanted in ("array", "object"):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _kind(value: Any) -> str:
+    return next((name for name, types in _TYPES.items() if type(value) in types), type(value).__name__)
+
+
+# --- keep ------------------------------------------------------------------------------------------------------------
+
+
+def keep_name(schema: Mapping[str, Any]) -> str:
+    """The name of the additional argument: one the tool has no argument of."""
+    own = schema.get("properties", {})
+    own = own if isinstance(own, dict) else {}
+    name = KEEP
+    while name in own:
+        name = f"{name}_of_output" if name == KEEP else f"{name}_"
+    return name
+
+
+def offered(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
+    """The tool as the model sees it, with the additional argument."""
+    own = schema.get("properties", {})
+    properties = {**(own if isinstance(own, dict) else {}), keep_name(schema): KEEP_SCHEMA}
+    shown = {**schema, "type": "object", "properties": properties}
+    return ToolSpec(name, description, json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
+
+
+def take_keep(values: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The tool's own arguments, and what the call asked to keep of a long output."""
+    name = keep_name(schema)
+    keep = values.get(name, "")
+    rest = {key: value for key, value in values.items() if key != name}
+    return rest, keep.strip()[:2_000] if isinstance(keep, str) else ""
+
+
+KEEP_SCHEMA = {"type": "string", "description": KEEP_SENTENCE}

@@ -1,0 +1,159 @@
+"""The tool search_files: ripgrep where it is and can be kept inside the roots, else our own reading and matching."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+from helix_desktop.errors import HelixError, WrongUse
+from helix_desktop.tools import confine, globs
+from helix_desktop.tools.confine import Place
+from helix_desktop.tools.files import printable
+from helix_desktop.tools.grep import SECONDS, Found, Line, Piece, grep, shown
+from helix_desktop.tools.permission import Action, Effect
+from helix_desktop.tools.process import Command
+from helix_desktop.tools.sandbox import Sandbox
+from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
+
+MOST_HITS = 500
+_LARGEST_FILE = 4 * 1024 * 1024
+_LONGEST_LINE = 400
+
+
+def tools(sandbox: Sandbox) -> tuple[Tool, ...]:
+    """search_files, with what keeps ripgrep inside."""
+
+    async def search(args: Arguments, use: Use) -> Result:
+        return await search_files(sandbox, args, use)
+
+    return (Tool("search_files", _ABOUT, _SCHEMA, search),)
+
+
+async def search_files(sandbox: Sandbox, args: Arguments, use: Use) -> Result:
+    pattern, place = args.text("pattern"), use.roots.place(args.text("path", "."))
+    where = use.roots.shown(place)
+    await use.permit(Action("search_files", Effect.READ, f"Search {where}", pattern, path=where))
+    await asyncio.to_thread(confine.look, use.roots, place)
+    most = min(args.number("limit", 200) or 200, MOST_HITS)
+    found = await _by_ripgrep(sandbox, use, place, args, most)
+    if found is None:
+        found = await _by_ourselves(use, place, args, most)
+    return Result(shown(found) or f"[no line matches {pattern}]", source=pattern, note=f"{found.hits:,} matching lines")
+
+
+# --- ripgrep ---------------------------------------------------------------------------------------------------------
+
+
+async def _by_ripgrep(sandbox: Sandbox, use: Use, place: Place, args: Arguments, most: int) -> Found | None:
+    """None where ripgrep is not there, cannot be locked in, or does not know this kind of pattern."""
+    program = shutil.which("rg")
+    if program is None or sandbox.reader([program], 0) is None:
+        return None
+    words = [program, "--json", "--no-config", "--hidden", "--glob=!.git", "--max-columns=0", "--sort=path"]
+    words += [
+        f"--context={min(args.number('context', 0), 50)}",
+        *(["--ignore-case"] if args.flag("ignore_case") else []),
+    ]
+    words += [f"--glob={glob}" for glob in globs.alternatives(args.text("files"))] if args.text("files") else []
+    words += ["--regexp", args.text("pattern"), "--", str(place.path)]
+    command = await Command.start(
+        lambda lifeline: sandbox.reader(words, lifeline) or [], place.root, {"PATH": "/usr/bin:/bin"}
+    )
+    lines: list[Line] = []
+    late = False
+    try:
+        async with asyncio.timeout(SECONDS):
+            understood = await _collect(command, use, place, lines, most)
+    except TimeoutError:
+        late = understood = True
+    finally:
+        code = await asyncio.shield(command.gone())
+    if not understood or (code not in (0, 1) and not late and not lines):
+        return None
+    hits = sum(line.hit for line in lines)
+    return Found(tuple(lines[: _upto(lines, most)]), hits, late)
+
+
+async def _collect(command: Command, use: Use, place: Place, lines: list[Line], most: int) -> bool:
+    """Read the JSON it prints; False for something else (a pattern it does not know)."""
+    rest, hits = b"", 0
+    async for piece in command.output():
+        *rows, rest = (rest + piece).split(b"\n")
+        for row in rows:
+            try:
+                said = json.loads(row)
+            except ValueError:
+                return bool(lines)
+            if said["type"] in ("match", "context"):
+                hits += said["type"] == "match"
+                if hits <= 10 * most:
+                    lines.append(_line(use, place, said["data"], hit=said["type"] == "match"))
+    return True
+
+
+def _line(use: Use, place: Place, data: dict[str, Any], *, hit: bool) -> Line:
+    path = data["path"].get("text", "?")
+    with suppress(HelixError):
+        path = use.roots.shown(use.roots.place(path))
+    content = data["lines"].get("text", "[bytes that are no text]").rstrip("\r\n")
+    start = data["submatches"][0]["start"] if data["submatches"] else 0
+    first = max(0, start - _LONGEST_LINE // 3) if len(content) > _LONGEST_LINE else 0
+    cut = content[first : first + _LONGEST_LINE]
+    text_ = ("…" if first else "") + cut + ("…" if len(content) > first + _LONGEST_LINE else "")
+    return Line(printable(path), data["line_number"] or 0, text_, hit)
+
+
+def _upto(lines: list[Line], most: int) -> int:
+    hits = 0
+    for index, line in enumerate(lines):
+        hits += line.hit
+        if hits > most:
+            return index
+    return len(lines)
+
+
+# --- our own ---------------------------------------------------------------------------------------------------------
+
+
+async def _by_ourselves(use: Use, place: Place, args: Arguments, most: int) -> Found:
+    pieces = _contents(use, place, args.text("files"))
+    return await grep(
+        args.text("pattern"), pieces, context=args.number("context", 0), most=most, ignore_case=args.flag("ignore_case")
+    )
+
+
+async def _contents(use: Use, place: Place, files: str) -> AsyncIterator[Piece]:
+    """The text files beneath a place (or the one file it is), each as one piece."""
+    for name in await asyncio.to_thread(_names, use, place, files):
+        with suppress(HelixError):
+            content = await asyncio.to_thread(confine.read, use.roots, Place(place.root, name), _LARGEST_FILE)
+            if b"\0" not in content[:8192]:
+                yield Piece(printable(use.roots.shown(Place(place.root, name))), content)
+
+
+def _names(use: Use, place: Place, files: str) -> list[str]:
+    try:
+        found = [inside for inside, _ in confine.walk(use.roots, place, globs.UNINTERESTING)]
+    except (WrongUse, HelixError):
+        return [place.inside]
+    if not files:
+        return found
+    patterns = [tuple(one.split("/")) if "/" in one else ("**", one) for one in globs.alternatives(files)]
+    start = len(place.inside) + 1 if place.inside else 0
+    return [name for name in found if globs.fits_any(name[start:], patterns)]
+
+
+_ABOUT = "Search the text of files with a regular expression; shows path, line number and line."
+_SCHEMA = fields(
+    "pattern",
+    pattern=text("The regular expression"),
+    path=text("Folder or file to search; the whole workspace when left out"),
+    files=text("Only files whose name fits, such as *.py or src/**/*.{ts,tsx}"),
+    context=whole("Lines to show around each match"),
+    ignore_case=flag("Ignore upper and lower case"),
+    limit=whole(f"Matching lines to show, {MOST_HITS} at the most", 1),
+)

@@ -1,0 +1,362 @@
+"""The tools that run commands: run_command, list_commands, read_command_output, stop_command.
+
+Output goes straight from the pipe into the cache, so its size costs no memory; past the limit the user set, only the
+end is kept, with a note of how much was cut. A stopped command takes everything it started with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import itertools
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from helix_desktop.errors import NotThere, Refused, WrongUse
+from helix_desktop.tools import confine
+from helix_desktop.tools.permission import Action, Effect
+from helix_desktop.tools.process import Command, shell
+from helix_desktop.tools.sandbox import Kind, Sandbox, scrubbed
+from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
+
+_TAIL = 64 * 1024
+_SHOW_BYTES, _SHOW_SECONDS = 8 * 1024, 0.05
+_SETTLE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one command may use. The user sets these; a call may ask for more seconds, up to `most_seconds`."""
+
+    seconds: int = 120
+    most_seconds: int = 3600
+    output: int = 256 * 1024 * 1024
+    background_output: int = 16 * 1024 * 1024
+    background_commands: int = 16
+
+
+@dataclass(slots=True)
+class Background:
+    """A command left running. `kept` is the newest of its output, `dropped` what came before that."""
+
+    name: str
+    line: str
+    command: Command
+    started: float
+    kept: bytearray = field(default_factory=bytearray)
+    dropped: int = 0
+    read: int = 0
+    code: int | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True)
+class Shell:
+    """The commands of one workspace: how they are locked in, and which ones run in the background."""
+
+    sandbox: Sandbox
+    folder: Path
+    environment: Mapping[str, str]
+    spawn: Callable[..., object]
+    limits: Limits = Limits()
+    extra_names: tuple[str, ...] = ()
+    background: dict[str, Background] = field(default_factory=dict)
+    numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    async def start(self, line: str, folder: Path, *, network: bool, free: bool) -> Command:
+        self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        environment = scrubbed(
+            self.environment, self.sandbox.temporary(free=free), network=network or free, extra=self.extra_names
+        )
+        return await Command.start(
+            lambda lifeline: self.sandbox.command(shell(line), lifeline, network=network, free=free),
+            folder,
+            environment,
+        )
+
+    async def aclose(self) -> None:
+        """End every background command; for the end of the program."""
+        for one in self.background.values():
+            one.command.end()
+        await asyncio.gather(*(one.command.gone() for one in self.background.values()))
+
+
+# --- run_command -----------------------------------------------------------------------------------------------------
+
+
+def tools(commands: Shell) -> tuple[Tool, ...]:
+    """The four tools on one workspace's commands."""
+
+    async def run(args: Arguments, use: Use) -> Result:
+        return await run_command(commands, args, use)
+
+    async def listed(args: Arguments, use: Use) -> Result:  # noqa: ARG001 -- the shape of every tool
+        return list_commands(commands)
+
+    async def read(args: Arguments, use: Use) -> Result:  # noqa: ARG001
+        return await read_output(commands, args)
+
+    async def stop(args: Arguments, use: Use) -> Result:  # noqa: ARG001
+        return await stop_command(commands, args)
+
+    return tuple(
+        Tool(name, about, schema, act)
+        for (name, about, schema), act in zip(_SPECS, (run, listed, read, stop), strict=True)
+    )
+
+
+async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
+    line = args.text("command").strip()
+    if not line or "\0" in line:
+        raise WrongUse("A command is needed.")
+    folder = await _folder(use, args.text("folder", "."))
+    network, free = args.flag("network"), args.flag("outside_sandbox")
+    await use.permit(_action(commands, line, use.roots.folders[0], folder, network=network, free=free))
+    command = await commands.start(line, folder, network=network, free=free)
+    if args.flag("background"):
+        return await _leave_running(commands, line, command)
+    seconds = min(max(args.number("seconds", commands.limits.seconds), 1), commands.limits.most_seconds)
+    return await _follow(commands, use, line, command, seconds)
+
+
+async def _folder(use: Use, name: str) -> Path:
+    place = use.roots.place(name)
+    await asyncio.to_thread(confine.listing, use.roots, place)
+    return place.path
+
+
+def _action(commands: Shell, line: str, root: Path, folder: Path, *, network: bool, free: bool) -> Action:
+    where = "" if folder == root else f" in {folder}"
+    extra = " with the network" if network else ""
+    danger = "it would run outside of the sandbox" if free and commands.sandbox.kind is not Kind.NONE else ""
+    title = f"Run a command{extra}{where}"
+    return Action("run_command", Effect.RUN, title, line, command=line, network=network, danger=danger)
+
+
+async def _follow(commands: Shell, use: Use, line: str, command: Command, seconds: int) -> Result:
+    """Until the command ends, its time is over, or we are cancelled; then nothing of it is left."""
+    end = _End(time.monotonic())
+    try:
+        stored = await use.keep(_printed(commands, use, command, seconds, end), line[:200])
+    finally:
+        command.end()
+        if end.code is None:
+            await asyncio.shield(command.gone())
+    return Result(
+        stored=stored, source=line[:200], ok=end.code == 0 and not end.late, exit_code=end.code, note=end.sentence()
+    )
+
+
+@dataclass(slots=True)
+class _End:
+    """How a command ended."""
+
+    started: float
+    code: int | None = None
+    late: bool = False
+    cut: int = 0
+
+    def sentence(self) -> str:
+        parts = ["time over" if self.late else f"exit code {self.code}", f"{time.monotonic() - self.started:.1f} s"]
+        return ", ".join([*parts, f"{self.cut:,} bytes cut"] if self.cut else parts)
+
+
+async def _printed(commands: Shell, use: Use, command: Command, seconds: int, end: _End) -> AsyncIterator[bytes]:
+    """The output as it is to be kept: up to the limit, then a note and the end; then how the command ended."""
+    tail: deque[bytes] = deque()
+    size = tail_size = 0
+    show = _Shower(use.context.show)
+    last = b"\n"
+    async for piece in _in_time(command, seconds, end):
+        show.add(piece)
+        room = commands.limits.output - size
+        size += len(piece)
+        if room > 0:
+            yield piece[:room]
+            piece = piece[room:]
+        last = piece[-1:] or last
+        if piece:
+            tail.append(piece)
+            tail_size += len(piece)
+            while tail_size - len(tail[0]) >= _TAIL:
+                tail_size -= len(tail.popleft())
+    kept = b"".join(tail)[-_TAIL:]
+    end.cut = max(0, size - commands.limits.output - len(kept))
+    if end.cut:
+        yield f"\n[… {end.cut:,} bytes were cut here: outputs are kept up to {commands.limits.output:,} bytes …]\n".encode()
+    if kept:
+        yield kept
+    end.code = await command.gone()
+    show.flush()
+    yield _footer(end, seconds, size).encode()
+
+
+def _footer(end: _End, seconds: int, size: int) -> str:
+    if end.late:
+        return f"\n[stopped: it ran longer than {seconds} s. Ask for more seconds, or run it in the background.]\n"
+    if end.code:
+        return f"\n[exit code {end.code}]\n"
+    return "" if size else "[no output, exit code 0]\n"
+
+
+async def _in_time(command: Command, seconds: int, end: _End) -> AsyncIterator[bytes]:
+    output = command.output()
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline):
+                piece = await anext(output, b"")
+        except TimeoutError:
+            end.late = True
+            command.end()
+            return
+        if not piece:
+            return
+        yield piece
+
+
+class _Shower:
+    """Shows what a command prints while it runs, at most 8 KB every 50 ms: nobody reads faster, and windows choke."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._waiting = b""
+        self._next = 0.0
+
+    def add(self, piece: bytes) -> None:
+        self._waiting = (self._waiting + piece)[-_SHOW_BYTES:]
+        if time.monotonic() >= self._next:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            self._show(self._decode(self._waiting))
+            self._waiting = b""
+            self._next = time.monotonic() + _SHOW_SECONDS
+
+
+# --- commands in the background --------------------------------------------------------------------------------------
+
+
+async def _leave_running(commands: Shell, line: str, command: Command) -> Result:
+    running = [one for one in commands.background.values() if one.code is None]
+    if len(running) >= commands.limits.background_commands:
+        await command.gone()
+        raise Refused(f"{len(running)} commands run in the background already.", remedy="Stop one with stop_command.")
+    one = Background(f"bg{next(commands.numbers)}", line, command, time.time())
+    commands.background[one.name] = one
+    commands.spawn(_collect(commands, one), name=f"output of {one.name}")
+    await _settle(one)
+    first = _news(one)
+    state = "still running" if one.code is None else f"ended with exit code {one.code}"
+    return Result(
+        f"[{one.name}: {state}]\n{first}", source=line[:200], note=f"in the background as {one.name}", ok=not one.code
+    )
+
+
+async def _settle(one: Background) -> None:
+    """Give it a moment: a server that cannot start says so at once."""
+    try:
+        async with asyncio.timeout(_SETTLE):
+            while one.code is None:
+                one.news.clear()
+                await one.news.wait()
+    except TimeoutError:
+        return
+
+
+async def _collect(commands: Shell, one: Background) -> None:
+    """Keep the newest output in memory, up to a limit, until the command ends."""
+    try:
+        async for piece in one.command.output():
+            one.kept += piece
+            surplus = len(one.kept) - commands.limits.background_output
+            if surplus > 0:
+                del one.kept[:surplus]
+                one.dropped += surplus
+            one.news.set()
+    finally:
+        one.code = await asyncio.shield(one.command.gone())
+        one.news.set()
+
+
+def list_commands(commands: Shell) -> Result:
+    lines = [f"{one.name}  {_state(one)}  {one.line}" for one in commands.background.values()]
+    return Result("\n".join(lines) or "[no command was started in the background]", note=f"{len(lines)} commands")
+
+
+async def read_output(commands: Shell, args: Arguments) -> Result:
+    one = _named(commands, args.text("name"))
+    if args.flag("all"):
+        one.read = 0
+    if wait := min(args.number("wait", 0), 60):
+        try:
+            async with asyncio.timeout(wait):
+                while one.code is None and one.read >= one.dropped + len(one.kept):
+                    one.news.clear()
+                    await one.news.wait()
+        except TimeoutError:
+            pass
+    return Result(f"[{one.name}: {_state(one)}]\n{_news(one)}", source=one.line[:200], note=_state(one))
+
+
+async def stop_command(commands: Shell, args: Arguments) -> Result:
+    one = _named(commands, args.text("name"))
+    one.code = await one.command.gone()
+    return Result(f"[{one.name}: stopped]\n{_news(one)}", source=one.line[:200], note="stopped")
+
+
+def _named(commands: Shell, name: str) -> Background:
+    if name not in commands.background:
+        known = ", ".join(commands.background) or "none"
+        raise NotThere(f"No command {name[:40]!r} was started in the background.", remedy=f"There are: {known}.")
+    return commands.background[name]
+
+
+def _state(one: Background) -> str:
+    return f"running for {time.time() - one.started:.0f} s" if one.code is None else f"ended, exit code {one.code}"
+
+
+def _news(one: Background) -> str:
+    """What was printed since the last look, with a note of what is gone."""
+    start = max(one.read - one.dropped, 0)
+    gone = max(one.dropped - one.read, 0)
+    one.read = one.dropped + len(one.kept)
+    text_ = bytes(one.kept[start:]).decode("utf-8", "replace")
+    return (f"[{gone:,} bytes before this are gone]\n" if gone else "") + (text_ or "[nothing new]\n")
+
+
+_NAME = text("Its name, such as bg1")
+_SPECS = (
+    (
+        "run_command",
+        "Run a shell command in the workspace's folder; standard output and errors come back together. It runs in a "
+        "sandbox that writes only inside the workspace and has no network unless `network` is set and allowed. "
+        "Start servers and watchers with `background`.",
+        fields(
+            "command",
+            command=text("The command line"),
+            folder=text("Folder to run it in; the workspace's own when left out"),
+            seconds=whole("Time limit in seconds", 1),
+            network=flag("It needs the network (downloads, package managers, git push)"),
+            background=flag("Leave it running; read_command_output shows what it prints"),
+            outside_sandbox=flag("Only after the sandbox was in the way, and if the user will understand why"),
+        ),
+    ),
+    ("list_commands", "List the commands running in the background.", fields()),
+    (
+        "read_command_output",
+        "Read what a command in the background has printed since the last look.",
+        fields(
+            "name",
+            name=_NAME,
+            wait=whole("Wait up to this many seconds for something new"),
+            all=flag("From the beginning again"),
+        ),
+    ),
+    ("stop_command", "Stop a command running in the background, and all it started.", fields("name", name=_NAME)),
+)

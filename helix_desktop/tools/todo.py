@@ -1,0 +1,56 @@
+"""The tool set_todo: the plan the user sees beside the conversation, and that no summary may lose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from helix_desktop.errors import WrongUse
+from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields
+
+STATES = ("open", "doing", "done")
+MOST_ITEMS = 100
+_MARKS = {"open": "[ ]", "doing": "[>]", "done": "[x]"}
+
+
+async def set_todo(args: Arguments, use: Use) -> Result:  # noqa: ARG001 -- the shape of every tool
+    items = tuple(_item(item) for item in args.items("items"))
+    if len(items) > MOST_ITEMS:
+        raise WrongUse(f"A list of {len(items)} items helps nobody; {MOST_ITEMS} at the most.")
+    done = sum(state == "done" for _, state in items)
+    lines = [f"{_MARKS[state]} {words}" for words, state in items]
+    return Result(
+        "\n".join(lines) or "[the list is empty]", source="todo", todo=items, note=f"{done} of {len(items)} done"
+    )
+
+
+def _item(item: object) -> tuple[str, str]:
+    if not isinstance(item, Mapping):
+        raise WrongUse("Every item of the list needs a text and a state.")
+    words = " ".join(str(item["text"]).split())[:500]
+    if not words:
+        raise WrongUse("An item of the list has no text.")
+    return words, str(item.get("state", "open"))
+
+
+TOOLS = (
+    Tool(
+        "set_todo",
+        "Write the list of what is to be done, whole, each time it changes. For work of several steps.",
+        fields(
+            "items",
+            items={
+                "type": "array",
+                "description": "All items, in order",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "text": {"type": "string", "description": "What is to be done"},
+                        "state": {"type": "string", "enum": list(STATES)},
+                    },
+                    "required": ["text"],
+                },
+            },
+        ),
+        set_todo,
+    ),
+)

@@ -1,0 +1,118 @@
+"""What a built-in tool is: a name, a schema, and a coroutine that is given its arguments and what it may use."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FileChanged, Stored, ToolCall
+from helix_desktop.engine.ports import About, Cache, CallContext, Index, Tokens
+from helix_desktop.tools.confine import Roots
+from helix_desktop.tools.permission import Action
+
+Schema = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """A call's arguments after they were checked against the schema."""
+
+    values: Mapping[str, object]
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.values.get(name, default)
+        return value if isinstance(value, str) else default
+
+    def number(self, name: str, default: int) -> int:
+        value = self.values.get(name, default)
+        return int(value) if isinstance(value, int | float) else default
+
+    def flag(self, name: str, default: bool = False) -> bool:  # noqa: FBT001, FBT002 -- a default, not a switch
+        return self.values.get(name, default) is True
+
+    def items(self, name: str) -> Sequence[object]:
+        value = self.values.get(name)
+        return value if isinstance(value, list) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool has to say: `output` goes into the cache, or `stored` is there already."""
+
+    output: str | bytes | AsyncIterable[bytes] = ""
+    stored: Stored | None = None
+    source: str = ""
+    media_type: str = "text/plain"
+    ok: bool = True
+    exit_code: int | None = None
+    images: tuple[Stored, ...] = ()
+    changes: tuple[FileChanged, ...] = ()
+    note: str = ""
+    child: str = ""
+    todo: tuple[tuple[str, str], ...] | None = None
+    repeat_of: str = ""
+
+
+# Returns when the action is allowed; raises Refused with the reason when it is not.
+Permit = Callable[[Action], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one conversation knows of the files: by path, the content it last read or wrote and the call that read it."""
+
+    content: dict[str, Digest] = field(default_factory=dict)
+    reads: dict[tuple[object, ...], tuple[Result, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a tool may use while it runs."""
+
+    call: ToolCall
+    context: CallContext
+    permit: Permit
+    roots: Roots
+    cache: Cache
+    index: Index
+    tokens: Tokens
+    seen: Seen
+
+    async def keep(self, content: bytes | AsyncIterable[bytes], source: str, media_type: str = "text/plain") -> Stored:
+        return await self.cache.put(content, About(self.call.name, source, media_type))
+
+
+Run = Callable[[Arguments, Use], Awaitable[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """`schema` is the JSON schema of the arguments, without the `keep` the runner adds."""
+
+    name: str
+    description: str
+    schema: Schema
+    run: Run
+
+
+def fields(*required: str, **properties: Schema) -> Schema:
+    """An object schema: the named properties, of which `required` must be there."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def text(description: str) -> Schema:
+    return {"type": "string", "description": description}
+
+
+def whole(description: str, least: int = 0) -> Schema:
+    return {"type": "integer", "description": description, "minimum": least}
+
+
+def flag(description: str) -> Schema:
+    return {"type": "boolean", "description": description}
