@@ -19,7 +19,7 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.gui.tokens import DARK, FILL_OF, LIGHT, Tokens
 
 SCHEMES = ("system", "light", "dark")
-ZOOMS = (0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
+ZOOMS = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 TEXT = 13
 MONO = 12
 RADIUS = 8
@@ -62,8 +62,8 @@ class Theme(QObject):
         self._zoom = zoom
         self._dark = self._wants_dark()
         self._colours: dict[str, QColor] = {}
-        self._sans = _family(QFontDatabase.SystemFont.GeneralFont, _SANS, _GENERIC)
-        self._mono = _family(QFontDatabase.SystemFont.FixedFont, _MONO, _GENERIC_MONO)
+        self._sans = self._mono = ""
+        self.set_fonts("", "")
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._system_changed)
 
     # --- what others ask -----------------------------------------------------------------------------------------
@@ -126,6 +126,11 @@ class Theme(QObject):
     def set_zoom(self, zoom: float) -> None:
         self._zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
         self.apply()
+
+    def set_fonts(self, text: str, code: str) -> None:
+        """Families the user chose; an empty one means the system's own. In force with the next `apply`."""
+        self._sans = text or _family(QFontDatabase.SystemFont.GeneralFont, _SANS, _GENERIC)
+        self._mono = code or _family(QFontDatabase.SystemFont.FixedFont, _MONO, _GENERIC_MONO)
 
     def zoom_by(self, steps: int) -> None:
         """To the next larger (1) or smaller (-1) text size; 0 goes back to the usual one."""

@@ -46,8 +46,8 @@ def test_zoom_goes_by_steps_and_stops_at_its_ends(theme: Theme) -> None:
     assert theme.zoom == 1.1
     for _ in range(20):
         theme.zoom_by(1)
-    assert theme.zoom == 2.0
-    assert theme.font().pixelSize() == 26
+    assert theme.zoom == 3.0
+    assert theme.font().pixelSize() == 39
     theme.zoom_by(0)
     assert theme.px(48) == 48
 

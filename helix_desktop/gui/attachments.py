@@ -1,0 +1,161 @@
+"""What is going to be sent with the next message: chips above the text, each with a button that takes it off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import QMimeData, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtWidgets import QLayout, QLayoutItem, QPushButton, QSizePolicy, QWidget
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Attachment, Stored
+from helix_desktop.gui.meter import short
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+NAME = 40  # characters of a name that are shown
+
+
+def kept(attachment: Attachment) -> dict[str, Any]:
+    """An attachment as JSON can hold it: for drafts."""
+    stored = attachment.stored
+    return {
+        "name": attachment.name,
+        "digest": stored.digest.hex,
+        "size": stored.size,
+        "lines": stored.lines,
+        "media_type": stored.media_type,
+        "tokens": attachment.tokens,
+    }
+
+
+def restored(value: object) -> Attachment | None:
+    """The attachment of a draft; None for what is not one."""
+    try:
+        assert isinstance(value, dict)  # noqa: S101 - a wrong shape is as good as a missing key
+        stored = Stored(
+            Digest.parse(value["digest"]), int(value["size"]), int(value["lines"]), str(value["media_type"])
+        )
+        return Attachment(str(value["name"]), stored, int(value["tokens"]))
+    except (AssertionError, KeyError, TypeError, ValueError):
+        return None
+
+
+def holds_files(mime: QMimeData) -> bool:
+    """Whether a drop or the clipboard holds files or a picture, rather than text."""
+    if mime.hasUrls() and any(url.isLocalFile() for url in mime.urls()):
+        return True
+    return mime.hasImage() and not mime.hasText()
+
+
+class Flow(QLayout):
+    """Places its items in lines, like words."""
+
+    def __init__(self, parent: QWidget | None = None, *, gap: int = 6) -> None:
+        super().__init__(parent)
+        self._items: list[QLayoutItem] = []
+        self._gap = gap
+        self.setContentsMargins(0, 0, 0, 0)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        self._items.append(item)
+
+    def count(self) -> int:
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        return self._place(QRect(0, 0, width, 0), move=False)
+
+    def setGeometry(self, rect: QRect) -> None:
+        super().setGeometry(rect)
+        self._place(rect, move=True)
+
+    def sizeHint(self) -> QSize:
+        return self.minimumSize()
+
+    def minimumSize(self) -> QSize:
+        size = QSize()
+        for item in self._items:
+            size = size.expandedTo(item.minimumSize())
+        return size
+
+    def _place(self, rect: QRect, *, move: bool) -> int:
+        left, top, line = rect.left(), rect.top(), 0
+        for item in self._items:
+            size = item.sizeHint()
+            if left > rect.left() and left + size.width() > rect.right() + 1:
+                left, top, line = rect.left(), top + line + self._gap, 0
+            if move:
+                item.setGeometry(QRect(QPoint(left, top), size))
+            left += size.width() + self._gap
+            line = max(line, size.height())
+        return top + line - rect.top()
+
+
+class Attachments(QWidget):
+    """`changed` when one came or went."""
+
+    changed = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._held: list[Attachment] = []
+        self._flow = Flow(self)
+        self.setProperty("look", "plain")
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+        self.hide()
+
+    @property
+    def held(self) -> tuple[Attachment, ...]:
+        return tuple(self._held)
+
+    def show_these(self, attachments: Sequence[Attachment]) -> None:
+        self._held = list(attachments)
+        self._refill()
+
+    def add(self, attachment: Attachment) -> None:
+        """Once: the same content twice is the same attachment."""
+        if all(attachment.stored.digest != held.stored.digest for held in self._held):
+            self._held.append(attachment)
+            self._refill()
+            self.changed.emit()
+
+    def _remove(self, attachment: Attachment) -> None:
+        self._held.remove(attachment)
+        self._refill()
+        self.changed.emit()
+
+    def _refill(self) -> None:
+        while (item := self._flow.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.hide()
+                widget.deleteLater()
+        for attachment in self._held:
+            self._flow.addWidget(self._chip(attachment))
+        self.setVisible(bool(self._held))
+        self.updateGeometry()
+
+    def _chip(self, attachment: Attachment) -> QPushButton:
+        name = attachment.name if len(attachment.name) <= NAME else f"…{attachment.name[1 - NAME :]}"
+        figures = tr("{n} tokens", n=short(attachment.tokens)) if attachment.tokens else ""
+        chip = QPushButton(" · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self)
+        chip.setProperty("look", "chip")
+        chip.setCursor(Qt.CursorShape.PointingHandCursor)
+        chip.setToolTip(tr("Take {name} off the message", name=attachment.name))
+        chip.setAccessibleName(tr("Attachment {name}; press to take it off", name=attachment.name))
+        chip.clicked.connect(lambda _checked=False: self._remove(attachment))
+        chip.show()
+        return chip

@@ -1,0 +1,94 @@
+"""The list that opens over the composer for `@` (files and cached entries) and `/` (commands).
+
+It never takes the focus: the keys stay with the text, which moves the choice, takes it or closes the list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QIcon
+from PySide6.QtWidgets import QListWidget, QListWidgetItem, QWidget
+
+from helix_desktop.gui.icons import icon
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One thing to take. `insert` replaces what was typed; `value` says what it is to the composer."""
+
+    text: str
+    insert: str = ""
+    value: object = None
+    icon: str = "entry"
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is being typed: the sign, the letters after it, and where the sign stands in the text."""
+
+    sign: str
+    letters: str
+    start: int
+
+
+def asked_for(text: str, cursor: int) -> Asked | None:
+    """Whether the cursor stands behind `@letters` (anywhere a word begins) or `/letters` (at the very beginning)."""
+    before = text[:cursor]
+    command = re.fullmatch(r"/([\w-]*)", before)
+    if command:
+        return Asked("/", command[1], 0)
+    mention = re.search(r"(?:^|(?<=[\s(]))@([^\s@]{0,120})$", before)
+    return Asked("@", mention[1], mention.start()) if mention else None
+
+
+class Completion(QListWidget):
+    """`taken` carries an Offer."""
+
+    taken = Signal(object)
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.setProperty("look", "bordered")
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setAccessibleName(tr("Suggestions"))
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setIconSize(QSize(14, 14))
+        self.setUniformItemSizes(True)
+        self.itemClicked.connect(lambda _item: self.take())
+        self.hide()
+
+    def offer(self, offers: Sequence[Offer], above: QPoint, width: int) -> None:
+        """Show the offers with the list's lower edge at `above` (in the parent's coordinates); none: close it."""
+        self.clear()
+        for each in offers:
+            made: QIcon = icon(each.icon, self._theme.colour("muted"))
+            item = QListWidgetItem(made, each.text if not each.note else f"{each.text}    {each.note}", self)
+            item.setData(Qt.ItemDataRole.UserRole, each)
+        if not offers:
+            self.hide()
+            return
+        self.setCurrentRow(0)
+        height = self.sizeHintForRow(0) * min(len(offers), SHOWN) + 2 * self.frameWidth() + 10
+        self.setGeometry(above.x(), max(above.y() - height, 0), width, min(height, above.y()))
+        self.raise_()
+        self.show()
+
+    def move_by(self, steps: int) -> None:
+        """The choice goes round at the ends."""
+        self.setCurrentRow((self.currentRow() + steps) % self.count())
+
+    def take(self) -> None:
+        item = self.currentItem()
+        self.hide()
+        if item is not None:
+            self.taken.emit(item.data(Qt.ItemDataRole.UserRole))

@@ -1,0 +1,70 @@
+"""How a widget has something done that takes time: the one place where the window starts coroutines.
+
+The widget gives the coroutine and what to do with its result; the program runs it in a task of its own. A HelixError
+becomes a notice, so no page needs an error path of its own; a bug is reported by the task's owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+import shiboken6
+from PySide6.QtCore import QObject, Signal
+
+from helix_desktop.errors import HelixError, Stopped
+
+T = TypeVar("T")
+
+
+class Spawn(Protocol):
+    """`tasks.Tasks.spawn`."""
+
+    def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> object: ...
+
+
+class Doing(QObject):
+    """`failed` carries the HelixError; the main window shows it."""
+
+    failed = Signal(object)
+
+    def __init__(self, spawn: Spawn, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._spawn = spawn
+
+    def do(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        name: str,
+        then: Callable[[T], None] | None = None,
+        owner: QObject | None = None,
+        failed: Callable[[HelixError], None] | None = None,
+    ) -> None:
+        """Run `work`; then call `then` with its result, unless `owner` is gone by that time.
+
+        `failed` takes an error to the place it belongs to; without it the error is shown as a notice.
+        """
+        self._spawn(self._run(work, then, owner, failed), name=name)
+
+    async def _run(
+        self,
+        work: Coroutine[Any, Any, T],
+        then: Callable[[T], None] | None,
+        owner: QObject | None,
+        failed: Callable[[HelixError], None] | None,
+    ) -> None:
+        try:
+            result = await work
+        except Stopped:
+            return
+        except HelixError as error:
+            if _alive(owner):
+                (failed or self.failed.emit)(error)
+            return
+        if then is not None and _alive(owner):
+            then(result)
+
+
+def _alive(owner: QObject | None) -> bool:
+    return owner is None or shiboken6.isValid(owner)

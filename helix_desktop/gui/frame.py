@@ -1,0 +1,180 @@
+"""The frame of the window: rail, sidebar, top bar, pages, the side at the right. Who is where and how wide, no more.
+
+Sizes and what is folded away belong to a workspace and are kept in `Memory`.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QByteArray, QEvent, QRect, QSize, Qt
+from PySide6.QtGui import QGuiApplication, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+
+from helix_desktop.gui import sidebar as sidebar_module
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.rail import Rail
+from helix_desktop.gui.sidebar import Sidebar
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.top_bar import PAGES, TopBar
+
+FIRST_SIZE = QSize(1440, 900)
+LEAST = QSize(760, 480)
+SIDE = 300
+TIGHT = 1_160  # below this width the inspector makes room unless it is asked for
+
+
+class Frame(QMainWindow):
+    """Pages are added by name ("chat", "cache", "timeline", "welcome"); so are the sides that belong to some."""
+
+    def __init__(self, theme: Theme, memory: Memory) -> None:
+        super().__init__()
+        self.theme = theme
+        self.memory = memory
+        self.page = "chat"
+        self._workspace = ""
+        self._wants_sidebar = True
+        self._wants_side = True
+        self._asked_when_tight = False
+        self._pages: dict[str, QWidget] = {}
+        self._sides: dict[str, QWidget] = {}
+        self.rail = Rail(theme, self)
+        self.sidebar = Sidebar(theme, parent=self)
+        self.top = TopBar(theme, self)
+        self._stack = QStackedWidget(self)
+        self._side = QStackedWidget(self)
+        self._middle = QWidget(self)
+        self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
+        self._lay_out()
+        self.top.sidebar_wanted.connect(self.toggle_sidebar)
+        self.top.inspector_wanted.connect(self.toggle_side)
+        self._splitter.splitterMoved.connect(lambda _at, _index: self.keep_layout())
+
+    def _lay_out(self) -> None:
+        self.setMinimumSize(LEAST)
+        middle = QVBoxLayout(self._middle)
+        middle.setContentsMargins(0, 0, 0, 0)
+        middle.setSpacing(0)
+        middle.addWidget(self.top)
+        middle.addWidget(self._stack, 1)
+        self._middle.setMinimumWidth(360)
+        self._side.setMinimumWidth(240)
+        self._splitter.setHandleWidth(1)
+        for at, widget in enumerate((self.sidebar, self._middle, self._side)):
+            self._splitter.addWidget(widget)
+            self._splitter.setCollapsible(at, False)
+            self._splitter.setStretchFactor(at, 1 if widget is self._middle else 0)
+        central = QWidget(self)
+        row = QHBoxLayout(central)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        row.addWidget(self.rail)
+        row.addWidget(self._splitter, 1)
+        self.setCentralWidget(central)
+        self._side.hide()
+
+    # --- pages ---------------------------------------------------------------------------------------------------
+
+    def add_page(self, name: str, page: QWidget, side: QWidget | None = None) -> None:
+        """`side` stands at the right while the page is shown."""
+        self._pages[name] = page
+        self._stack.addWidget(page)
+        if side is not None:
+            self._sides[name] = side
+            self._side.addWidget(side)
+
+    def show_page(self, name: str) -> None:
+        if name not in self._pages:
+            return
+        self.page = name
+        self._stack.setCurrentWidget(self._pages[name])
+        self.top.setVisible(name in PAGES)
+        if name in PAGES:
+            self.top.mark(name)
+            self.memory.put("layout", self._workspace, "page", value=name)
+        self._settle()
+
+    def has_page(self, name: str) -> bool:
+        return name in self._pages
+
+    # --- sides ---------------------------------------------------------------------------------------------------
+
+    @property
+    def sidebar_shown(self) -> bool:
+        return not self.sidebar.isHidden()
+
+    @property
+    def side_shown(self) -> bool:
+        return not self._side.isHidden()
+
+    def toggle_sidebar(self) -> None:
+        self._wants_sidebar = not self.sidebar_shown
+        self._settle()
+        self.keep_layout()
+
+    def toggle_side(self) -> None:
+        self._wants_side = not self.side_shown
+        self._asked_when_tight = self._wants_side
+        self._settle()
+        self.keep_layout()
+
+    def _settle(self) -> None:
+        """Bring what is shown into line with what is wanted, and with the room there is."""
+        side = self._sides.get(self.page)
+        welcome = self.page not in PAGES
+        room = self.width() >= TIGHT or self._asked_when_tight or self.page != "chat"
+        if side is not None:
+            self._side.setCurrentWidget(side)
+        shown = side is not None and room and (self._wants_side or self.page != "chat")
+        self._side.setVisible(shown)
+        self.sidebar.setVisible(self._wants_sidebar and not welcome)
+        self.top.show_sides(
+            sidebar=self._wants_sidebar, inspector=self.side_shown, can_inspect=self.page == "chat" and side is not None
+        )
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.oldSize().width() != event.size().width():
+            self._settle()
+
+    # --- what is remembered --------------------------------------------------------------------------------------
+
+    def restore_layout(self, workspace: str) -> None:
+        """The widths, sides and page of a workspace, as they were left."""
+        self._workspace = workspace
+        get = self.memory.get
+        self._wants_sidebar = get("layout", workspace, "sidebar", default=True)
+        self._wants_side = get("layout", workspace, "inspector", default=True)
+        self.show_page(get("layout", workspace, "page", default="chat"))
+        first = get("layout", workspace, "sidebar-width", default=self.theme.px(sidebar_module.WIDTH) - 1)
+        last = get("layout", workspace, "side-width", default=self.theme.px(SIDE) - 1)
+        middle = max(self._splitter.width() - first - last - 2, 360)
+        self._splitter.setSizes([first, middle, last])
+
+    def keep_layout(self) -> None:
+        put = self.memory.put
+        first, _, last = self._splitter.sizes()
+        put("layout", self._workspace, "sidebar", value=self._wants_sidebar)
+        put("layout", self._workspace, "inspector", value=self._wants_side)
+        if self.sidebar_shown and first:
+            put("layout", self._workspace, "sidebar-width", value=first)
+        if self.side_shown and last and self.page == "chat":
+            put("layout", self._workspace, "side-width", value=last)
+
+    def restore_place(self) -> None:
+        """Where the window stood; in the middle of the screen the first time, never outside of all screens."""
+        kept = QByteArray.fromBase64(self.memory.get("window", default="").encode())
+        if not kept.isEmpty() and self.restoreGeometry(kept) and self._on_a_screen():
+            return
+        screen = QGuiApplication.primaryScreen().availableGeometry()
+        size = FIRST_SIZE.boundedTo(screen.size())
+        self.setGeometry(QRect(screen.center() - QRect(0, 0, size.width(), size.height()).center(), size))
+
+    def keep_place(self) -> None:
+        self.memory.put("window", value=bytes(self.saveGeometry().toBase64().data()).decode())
+
+    def _on_a_screen(self) -> bool:
+        return any(screen.availableGeometry().intersects(self.geometry()) for screen in QGuiApplication.screens())
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LayoutDirectionChange:
+            self._settle()

@@ -1,0 +1,83 @@
+"""What the window remembers from one start to the next: layouts, drafts, histories, shortcuts. One JSON file.
+
+It holds nothing that would be missed like a conversation: a file that cannot be read is set aside and begun anew. Keys
+are paths ("draft", workspace, conversation), so that what belongs to a workspace can be dropped with it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import TypeVar
+
+from PySide6.QtCore import QObject, QTimer
+
+log = logging.getLogger(__name__)
+
+DELAY = 400  # milliseconds between a change and the write; typing writes once, not at every key
+T = TypeVar("T")
+
+
+class Memory(QObject):
+    """Values are what JSON can hold. Reading and remembering are instant; the disk is written behind."""
+
+    def __init__(self, file: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._file = file
+        self._values: dict[str, object] = _read(file)
+        self._timer = QTimer(self, interval=DELAY, singleShot=True)
+        self._timer.timeout.connect(self.write)
+
+    def get(self, *key: str, default: T) -> T:
+        """The value, when there is one of the default's type."""
+        found = self._values.get("/".join(key), default)
+        return found if isinstance(found, type(default)) else default
+
+    def put(self, *key: str, value: object) -> None:
+        """An empty value is forgotten."""
+        path = "/".join(key)
+        if self._values.get(path) == value:
+            return
+        if value in ("", [], {}, None):
+            self._values.pop(path, None)
+        else:
+            self._values[path] = value
+        self._timer.start()
+
+    def forget(self, *key: str) -> None:
+        """Drop everything below a path."""
+        below = "/".join(key) + "/"
+        for path in [path for path in self._values if path.startswith(below)]:
+            del self._values[path]
+        self._timer.start()
+
+    def write(self) -> None:
+        """Write now; the old file stays whole until the new one is."""
+        self._timer.stop()
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            new = self._file.with_suffix(".new")
+            new.write_text(json.dumps(self._values, ensure_ascii=False, indent=1), "utf-8")
+            new.replace(self._file)
+        except OSError as error:
+            log.warning("the window's layout and drafts could not be kept: %s", error)
+
+
+def _read(file: Path) -> dict[str, object]:
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        log.warning("%s cannot be read and is set aside: %s", file.name, error)
+        _set_aside(file)
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _set_aside(file: Path) -> None:
+    try:
+        file.replace(file.with_suffix(".damaged"))
+    except OSError as error:
+        log.warning("%s could not be set aside: %s", file.name, error)

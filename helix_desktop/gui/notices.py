@@ -1,0 +1,103 @@
+"""What the window tells in passing: one line at the lower edge, with a button that undoes or helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.icons import icon
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+SHOWN = 6_000
+SHOWN_ERROR = 15_000
+WIDTH = 560
+
+
+class Notices(QWidget):
+    """One notice at a time over the lower edge of its parent; the newest wins. Errors stay longer."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._undo: Callable[[], object] | None = None
+        self.setProperty("look", "notice")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAccessibleName(tr("Notice"))
+        self._text = QLabel(self)
+        self._text.setTextFormat(Qt.TextFormat.PlainText)
+        self._text.setWordWrap(True)
+        self._button = QPushButton(self)
+        self._button.clicked.connect(self.act)
+        self._close = QPushButton(self)
+        self._close.setAccessibleName(tr("Close the notice"))
+        self._close.clicked.connect(self.hide)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 8, 8, 8)
+        row.setSpacing(8)
+        row.addWidget(self._text, 1)
+        row.addWidget(self._button)
+        row.addWidget(self._close)
+        self._timer = QTimer(self, singleShot=True)
+        self._timer.timeout.connect(self._over)
+        parent.installEventFilter(self)
+        self.hide()
+
+    @property
+    def text(self) -> str:
+        return self._text.text() if not self.isHidden() else ""
+
+    def tell(self, text: str, *, button: str = "", act: Callable[[], object] | None = None, stays: int = SHOWN) -> None:
+        """Show a sentence; `act` is done when its button is pressed."""
+        self._undo = act
+        self._text.setText(text)
+        self._button.setText(button or tr("Undo"))
+        self._button.setVisible(act is not None)
+        self._close.setIcon(icon("close", self._theme.colour("panel")))
+        self._place()
+        self.show()
+        self.raise_()
+        self._timer.start(stays)
+        announce(self, text)
+
+    def tell_error(self, error: HelixError) -> None:
+        """What happened, and what to do."""
+        self.tell(str(error), stays=SHOWN_ERROR)
+
+    def act(self) -> None:
+        """Do what the button offers (also by the shortcut for undo)."""
+        act, self._undo = self._undo, None
+        self.hide()
+        if act is not None:
+            act()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.parentWidget() and event.type() == QEvent.Type.Resize:
+            self._place()
+        return False
+
+    def _over(self) -> None:
+        """A notice somebody is reading, or whose button has the focus, stays."""
+        if self.underMouse() or self._button.hasFocus():
+            self._timer.start(SHOWN)
+        else:
+            self.hide()
+
+    def _place(self) -> None:
+        parent = self.parentWidget()
+        if parent is None:
+            return
+        width = min(parent.width() - 32, self._theme.px(WIDTH))
+        self.setFixedWidth(width)
+        height = max(self.heightForWidth(width), self.sizeHint().height())
+        self.setGeometry((parent.width() - width) // 2, parent.height() - height - 16, width, height)
+
+
+def announce(widget: QWidget, text: str) -> None:
+    """Let a screen reader say it now."""
+    if QAccessible.isActive():
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, text))

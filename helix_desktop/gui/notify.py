@@ -1,0 +1,106 @@
+"""Desktop notifications: an agent is done, waits or failed, and the window is not in front.
+
+On Linux through the desktop's own service on the session bus, elsewhere through the system tray. Where there is
+neither, nothing happens; the rail's dots say the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QIcon
+from PySide6.QtWidgets import QSystemTrayIcon
+
+from helix_desktop.gui.doing import Spawn
+
+if TYPE_CHECKING:
+    from jeepney.io.asyncio import DBusRouter
+
+log = logging.getLogger(__name__)
+
+_SERVICE, _PATH = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
+TEXT = 200
+SHOWN = 8_000  # milliseconds
+PATIENCE = 2.0  # seconds for the desktop to answer
+
+
+class Notifier(QObject):
+    """`clicked` carries what `tell` was given as `place`."""
+
+    clicked = Signal(str)
+
+    def __init__(self, icon: QIcon, spawn: Spawn, parent: QObject) -> None:
+        super().__init__(parent)
+        self._icon = icon
+        self._spawn = spawn
+        self._last = ""
+        self._tray: QSystemTrayIcon | None = None
+        self._bus: DBusRouter | None = None
+        self._places: dict[int, str] = {}
+
+    def tell(self, title: str, text: str, place: str) -> None:
+        """Show a notification; a click on it comes back as `clicked(place)`."""
+        short = text if len(text) <= TEXT else f"{text[: TEXT - 1]}…"
+        if sys.platform != "linux":
+            self._by_tray(title, short, place)
+        elif os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
+            self._spawn(self._by_bus(title, short, place), name="desktop notification")
+
+    async def _by_bus(self, title: str, text: str, place: str) -> None:
+        from jeepney import DBusAddress, DBusErrorResponse, new_method_call
+
+        service = DBusAddress(_PATH, bus_name=_SERVICE, interface=_SERVICE)
+        escaped = text.replace("&", "&amp;").replace("<", "&lt;")
+        arguments: tuple[object, ...] = (
+            "Helix Desktop",
+            0,
+            "helix-desktop",
+            title,
+            escaped,
+            ["default", ""],
+            {},
+            SHOWN,
+        )
+        message = new_method_call(service, "Notify", "susssasa{sv}i", arguments)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                bus = await self._connected()
+                reply = await bus.send_and_get_reply(message)
+        except (OSError, TimeoutError, DBusErrorResponse) as error:
+            log.info("the desktop shows no notifications: %s", type(error).__name__)
+            return
+        if reply.body and isinstance(reply.body[0], int):
+            self._places[reply.body[0]] = place
+
+    async def _connected(self) -> DBusRouter:
+        from jeepney.io.asyncio import DBusRouter, open_dbus_connection
+
+        if self._bus is None:
+            self._bus = DBusRouter(await open_dbus_connection(bus="SESSION"))
+            self._spawn(self._listen(self._bus), name="clicks on notifications")
+        return self._bus
+
+    async def _listen(self, bus: DBusRouter) -> None:
+        from jeepney import MatchRule, message_bus
+
+        rule = MatchRule(type="signal", interface=_SERVICE, member="ActionInvoked", path=_PATH)
+        with bus.filter(rule) as clicks:
+            await bus.send(message_bus.AddMatch(rule))
+            while True:
+                number = (await clicks.get()).body[0]
+                self.clicked.emit(self._places.pop(number, ""))
+
+    def _by_tray(self, title: str, text: str, place: str) -> None:
+        if not QSystemTrayIcon.isSystemTrayAvailable():
+            return
+        if self._tray is None:
+            self._tray = QSystemTrayIcon(self._icon, self)
+            self._tray.messageClicked.connect(lambda: self.clicked.emit(self._last))
+            self._tray.show()
+        self._last = place
+        self._tray.showMessage(title, text, self._icon)

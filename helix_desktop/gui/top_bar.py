@@ -1,0 +1,130 @@
+"""The bar over the pages: Chat, Cache, Timeline at the left; policy and model at the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPoint, QSize, Qt, Signal
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QMenu, QPushButton, QToolButton, QWidget
+
+from helix_desktop.gui.icons import icon
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+HEIGHT = 48
+PAGES = ("chat", "cache", "timeline")
+
+
+class Pill(QPushButton):
+    """A button that shows a choice and opens the others. `chosen` carries the name."""
+
+    chosen = Signal(str)
+    more_wanted = Signal()
+
+    def __init__(self, hint: str, more: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._hint, self._more = hint, more
+        self._choices: Sequence[tuple[str, str]] = ()
+        self._current = ""
+        self.setProperty("look", "pill")
+        self.setAutoDefault(False)
+        self.clicked.connect(self.open)
+
+    def show_choice(self, choices: Sequence[tuple[str, str]], current: str) -> None:
+        """The choices as (name, words)."""
+        self._choices, self._current = choices, current
+        words = dict(choices).get(current, current) or self._hint
+        self.setText(f"{words.replace('&', '&&')} ▾")
+        self.setAccessibleName(f"{self._hint}: {words}")
+        self.setToolTip(self._hint)
+
+    def open(self) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for name, words in self._choices:
+            action = menu.addAction(words)
+            action.setCheckable(True)
+            action.setChecked(name == self._current)
+            action.triggered.connect(lambda _checked=False, n=name: self.chosen.emit(n))
+        menu.addSeparator()
+        menu.addAction(self._more).triggered.connect(self.more_wanted)
+        menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))
+
+
+class TopBar(QWidget):
+    """`page_chosen` carries "chat", "cache" or "timeline"."""
+
+    page_chosen = Signal(str)
+    sidebar_wanted = Signal()
+    inspector_wanted = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.setProperty("look", "top")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._side = self._tool("sidebar", tr("Show the sidebar"))
+        self._side.clicked.connect(self.sidebar_wanted)
+        self._inspect = self._tool("inspector", tr("Show or hide the inspector"))
+        self._inspect.clicked.connect(self.inspector_wanted)
+        self._state = QLabel(self)
+        self._state.setProperty("look", "small")
+        self.policy = Pill(tr("Policy"), tr("Thresholds…"), self)
+        self.model = Pill(tr("Model"), tr("Models and providers…"), self)
+        self._tabs: dict[str, QPushButton] = {}
+        self._row = QHBoxLayout(self)
+        self._row.setSpacing(4)
+        self._row.addWidget(self._side)
+        group = QButtonGroup(self)
+        for name, words in zip(PAGES, (tr("Chat"), tr("Cache"), tr("Timeline")), strict=True):
+            self._tabs[name] = self._tab(name, words)
+            group.addButton(self._tabs[name])
+        self._row.addStretch(1)
+        self._row.addWidget(self._state)
+        self._row.addSpacing(6)
+        self._row.addWidget(self.policy)
+        self._row.addSpacing(6)
+        self._row.addWidget(self.model)
+        self._row.addSpacing(2)
+        self._row.addWidget(self._inspect)
+        self._side.hide()
+        theme.changed.connect(self._restyled)
+        self._restyled()
+
+    def mark(self, page: str) -> None:
+        self._tabs[page].setChecked(True)
+
+    def tell(self, text: str) -> None:
+        """What goes on in the background, in a word or two: "folding: handover"."""
+        self._state.setText(text)
+
+    def show_sides(self, *, sidebar: bool, inspector: bool, can_inspect: bool) -> None:
+        """Buttons that bring back what is hidden."""
+        self._side.setVisible(not sidebar)
+        self._inspect.setVisible(can_inspect and not inspector)
+
+    def _tab(self, name: str, words: str) -> QPushButton:
+        tab = QPushButton(words, self)
+        tab.setProperty("look", "tab")
+        tab.setCheckable(True)
+        tab.setAutoDefault(False)
+        tab.setAccessibleName(tr("Page {name}", name=words))
+        tab.clicked.connect(lambda _checked=False: self.page_chosen.emit(name))
+        self._row.addWidget(tab)
+        return tab
+
+    def _tool(self, name: str, hint: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setObjectName(name)
+        button.setProperty("look", "icon")
+        button.setIconSize(QSize(16, 16))
+        button.setFixedSize(28, 28)
+        button.setToolTip(hint)
+        button.setAccessibleName(hint)
+        return button
+
+    def _restyled(self) -> None:
+        self.setFixedHeight(self._theme.px(HEIGHT))
+        self._row.setContentsMargins(self._theme.px(20), 0, self._theme.px(20), 0)
+        for button in (self._side, self._inspect):
+            button.setIcon(icon(button.objectName(), self._theme.colour("muted")))
