@@ -17,15 +17,23 @@ PIECE = 1 << 20
 
 
 class Console(Protocol):
-    """Bytes in, bytes out, and sentences for a person."""
+    """Bytes in, bytes out, and lines for whoever asked."""
 
     async def read(self) -> bytes:
         """The next piece of the input; empty at its end."""
         ...
 
-    async def write(self, data: bytes) -> None: ...
+    async def write(self, data: bytes) -> None:
+        """Content: to the file named for it, or standard output."""
+        ...
 
-    async def complain(self, sentence: str) -> None: ...
+    async def say(self, text: str) -> None:
+        """A line of standard output."""
+        ...
+
+    async def complain(self, sentence: str) -> None:
+        """A line of standard error."""
+        ...
 
 
 class Terminal:
@@ -64,6 +72,10 @@ class Terminal:
         else:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
+
+    async def say(self, text: str) -> None:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+        sys.stdout.buffer.flush()
 
     async def complain(self, sentence: str) -> None:
         sys.stderr.write(f"{sentence}\n")

@@ -6,8 +6,8 @@ command reads it, what the command writes goes to the caller's output. So every 
 with binary data of any size, and is written once.
 
 A frame is one letter, the length of what follows (four bytes, big endian), and that:
-A arguments (JSON) · R "read a piece of your input" · I of such a piece, D the piece is whole · O output · E a sentence for
-standard error · X exit code. Windows has no such sockets in asyncio: there it is a port on loopback, whose number and a
+A arguments (JSON) · R "read a piece of your input" · I of such a piece, D the piece is whole · O output · S a line for
+standard output, E for standard error · X exit code. Windows has no such sockets in asyncio: there it is a port on loopback, whose number and a
 token (frame T, sent first) stand in a file of the private directory.
 """
 
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.console import PIECE, Console
-from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
+from helix_desktop.errors import HelixError, Refused, WrongUse
 from helix_desktop.tasks import Tasks
 
 VERSION = 1
@@ -94,6 +94,9 @@ class FarConsole:
     async def write(self, data: bytes) -> None:
         if data:
             await self._wire.send(b"O", data)
+
+    async def say(self, text: str) -> None:
+        await self._wire.send(b"S", text.encode("utf-8", "replace"))
 
     async def complain(self, sentence: str) -> None:
         await self._wire.send(b"E", sentence.encode("utf-8", "replace"))
@@ -209,11 +212,25 @@ async def listen(run: Path, name: str, answer: Answer, *, sockets: bool = SOCKET
     return owner
 
 
-async def hand_over(
-    run: Path, name: str, arguments: Sequence[str], console: Console, *, sockets: bool = SOCKETS
-) -> int:
-    """Have the owner of `name` run a command with this console. Its exit code; NotThere if nobody listens."""
-    wire = await _connect(_address(run, name, sockets=sockets), sockets=sockets)
+async def reach(run: Path, name: str, *, sockets: bool = SOCKETS) -> Wire | None:
+    """A connection to the owner of `name`, for `hand_over`; None if nobody listens."""
+    address = _address(run, name, sockets=sockets)
+    if not address.exists():
+        return None
+    private(run, make=False)
+    try:
+        if sockets:
+            return Wire(*await asyncio.open_unix_connection(address, limit=LARGEST))
+        at = _port_and_token(address)
+        wire = Wire(*await asyncio.open_connection("127.0.0.1", at["port"], limit=LARGEST))
+        await wire.send(b"T", at["token"].encode())
+    except (OSError, ValueError, KeyError):
+        return None
+    return wire
+
+
+async def hand_over(wire: Wire, arguments: Sequence[str], console: Console) -> int:
+    """Have the owner at the other end run a command with this console. Its exit code; HelixError if it goes away."""
     helpers = Tasks("hand over")
     try:
         await wire.send(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
@@ -225,10 +242,12 @@ async def hand_over(
                 helpers.spawn(_send_input(wire, console), name="input")
             elif kind == b"O":
                 await console.write(content)
+            elif kind == b"S":
+                await console.say(content.decode("utf-8", "replace"))
             elif kind == b"E":
                 await console.complain(content.decode("utf-8", "replace"))
     except (EOFError, ConnectionError) as error:
-        raise NotThere("The running program went away before it had answered.", remedy="Try again.") from error
+        raise HelixError("The running program went away before it had answered.", remedy="Try again.") from error
     finally:
         await helpers.aclose(limit=1)
         await wire.close()
@@ -238,19 +257,6 @@ async def _send_input(wire: Wire, console: Console) -> None:
     with contextlib.suppress(ConnectionError):
         await wire.send(b"I", await console.read())
         await wire.send(b"D")
-
-
-async def _connect(address: Path, *, sockets: bool) -> Wire:
-    try:
-        private(address.parent, make=False)
-        if sockets:
-            return Wire(*await asyncio.open_unix_connection(address, limit=LARGEST))
-        at = _port_and_token(address)
-        wire = Wire(*await asyncio.open_connection("127.0.0.1", at["port"], limit=LARGEST))
-        await wire.send(b"T", at["token"].encode())
-    except (OSError, ValueError, KeyError) as error:
-        raise NotThere("No running program answers.") from error
-    return wire
 
 
 def _port_and_token(address: Path) -> dict[str, Any]:
@@ -311,7 +317,7 @@ class Claim:
 
 
 def claim(run: Path, name: str) -> Claim | None:
-    """The claim to be the one that listens as `name`, or None: somebody else has it (`hand_over` reaches them)."""
+    """The claim to be the one that listens as `name`, or None: somebody else has it (`reach` finds them)."""
     mine = Claim(private(run) / f"{name}.lock")
     if mine.taken():
         return mine

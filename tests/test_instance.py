@@ -17,8 +17,8 @@ import pytest
 
 from helix_desktop import instance
 from helix_desktop.console import Console
-from helix_desktop.errors import NotThere, Refused, WrongUse
-from helix_desktop.instance import HEADER, claim, hand_over, listen
+from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
+from helix_desktop.instance import HEADER, claim, listen, reach
 from tests.conftest import Expect
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="both kinds are tried where both exist")
@@ -39,6 +39,9 @@ class MemoryConsole:
     async def write(self, data: bytes) -> None:
         self.output += data
 
+    async def say(self, text: str) -> None:
+        self.output += f"{text}\n".encode()
+
     async def complain(self, sentence: str) -> None:
         self.sentences.append(sentence)
 
@@ -46,6 +49,12 @@ class MemoryConsole:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
+
+
+async def hand_over(run: Path, arguments: list[str], console: Console, *, sockets: bool = True) -> int:
+    wire = await reach(run, "it", sockets=sockets)
+    assert wire is not None
+    return await instance.hand_over(wire, arguments, console)
 
 
 @asynccontextmanager
@@ -71,25 +80,23 @@ async def test_input_output_sentences_and_exit_code_arrive(run: Path, sockets: b
     pieces = [b"\x00\xff\r\n", b"X" * (3 * instance.LARGEST + 1), "Ünï".encode("utf-16")]
     console = MemoryConsole(*pieces)
     async with owner(run, echo, sockets=sockets):
-        assert await hand_over(run, "it", ["cache", "put", "--workspace", "müll\udcff"], console, sockets=sockets) == 4
+        assert await hand_over(run, ["cache", "put", "--workspace", "müll\udcff"], console, sockets=sockets) == 4
     assert bytes(console.output) == b"".join(pieces)
     assert console.sentences == ["cache put --workspace müll?"]
 
 
 @KINDS
 async def test_nobody_there(run: Path, sockets: bool) -> None:
-    with pytest.raises(NotThere, match="No running program answers"):
-        await hand_over(run, "it", [], MemoryConsole(), sockets=sockets)
+    assert await reach(run, "it", sockets=sockets) is None
     async with owner(run, echo, sockets=sockets):
         pass
-    with pytest.raises(NotThere, match="No running program answers"):
-        await hand_over(run, "it", [], MemoryConsole(), sockets=sockets)
+    assert await reach(run, "it", sockets=sockets) is None
 
 
 async def test_many_at_once_keep_apart(run: Path) -> None:
     consoles = [MemoryConsole(str(number).encode()) for number in range(20)]
     async with owner(run, echo):
-        await asyncio.gather(*(hand_over(run, "it", [], console) for console in consoles))
+        await asyncio.gather(*(hand_over(run, [], console) for console in consoles))
     assert [bytes(console.output) for console in consoles] == [str(number).encode() for number in range(20)]
 
 
@@ -106,7 +113,7 @@ async def test_an_error_is_a_sentence_at_the_callers_end(run: Path, error: Excep
 
     console = MemoryConsole()
     async with owner(run, fails):
-        assert await hand_over(run, "it", [], console) == code
+        assert await hand_over(run, [], console) == code
     assert console.sentences == [sentence]
 
 
@@ -118,7 +125,7 @@ async def test_a_defect_is_logged_and_the_owner_goes_on(run: Path, expect: Expec
 
     console = MemoryConsole()
     async with owner(run, fails):
-        assert [await hand_over(run, "it", [], console) for _ in range(2)] == [1, 1]
+        assert [await hand_over(run, [], console) for _ in range(2)] == [1, 1]
     assert "defect" in console.sentences[0]
 
 
@@ -135,7 +142,7 @@ async def test_a_caller_that_goes_away_takes_its_command_with_it(run: Path, sock
         return 0
 
     async with owner(run, waits, sockets=sockets):
-        caller = asyncio.ensure_future(hand_over(run, "it", ["wait"], MemoryConsole(), sockets=sockets))  # noqa: TID251
+        caller = asyncio.ensure_future(hand_over(run, ["wait"], MemoryConsole(), sockets=sockets))  # noqa: TID251
         await begun.wait()
         caller.cancel()
         await asyncio.wait_for(ended.wait(), 5)
@@ -150,9 +157,9 @@ async def test_an_owner_that_goes_away_is_said_so(run: Path) -> None:
         return 0
 
     async with owner(run, waits):
-        caller = asyncio.ensure_future(hand_over(run, "it", [], MemoryConsole()))  # noqa: TID251
+        caller = asyncio.ensure_future(hand_over(run, [], MemoryConsole()))  # noqa: TID251
         await begun.wait()
-    with pytest.raises(NotThere, match="went away"):
+    with pytest.raises(HelixError, match="went away"):
         await caller
 
 
@@ -184,8 +191,8 @@ async def test_a_port_answers_only_those_who_know_the_token(run: Path, expect: E
         known = json.loads(address.read_text())
         assert address.stat().st_mode & 0o077 == 0
         address.write_text(json.dumps({**known, "token": "0" * 64}))
-        with pytest.raises(NotThere, match="went away"):
-            await hand_over(run, "it", [], MemoryConsole(), sockets=False)
+        with pytest.raises(HelixError, match="went away"):
+            await hand_over(run, [], MemoryConsole(), sockets=False)
 
 
 async def test_the_folder_has_to_be_private(run: Path) -> None:
@@ -193,7 +200,7 @@ async def test_the_folder_has_to_be_private(run: Path) -> None:
         assert run.stat().st_mode & 0o077 == 0
         run.chmod(0o755)
         with pytest.raises(Refused, match="not private"):
-            await hand_over(run, "it", [], MemoryConsole())
+            await reach(run, "it")
 
 
 async def test_a_link_in_place_of_the_folder_is_refused(run: Path, tmp_path: Path) -> None:
@@ -207,8 +214,9 @@ async def test_an_address_left_by_a_crash_is_taken_over(run: Path) -> None:
     instance.private(run)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(run / "it.sock"))
+    assert await reach(run, "it") is None
     async with owner(run, echo):
-        assert await hand_over(run, "it", ["a"], MemoryConsole()) == 1
+        assert await hand_over(run, ["a"], MemoryConsole()) == 1
 
 
 async def test_the_kernel_says_who_is_at_the_other_end(run: Path) -> None:
@@ -220,7 +228,10 @@ async def test_the_kernel_says_who_is_at_the_other_end(run: Path) -> None:
 async def test_another_process_is_served(run: Path) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path; from helix_desktop import instance, console\n"
-        "sys.exit(asyncio.run(instance.hand_over(Path(sys.argv[1]), 'it', ['x', 'y'], console.Terminal())))"
+        "async def main():\n"
+        "    wire = await instance.reach(Path(sys.argv[1]), 'it')\n"
+        "    return await instance.hand_over(wire, ['x', 'y'], console.Terminal())\n"
+        "sys.exit(asyncio.run(main()))"
     )
     data = os.urandom(5_000_000)
     async with owner(run, echo):

@@ -1,0 +1,52 @@
+"""The command line: the same engine without a window. Without a command the window opens."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from helix_desktop import commands
+from helix_desktop.errors import HelixError, WrongUse
+
+FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line. Exit codes: 0 done; 1 not there, or failed; 2 wrong use. Errors are sentences on stderr."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    _speak_utf8()
+    arguments = commands.parser().parse_args(given)
+    arguments.argv = given
+    try:
+        if not hasattr(arguments, "run"):
+            return _window(arguments.home)
+        return int(arguments.run(arguments))
+    except HelixError as error:
+        print(error, file=sys.stderr)
+        return WRONG_USE if isinstance(error, WrongUse) else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _speak_utf8() -> None:
+    """Also where a console or a pipe says otherwise: what we print is UTF-8, and nothing ends for a character."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _window(home: Path | None) -> int:
+    from helix_desktop import display
+
+    if reason := display.missing():
+        print(f"The window cannot open: {reason}. {display.INSTEAD}", file=sys.stderr)
+        return FAILED
+    from helix_desktop import app
+
+    return app.main(home)

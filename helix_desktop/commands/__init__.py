@@ -1,0 +1,55 @@
+"""The command line's nouns, one module each: `add(commands)` declares them, `run(arguments)` does them.
+
+A module here is imported at every start of the command line, so it imports what is heavy when it runs, not before.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from helix_desktop import __version__
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name for it
+
+NOUNS = ("workspace", "cache", "ask", "tour", "provider", "model", "replay", "mcp", "doctor")
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in a sentence, with the way to help, and ends with 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line, as `arguments.run` expects it. Without a noun there is no `run`: the window opens."""
+    whole = Parser(
+        prog="helix-desktop",
+        description="Work with AI agents for hours without the context window in the way.",
+        epilog="Without a command the window opens. Exit codes: 0 done, 1 not there or failed, 2 wrong use.",
+    )
+    whole.add_argument("--home", type=Path, metavar="DIR", help="keep everything in DIR (also: HELIX_HOME)")
+    whole.add_argument("--version", action="version", version=f"Helix Desktop {__version__}")
+    nouns = whole.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    for noun in NOUNS:
+        if find_spec(f"helix_desktop.commands.{noun}"):
+            import_module(f"helix_desktop.commands.{noun}").add(nouns)
+    return whole
+
+
+def as_json(arguments: argparse.ArgumentParser) -> None:
+    """Every command can say what it has to say to a program as well."""
+    arguments.add_argument("--json", action="store_true", help="one JSON value instead of text")
+
+
+def on_workspace(arguments: argparse.ArgumentParser, *, positional: bool = False) -> None:
+    """The workspace a command is about."""
+    if positional:
+        arguments.add_argument("workspace", metavar="WORKSPACE", help="its name or id")
+    else:
+        arguments.add_argument("--workspace", "-w", required=True, metavar="W", help="its name or id")

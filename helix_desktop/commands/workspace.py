@@ -1,0 +1,194 @@
+"""`workspace`: make, list, show, rename, colour, trash, restore, export, import."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop import places
+from helix_desktop.commands import as_json, beside, on_workspace
+from helix_desktop.commands.beside import say_json
+from helix_desktop.console import Console, Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.store.workspace import Known, Workspace, Workspaces
+
+
+def add(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("workspace", help="folders you work on, each with its own history and cache")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    one = _verb(verbs, "new", "make a workspace that works on a folder", new)
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("--folder", type=Path, required=True, metavar="DIR")
+    one = _verb(verbs, "list", "all of them", list_all)
+    one.add_argument("--trash", action="store_true", help="those in the trash instead")
+    one = _verb(verbs, "show", "what there is to know about one", beside.run)
+    on_workspace(one, positional=True)
+    one.set_defaults(work=show)
+    one = _verb(verbs, "rename", "give it another name", _changing)
+    on_workspace(one, positional=True)
+    one.add_argument("name", metavar="NAME")
+    one.set_defaults(work=rename)
+    one = _verb(verbs, "colour", "give it another colour", _changing)
+    on_workspace(one, positional=True)
+    one.add_argument("colour", metavar="#RRGGBB")
+    one.set_defaults(work=colour)
+    on_workspace(_verb(verbs, "trash", "put it into the trash, whole", trash), positional=True)
+    on_workspace(_verb(verbs, "restore", "take it out of the trash", restore), positional=True)
+    one = _verb(verbs, "export", "write history and cache to one file; keys never", beside.run)
+    on_workspace(one, positional=True)
+    one.add_argument("file", type=Path, metavar="FILE")
+    one.set_defaults(work=export, run=lambda arguments: beside.run(arguments, target=arguments.file))
+    one = _verb(verbs, "import", "make a workspace from an exported file", import_file)
+    one.add_argument("file", type=Path, metavar="FILE")
+    one.add_argument("--name", default="", help="another name than the exported one")
+
+
+def _verb(
+    verbs: Subparsers, name: str, sentence: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    as_json(one)
+    one.set_defaults(run=run)
+    return one
+
+
+# --- those that need no open workspace ------------------------------------------------------------------------------
+
+
+def new(arguments: argparse.Namespace) -> int:
+    return _say_known(arguments, _workspaces(arguments).create(arguments.name, arguments.folder))
+
+
+def list_all(arguments: argparse.Namespace) -> int:
+    known = _workspaces(arguments).list(trashed=arguments.trash)
+    if arguments.json:
+        return _say(lambda console: say_json(console, [_described(one) for one in known]))
+    lines = [f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip() for one in known]
+    return _say(lambda console: console.say("\n".join(lines) or "There are none."))
+
+
+def trash(arguments: argparse.Namespace) -> int:
+    return _say_known(arguments, _workspaces(arguments).trash(arguments.workspace))
+
+
+def restore(arguments: argparse.Namespace) -> int:
+    return _say_known(arguments, _workspaces(arguments).restore(arguments.workspace))
+
+
+def import_file(arguments: argparse.Namespace) -> int:
+    workspaces = _workspaces(arguments)
+    known = asyncio.run(workspaces.import_(arguments.file, name=arguments.name))
+    return _say_known(arguments, known)
+
+
+def _workspaces(arguments: argparse.Namespace) -> Workspaces:
+    return beside.all_of(places.find(arguments.home))
+
+
+def _say(saying: Callable[[Console], Awaitable[None]]) -> int:
+    async def said() -> None:
+        await saying(Terminal())
+
+    asyncio.run(said())
+    return 0
+
+
+def _say_known(arguments: argparse.Namespace, known: Known) -> int:
+    return _say(partial(_tell, arguments, known))
+
+
+async def _tell(arguments: argparse.Namespace, known: Known, console: Console) -> None:
+    if arguments.json:
+        await say_json(console, _described(known))
+    else:
+        await console.say(known.id)
+
+
+def _described(known: Known) -> dict[str, Any]:
+    settings = known.settings
+    described = {"id": known.id, "name": known.name, "colour": settings.colour, "roots": list(settings.roots)}
+    return described | {"folder": str(known.folder), "trashed": known.trashed, "mistake": known.mistake}
+
+
+# --- those that change one, which may be open beside -----------------------------------------------------------------
+
+
+def _changing(arguments: argparse.Namespace) -> int:
+    """Through the program that has it open, so that it knows; else in the file, without opening the stores."""
+    return asyncio.run(_changed(arguments))
+
+
+async def _changed(arguments: argparse.Namespace) -> int:
+    from helix_desktop import instance
+
+    workspaces, console = _workspaces(arguments), Terminal()
+    known = workspaces.find(arguments.workspace)
+    if (wire := await instance.reach(places.find(arguments.home).run, known.id)) is not None:
+        return await instance.hand_over(wire, arguments.argv, console)
+    if arguments.work is rename:
+        known = workspaces.rename(known.id, arguments.name)
+    else:
+        known = workspaces.recolour(known.id, arguments.colour)
+    await _tell(arguments, known, console)
+    return 0
+
+
+async def rename(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    return await _change(arguments, workspace, console, {"name": arguments.name})
+
+
+async def colour(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    return await _change(arguments, workspace, console, {"colour": arguments.colour})
+
+
+async def _change(
+    arguments: argparse.Namespace, workspace: Workspace, console: Console, changes: dict[str, str]
+) -> int:
+    from helix_desktop.store.workspace import Known
+
+    await _tell(arguments, Known(workspace.id, workspace.folder, workspace.change(changes)), console)
+    return 0
+
+
+# --- those that need it open ----------------------------------------------------------------------------------------
+
+
+async def show(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    conversations = await workspace.journal.conversations()
+    await workspace.index.caught_up()
+    stored = await workspace.index.stats()
+    figures = {
+        "id": workspace.id,
+        "name": workspace.name,
+        "colour": workspace.settings.colour,
+        "roots": list(workspace.settings.roots),
+        "folder": str(workspace.folder),
+        "conversations": len(conversations),
+        "entries": stored.entries,
+        "bytes": stored.size,
+        "on_disk": stored.kept,
+    }
+    if arguments.json:
+        await say_json(console, figures)
+        return 0
+    for name, figure in figures.items():
+        text = f"{figure:,}" if isinstance(figure, int) else ", ".join(figure) if isinstance(figure, list) else figure
+        await console.say(f"{name.replace('_', ' '):<16}{text}")
+    return 0
+
+
+async def export(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    size = 0
+    async for piece in workspace.export():
+        size += len(piece)
+        await console.write(piece)
+    if arguments.json:
+        await say_json(console, {"file": str(arguments.file), "bytes": size})
+    return 0
