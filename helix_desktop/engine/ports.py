@@ -78,7 +78,9 @@ class Hit:
 class Index(Protocol):
     """Full-text search over the workspace's entries and messages."""
 
-    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]: ...
+    async def search(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[Hit]: ...
 
 
 class Tokens(Protocol):
@@ -121,6 +123,7 @@ class Outcome:
     decided_scope: str = "once"
     keep: str = ""  # what the call asked to keep of a long output (taken off its arguments)
     repeated: bool = False  # an unchanged read, answered from the cache
+    refused: bool = False  # the user or a rule said no, and nothing was done
 
 
 @dataclass(frozen=True, slots=True)

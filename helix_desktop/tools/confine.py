@@ -5,6 +5,8 @@ Refused, each with a sentence: paths outside the roots, `..`, links that lead ou
 Writing never truncates: the new content is written beside the old, synced and renamed over it, with its mode kept.
 """
 
+# ruff: noqa: PTH110, PTH115, PTH116 -- this is about handles and what the system says of them
+
 from __future__ import annotations
 
 import errno
@@ -19,7 +21,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.errors import HelixError, NotThere, Refused, StoreFull, WrongUse
+from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
 from helix_desktop.tools.beneath import DIRECTORY, open_beneath
 
 LARGEST_READ = 64 * 1024 * 1024
@@ -348,17 +350,23 @@ def _sentences(shown: str) -> Iterator[None]:
 
 
 def _sentence(shown: str, error: OSError) -> HelixError:
+    no_file = f"{shown} is a device, a pipe or a socket, and no file."
+    no_room = f"There is no room on the disk for {shown}; the file is as it was."
+    leads_out = f"{shown} leads out of the workspace's folders, or is being changed while it is opened."
+    forbidden = f"The system does not allow that with {shown} ({error.strerror})."
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
-            return NotThere(f"There is no {shown}.", remedy="list_files and glob_files show what there is.")
+            found: HelixError = NotThere(
+                f"There is no {shown}.", remedy="list_files and glob_files show what there is."
+            )
         case errno.EXDEV | errno.ELOOP:
-            return Refused(f"{shown} leads out of the workspace's folders, or is being changed while it is opened.")
+            found = Refused(leads_out)
         case errno.ENXIO | errno.ENODEV:
-            return Refused(f"{shown} is a device, a pipe or a socket, and no file.")
+            found = Refused(no_file)
         case errno.ENOSPC | errno.EDQUOT:
-            return StoreFull(f"There is no room on the disk for {shown}; the file is as it was.")
-        case errno.EACCES | errno.EPERM | errno.EROFS:
-            return Refused(f"The system does not allow that with {shown} ({os.strerror(error.errno)}).")
+            found = Refused(no_room)
         case errno.ENAMETOOLONG:
-            return WrongUse(f"The name {shown[:80]}… is longer than the file system allows.")
-    return Refused(f"{shown} cannot be opened ({error.strerror or error}).")
+            found = WrongUse(f"The name {shown[:80]}… is longer than the file system allows.")
+        case _:
+            found = Refused(forbidden)
+    return found

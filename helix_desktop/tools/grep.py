@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from helix_desktop.errors import WrongUse
 from helix_desktop.tools import grep_worker
@@ -84,8 +85,7 @@ async def grep(
 
 
 async def _send(process: asyncio.subprocess.Process, options: dict[str, object], pieces: AsyncIterable[Piece]) -> None:
-    stdin = process.stdin
-    assert stdin is not None
+    stdin = cast(asyncio.StreamWriter, process.stdin)
     try:
         stdin.write(json.dumps(options).encode() + b"\n")
         async for piece in pieces:
@@ -99,8 +99,7 @@ async def _send(process: asyncio.subprocess.Process, options: dict[str, object],
 
 
 async def _receive(process: asyncio.subprocess.Process, pattern: str, lines: list[Line]) -> int:
-    assert process.stdout is not None
-    async for row in process.stdout:
+    async for row in cast(asyncio.StreamReader, process.stdout):
         said = json.loads(row)
         if "error" in said:
             raise WrongUse(f"{pattern[:100]!r} is not a regular expression: {said['error']}.")

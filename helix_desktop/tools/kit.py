@@ -12,80 +12,80 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import Cache, Index, Tokens
-from helix_desktop.tools import fetch, files, search, shell, todo
+from helix_desktop.tools import fetch, files, recall, search, shell, todo
 from helix_desktop.tools.confine import Roots
-from helix_desktop.tools.recall import Recall
+from helix_desktop.tools.recall import Compact, History
 from helix_desktop.tools.runner import ForeignTool, Permissions, Toolbox
 from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox
 from helix_desktop.tools.shell import Limits, Shell
 from helix_desktop.tools.subagent import Delegating, StartChild
+from helix_desktop.tools.tool import Around
 from helix_desktop.tools.undo import undo_changes
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`closed`: the program's own folders. `names`: more variables of the environment that commands may see.
+    `fetching`: whether fetch_url is offered.
+    """
+
+    closed: tuple[Path, ...] = ()
+    limits: Limits = Limits()
+    names: tuple[str, ...] = ()
+    fetching: bool = False
 
 
 @dataclass(slots=True)
 class Kit:
-    """What the conversations of a workspace share. `fetching`: whether fetch_url is offered."""
+    """What the conversations of a workspace share."""
 
-    roots: Roots
-    cache: Cache
-    index: Index
-    tokens: Tokens
+    around: Around
     permissions: Permissions
     sandbox: Sandbox
     commands: Shell
-    fetching: bool = False
+    options: Options
 
     @classmethod
     async def open(
         cls,
         folders: Sequence[Path],
-        *,
         stores: tuple[Cache, Index, Tokens],
+        *,
         permissions: Permissions,
         spawn: Callable[..., object],
-        closed: Sequence[Path] = (),
+        options: Options = Options(),
         environment: Mapping[str, str] = os.environ,
-        limits: Limits = Limits(),
-        extra_names: tuple[str, ...] = (),
-        fetching: bool = False,
     ) -> Kit:
-        """`closed`: the program's own folders. `extra_names`: more variables of the environment commands may see."""
-        roots = Roots.of(folders, closed)
+        """Find out what this system can do to keep commands inside `folders`, and get the tools ready."""
+        roots = Roots.of(folders, options.closed)
         scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="helix-"))
         sandbox = await find_sandbox(roots.folders, scratch, roots.closed)
         permissions.sandboxed = sandbox.kind is not Kind.NONE
-        commands = Shell(sandbox, roots.folders[0], environment, spawn, limits, extra_names)
-        return cls(roots, *stores, permissions, sandbox, commands, fetching)
+        commands = Shell(sandbox, roots.folders[0], environment, spawn, options.limits, options.names)
+        return cls(Around(roots, *stores), permissions, sandbox, commands, options)
 
     def toolbox(
         self,
         *,
-        recall: Recall = Recall(),
+        compact: Compact | None = None,
+        history: History | None = None,
         start_child: StartChild | None = None,
         depth: int = 0,
         more: Callable[[], Sequence[ForeignTool]] = tuple,
         only: Sequence[str] = (),
     ) -> Toolbox:
         """The tools of one conversation. `depth`: 0 for the user's own, one more for each delegation above it."""
-        tools = [*files.TOOLS, *search.tools(self.sandbox), *shell.tools(self.commands), *todo.TOOLS, *recall.tools()]
-        tools += fetch.TOOLS if self.fetching else ()
+        tools = [*files.TOOLS, *search.tools(self.sandbox), *shell.tools(self.commands), *todo.TOOLS]
+        tools += recall.tools(compact, history)
+        tools += fetch.TOOLS if self.options.fetching else ()
         if start_child is not None:
             tools += Delegating(start_child, depth=depth, names=lambda: box.names).tools()
-        box = Toolbox(
-            tools,
-            roots=self.roots,
-            cache=self.cache,
-            index=self.index,
-            tokens=self.tokens,
-            permissions=self.permissions,
-            more=more,
-            only=frozenset(only),
-        )
+        box = Toolbox(tools, self.around, permissions=self.permissions, more=more, only=frozenset(only))
         return box
 
     async def restore(self, changes: Sequence[FileChanged]) -> Sequence[str]:
         """Undo changes of files, a sentence for each."""
-        return await undo_changes(changes, self.roots, self.cache)
+        return await undo_changes(changes, self.around.roots, self.around.cache)
 
     async def aclose(self) -> None:
         """Stop the commands in the background and clear the scratch folder away."""

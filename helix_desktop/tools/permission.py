@@ -163,21 +163,27 @@ class Decision:
 
 def decide(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> Decision:
     """What is to happen with this action."""
-    if action.effect is Effect.READ and not rules:
-        return Decision("allow", "mode", "reading inside the workspace")
+    held = _held_back(action, mode, rules, sandboxed=sandboxed)
+    if held is not None:
+        return held
+    if allows(rules, action):
+        return Decision("allow", "rule", "a rule of this workspace allows it")
+    return _by_mode(action, mode)
+
+
+def _held_back(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> Decision | None:
+    """What no rule that allows can get past."""
     if any(rule.decision == "deny" and _forbids(rule, action) for rule in rules):
         return Decision("deny", "rule", "a rule of this workspace forbids it")
+    if mode is Mode.READ_ONLY and action.effect in {Effect.EDIT, Effect.RUN}:
+        return Decision("deny", "mode", "this workspace is read only")
     if any(rule.decision == "ask" and _forbids(rule, action) for rule in rules):
         return Decision("ask", "rule", "a rule of this workspace asks for it", ("once",))
-    if mode is Mode.READ_ONLY and action.effect in (Effect.EDIT, Effect.RUN):
-        return Decision("deny", "mode", "this workspace is read only")
     if action.effect is Effect.RUN and not sandboxed:
         return Decision("ask", "mode", "there is no sandbox, so every command is asked for", ("once",))
     if action.danger and (action.strict or mode is not Mode.ALLOW_ALL):
         return Decision("ask", "mode", action.danger, ("once",))
-    if allows(rules, action):
-        return Decision("allow", "rule", "a rule of this workspace allows it")
-    return _by_mode(action, mode)
+    return None
 
 
 def _by_mode(action: Action, mode: Mode) -> Decision:

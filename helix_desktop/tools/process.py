@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from helix_desktop.tools.jail import descendants
 
@@ -48,8 +49,8 @@ class Command:
 
     async def output(self) -> AsyncIterator[bytes]:
         """What it prints, until it and all it started have ended."""
-        assert self.process.stdout is not None
-        while piece := await self.process.stdout.read(_PIECE):
+        printed = cast(asyncio.StreamReader, self.process.stdout)
+        while piece := await printed.read(_PIECE):
             yield piece
 
     def end(self) -> None:
@@ -75,4 +76,4 @@ def shell(command: str) -> list[str]:
     """The command line as the system's shell takes it."""
     if sys.platform == "win32":
         return [os.environ.get("COMSPEC", "cmd.exe"), "/d", "/s", "/c", command]
-    return ["/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh", "-c", command]
+    return ["/bin/bash" if Path("/bin/bash").exists() else "/bin/sh", "-c", command]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import Cache
 from helix_desktop.errors import NotThere, WrongUse
 from helix_desktop.tools.grep import content_of, grep, shown
-from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text, whole
+from helix_desktop.tools.tool import Arguments, Result, Run, Tool, Use, fields, text, whole
 
 PAGE_TOKENS = 3_500  # below what admission holds back, so that a recall never goes in a circle
 _PAGE_BYTES = 24_000
@@ -23,30 +22,30 @@ Compact = Callable[[Digest, str], Awaitable[str]]  # the entry, and what is need
 History = Callable[[str, str], Awaitable[str]]  # the conversation, and the fold
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """What recalling needs besides the cache; what is not there is not offered."""
+def tools(compact: Compact | None = None, history: History | None = None) -> tuple[Tool, ...]:
+    """The tools there are; what has nobody to do it is not offered."""
+    out = [Tool("recall_cached_content", _RECALL, _RECALL_SCHEMA, recall_cached_content)]
+    out.append(Tool("search_cached_content", _SEARCH, _SEARCH_SCHEMA, search_cached_content))
+    if compact is not None:
+        out.append(Tool("compact_cached_content", _COMPACT, _COMPACT_SCHEMA, _compacting(compact)))
+    if history is not None:
+        out.append(Tool("recall_history", _HISTORY, _HISTORY_SCHEMA, _recounting(history)))
+    return tuple(out)
 
-    compact: Compact | None = None
-    history: History | None = None
 
-    def tools(self) -> tuple[Tool, ...]:
-        out = [Tool("recall_cached_content", _RECALL, _RECALL_SCHEMA, recall_cached_content)]
-        out.append(Tool("search_cached_content", _SEARCH, _SEARCH_SCHEMA, search_cached_content))
-        if self.compact is not None:
-            out.append(Tool("compact_cached_content", _COMPACT, _COMPACT_SCHEMA, self._compact))
-        if self.history is not None:
-            out.append(Tool("recall_history", _HISTORY, fields("fold", fold=text("The fold")), self._history))
-        return tuple(out)
-
-    async def _compact(self, args: Arguments, use: Use) -> Result:
-        assert self.compact is not None
+def _compacting(compact: Compact) -> Run:
+    async def compact_cached_content(args: Arguments, use: Use) -> Result:
         digest = await found(use.cache, args.text("sha256"))
-        return Result(await self.compact(digest, args.text("keep")), source=digest.short)
+        return Result(await compact(digest, args.text("keep")), source=digest.short)
 
-    async def _history(self, args: Arguments, use: Use) -> Result:
-        assert self.history is not None
-        return Result(await self.history(use.context.conversation, args.text("fold")), source=args.text("fold"))
+    return compact_cached_content
+
+
+def _recounting(history: History) -> Run:
+    async def recall_history(args: Arguments, use: Use) -> Result:
+        return Result(await history(use.context.conversation, args.text("fold")), source=args.text("fold"))
+
+    return recall_history
 
 
 async def found(cache: Cache, name: str) -> Digest:
@@ -166,3 +165,4 @@ _SEARCH_SCHEMA = fields(
 _COMPACT = "Have a model read an entry of the cache, however long, and write down what you need of it."
 _COMPACT_SCHEMA = fields("sha256", "keep", sha256=_HASH, keep=text("What you need of it"))
 _HISTORY = "Show the messages that a handover or another fold stands for, word for word."
+_HISTORY_SCHEMA = fields("fold", fold=text("The fold's name, as the summary gives it"))

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from helix_desktop.engine.facts import ToolCall, ToolSpec
-from helix_desktop.engine.ports import About, Answer, Cache, CallContext, Index, Outcome, Question, Tokens
+from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
 from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
 from helix_desktop.tools import schema
-from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.permission import Action, Decision, Effect, Mode, Rule, allows, decide, rule_for
-from helix_desktop.tools.tool import Arguments, Permit, Result, Seen, Tool, Use
+from helix_desktop.tools.tool import Arguments, Around, Permit, Result, Seen, Tool, Use
 
 
 @dataclass(slots=True)
@@ -80,6 +79,7 @@ class _Asked:
 
     by: str = ""
     scope: str = "once"
+    refused: bool = False
 
 
 class Toolbox:
@@ -88,18 +88,14 @@ class Toolbox:
     def __init__(
         self,
         tools: Sequence[Tool],
+        around: Around,
         *,
-        roots: Roots,
-        cache: Cache,
-        index: Index,
-        tokens: Tokens,
         permissions: Permissions,
         more: Callable[[], Sequence[ForeignTool]] = tuple,
         only: frozenset[str] = frozenset(),
     ) -> None:
         self._tools = {tool.name: tool for tool in tools if not only or tool.name in only}
-        self._use = (roots, cache, index, tokens)
-        self._cache = cache
+        self._around = around
         self._permissions = permissions
         self._more = more
         self._only = only
@@ -126,6 +122,7 @@ class Toolbox:
         except StoreFailed:
             raise
         except (HelixError, OSError) as error:
+            asked.refused = isinstance(error, Refused)
             result = Result(_sentence(error), ok=False, note=_sentence(error)[:120], source=call.arguments[:80])
         return await self._outcome(call, result, asked, keep)
 
@@ -146,9 +143,8 @@ class Toolbox:
             return await self._run_foreign(self._foreign()[call.name], call, values, context, permit)
         tool = self._tools[call.name]
         args = Arguments(schema.check(values, tool.schema, tool.name))
-        roots, cache, index, tokens = self._use
         seen = self._seen.setdefault(context.conversation, Seen())
-        return await tool.run(args, Use(call, context, permit, roots, cache, index, tokens, seen))
+        return await tool.run(args, Use(call, context, permit, self._around, seen))
 
     async def _run_foreign(
         self, tool: ForeignTool, call: ToolCall, values: dict[str, Any], context: CallContext, permit: Permit
@@ -157,7 +153,9 @@ class Toolbox:
         danger = "the description of this tool has changed since you allowed it" if tool.changed else ""
         await permit(Action(call.name, Effect.FOREIGN, tool.title, preview, danger=danger))
         got = await tool.call(values, context)
-        images = tuple([await self._cache.put(data, About(call.name, tool.title, kind)) for kind, data in got.images])
+        images = tuple(
+            [await self._around.cache.put(data, About(call.name, tool.title, kind)) for kind, data in got.images]
+        )
         return Result(got.text, ok=got.ok, images=images, source=tool.title, note=tool.title)
 
     def _permit(self, call: ToolCall, context: CallContext, asked: _Asked) -> Permit:
@@ -189,7 +187,7 @@ class Toolbox:
         if stored is None:
             output = result.output
             content = output.encode("utf-8", "replace") if isinstance(output, str) else output
-            stored = await self._cache.put(content, About(call.name, result.source, result.media_type))
+            stored = await self._around.cache.put(content, About(call.name, result.source, result.media_type))
         return Outcome(
             output=stored,
             ok=result.ok,
@@ -203,6 +201,7 @@ class Toolbox:
             decided_scope=asked.scope,
             keep=keep,
             repeated=bool(result.repeat_of),
+            refused=asked.refused,
         )
 
     def _foreign(self) -> dict[str, ForeignTool]:

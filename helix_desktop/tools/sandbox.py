@@ -105,7 +105,7 @@ class Sandbox:
 
     def reader(self, argv: Sequence[str], lifeline: int) -> list[str] | None:
         """A command line for a trusted program that may read nothing but the system's programs and the roots."""
-        seen = [*_SYSTEM_FOLDERS, os.path.dirname(os.path.realpath(argv[0])), *map(str, self.folders)]
+        seen = [*_SYSTEM_FOLDERS, str(Path(argv[0]).resolve().parent), *map(str, self.folders)]
         if self.kind is Kind.LANDLOCK:
             options = {"lifeline": lifeline, "landlock": True, "read": seen, "write": [], "network": False}
             return _jailed(options, argv)
@@ -123,8 +123,7 @@ class Sandbox:
     def _landlock(self, lifeline: int, *, network: bool) -> dict[str, object]:
         closed = [str(path) for path in (*self.closed, *self._hidden(network=network), *_sockets())]
         write = [str(path) for path in (*self.folders, self.scratch)]
-        options = {"lifeline": lifeline, "landlock": True, "write": write, "closed": closed, "network": network}
-        return options
+        return {"lifeline": lifeline, "landlock": True, "write": write, "closed": closed, "network": network}
 
     def _bubblewrap(self, *, network: bool) -> list[str]:
         words = ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
@@ -178,7 +177,7 @@ def _mask(path: Path) -> tuple[str, ...]:
 
 
 def _sockets() -> list[str]:
-    return [path for path in ("/run/user", "/run/docker.sock", "/run/dbus") if os.path.exists(path)]
+    return [path for path in ("/run/user", "/run/docker.sock", "/run/dbus") if Path(path).exists()]
 
 
 async def find_sandbox(folders: Sequence[Path], scratch: Path, closed: Sequence[Path] = ()) -> Sandbox:

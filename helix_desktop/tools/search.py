@@ -67,7 +67,7 @@ async def _by_ripgrep(sandbox: Sandbox, use: Use, place: Place, args: Arguments,
     late = False
     try:
         async with asyncio.timeout(SECONDS):
-            understood = await _collect(command, use, place, lines, most)
+            understood = await _collect(command, use, lines, most)
     except TimeoutError:
         late = understood = True
     finally:
@@ -78,7 +78,7 @@ async def _by_ripgrep(sandbox: Sandbox, use: Use, place: Place, args: Arguments,
     return Found(tuple(lines[: _upto(lines, most)]), hits, late)
 
 
-async def _collect(command: Command, use: Use, place: Place, lines: list[Line], most: int) -> bool:
+async def _collect(command: Command, use: Use, lines: list[Line], most: int) -> bool:
     """Read the JSON it prints; False for something else (a pattern it does not know)."""
     rest, hits = b"", 0
     async for piece in command.output():
@@ -91,11 +91,11 @@ async def _collect(command: Command, use: Use, place: Place, lines: list[Line], 
             if said["type"] in ("match", "context"):
                 hits += said["type"] == "match"
                 if hits <= 10 * most:
-                    lines.append(_line(use, place, said["data"], hit=said["type"] == "match"))
+                    lines.append(_line(use, said["data"], hit=said["type"] == "match"))
     return True
 
 
-def _line(use: Use, place: Place, data: dict[str, Any], *, hit: bool) -> Line:
+def _line(use: Use, data: dict[str, Any], *, hit: bool) -> Line:
     path = data["path"].get("text", "?")
     with suppress(HelixError):
         path = use.roots.shown(use.roots.place(path))

@@ -166,32 +166,51 @@ class _End:
 
 async def _printed(commands: Shell, use: Use, command: Command, seconds: int, end: _End) -> AsyncIterator[bytes]:
     """The output as it is to be kept: up to the limit, then a note and the end; then how the command ended."""
-    tail: deque[bytes] = deque()
-    size = tail_size = 0
+    trim = _Trim(commands.limits.output)
     show = _Shower(use.context.show)
-    last = b"\n"
     async for piece in _in_time(command, seconds, end):
         show.add(piece)
-        room = commands.limits.output - size
-        size += len(piece)
-        if room > 0:
-            yield piece[:room]
-            piece = piece[room:]
-        last = piece[-1:] or last
-        if piece:
-            tail.append(piece)
-            tail_size += len(piece)
-            while tail_size - len(tail[0]) >= _TAIL:
-                tail_size -= len(tail.popleft())
-    kept = b"".join(tail)[-_TAIL:]
-    end.cut = max(0, size - commands.limits.output - len(kept))
-    if end.cut:
-        yield f"\n[… {end.cut:,} bytes were cut here: outputs are kept up to {commands.limits.output:,} bytes …]\n".encode()
-    if kept:
-        yield kept
+        if kept := trim.take(piece):
+            yield kept
+    end.cut = trim.cut
+    if rest := trim.rest():
+        yield rest
     end.code = await command.gone()
     show.flush()
-    yield _footer(end, seconds, size).encode()
+    yield _footer(end, seconds, trim.size).encode()
+
+
+class _Trim:
+    """Lets output pass up to a limit; of what comes after, keeps the end and counts the rest."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tail: deque[bytes] = deque()
+        self._waiting = 0
+        self.size = 0
+
+    def take(self, piece: bytes) -> bytes:
+        """What of the piece passes now."""
+        room = max(0, self._limit - self.size)
+        self.size += len(piece)
+        if len(piece) > room:
+            self._tail.append(piece[room:])
+            self._waiting += len(piece) - room
+            while self._waiting - len(self._tail[0]) >= _TAIL:
+                self._waiting -= len(self._tail.popleft())
+        return piece[:room]
+
+    @property
+    def cut(self) -> int:
+        return max(0, self.size - self._limit - min(self._waiting, _TAIL))
+
+    def rest(self) -> bytes:
+        """A note of what was cut, and the end."""
+        tail = b"".join(self._tail)[-_TAIL:]
+        if not self.cut:
+            return tail
+        note = f"\n[… {self.cut:,} bytes were cut here: outputs are kept up to {self._limit:,} bytes …]\n"
+        return note.encode() + tail
 
 
 def _footer(end: _End, seconds: int, size: int) -> str:
@@ -330,13 +349,16 @@ def _news(one: Background) -> str:
     return (f"[{gone:,} bytes before this are gone]\n" if gone else "") + (text_ or "[nothing new]\n")
 
 
+_RUN = (
+    "Run a shell command in the workspace's folder; standard output and errors come back together. It runs in a "
+    "sandbox that writes only inside the workspace and has no network unless `network` is set and allowed. "
+    "Start servers and watchers with `background`."
+)
 _NAME = text("Its name, such as bg1")
 _SPECS = (
     (
         "run_command",
-        "Run a shell command in the workspace's folder; standard output and errors come back together. It runs in a "
-        "sandbox that writes only inside the workspace and has no network unless `network` is set and allowed. "
-        "Start servers and watchers with `background`.",
+        _RUN,
         fields(
             "command",
             command=text("The command line"),

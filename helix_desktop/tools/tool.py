@@ -67,17 +67,40 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Around:
+    """What all tools of a workspace work on."""
+
+    roots: Roots
+    cache: Cache
+    index: Index
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
 class Use:
     """What a tool may use while it runs."""
 
     call: ToolCall
     context: CallContext
     permit: Permit
-    roots: Roots
-    cache: Cache
-    index: Index
-    tokens: Tokens
+    around: Around
     seen: Seen
+
+    @property
+    def roots(self) -> Roots:
+        return self.around.roots
+
+    @property
+    def cache(self) -> Cache:
+        return self.around.cache
+
+    @property
+    def index(self) -> Index:
+        return self.around.index
+
+    @property
+    def tokens(self) -> Tokens:
+        return self.around.tokens
 
     async def keep(self, content: bytes | AsyncIterable[bytes], source: str, media_type: str = "text/plain") -> Stored:
         return await self.cache.put(content, About(self.call.name, source, media_type))

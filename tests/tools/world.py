@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from helix_desktop.engine.facts import Stored, ToolCall
 from helix_desktop.engine.ports import About, Answer, CallContext, Entry, Hit, Outcome, Question
 from helix_desktop.errors import Ambiguous, NotThere
 from helix_desktop.tasks import Tasks
-from helix_desktop.tools.kit import Kit
+from helix_desktop.tools.kit import Kit, Options
 from helix_desktop.tools.permission import Mode
 from helix_desktop.tools.runner import Permissions, Toolbox
 
@@ -130,10 +129,10 @@ async def world(tmp_path: Path, *, mode: Mode = Mode.ALLOW_ALL, closed: Sequence
     permissions = Permissions(mode)
     kit = await Kit.open(
         [folder],
-        stores=(cache, MemoryIndex(cache), Words()),
+        (cache, MemoryIndex(cache), Words()),
         permissions=permissions,
         spawn=tasks.spawn,
-        closed=closed,
+        options=Options(closed=tuple(closed)),
     )
     try:
         yield World(folder, cache, Person(), kit, kit.toolbox())
