@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from helix_desktop.engine.ports import Clock, ModelClient
 from helix_desktop.errors import BadKey, WrongUse
-from helix_desktop.providers import openai_chat
+from helix_desktop.providers import anthropic, gemini, openai_chat, openai_responses
+from helix_desktop.providers.anthropic import Anthropic
 from helix_desktop.providers.client import Client
+from helix_desktop.providers.demo import DEMO, Demo
 from helix_desktop.providers.dialect import Dialect
+from helix_desktop.providers.gemini import Gemini
 from helix_desktop.providers.models import ModelInfo, look_up
 from helix_desktop.providers.openai_chat import OpenAIChat
+from helix_desktop.providers.openai_responses import OpenAIResponses
 from helix_desktop.providers.transport import Connections, Patience, Transport, checked_key, is_loopback
 from helix_desktop.providers.wire import Object
 
-_FORBIDDEN_HEADERS = frozenset(
-    {"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"}
-)
+_KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """A provider as configured. It holds no key: `key` is the name under which the keyring or the environment has it."""
+    """A provider as configured. It holds no key: that is in the keyring under the provider's name, or in the environment.
+
+    `variable`: the environment variable people use for this provider's key; a provider that has one needs a key.
+    """
 
     name: str
     kind: str = openai_chat.KIND
     base_url: str = ""
-    key: str = ""
+    variable: str = ""
     key_header: str = ""  # for servers that take the key under another header: Azure's "api-key"
     headers: tuple[tuple[str, str], ...] = ()
     query: tuple[tuple[str, str], ...] = ()  # Azure's api-version
@@ -39,26 +45,40 @@ class ProviderConfig:
 
     @property
     def needs_key(self) -> bool:
-        return bool(self.key) and not is_loopback(self.base_url)
+        return bool(self.variable) and not self.is_local
+
+    @property
+    def is_local(self) -> bool:
+        """On this machine: no key, no proxy, nothing leaves it."""
+        return self.kind == DEMO or is_loopback(self.base_url)
 
 
 PRESETS: Mapping[str, ProviderConfig] = {
     config.name: config
     for config in (
-        ProviderConfig("openai", "openai-responses", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        ProviderConfig("anthropic", "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
-        ProviderConfig("gemini", "gemini", "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
-        ProviderConfig("openrouter", "openai-chat", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        ProviderConfig("deepseek", "openai-chat", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-        ProviderConfig("mistral", "openai-chat", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-        ProviderConfig("xai", "openai-chat", "https://api.x.ai/v1", "XAI_API_KEY"),
-        ProviderConfig("groq", "openai-chat", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-        ProviderConfig("ollama", "openai-chat", "http://127.0.0.1:11434/v1"),
-        ProviderConfig("lmstudio", "openai-chat", "http://127.0.0.1:1234/v1"),
-        ProviderConfig("llamacpp", "openai-chat", "http://127.0.0.1:8080/v1"),
-        ProviderConfig("vllm", "openai-chat", "http://127.0.0.1:8000/v1"),
+        ProviderConfig("openai", openai_responses.KIND, "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        ProviderConfig("anthropic", anthropic.KIND, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+        ProviderConfig("gemini", gemini.KIND, "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
+        ProviderConfig("openrouter", openai_chat.KIND, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ProviderConfig("deepseek", openai_chat.KIND, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        ProviderConfig("mistral", openai_chat.KIND, "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        ProviderConfig("xai", openai_chat.KIND, "https://api.x.ai/v1", "XAI_API_KEY"),
+        ProviderConfig("groq", openai_chat.KIND, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        ProviderConfig("ollama", openai_chat.KIND, "http://127.0.0.1:11434/v1"),
+        ProviderConfig("lmstudio", openai_chat.KIND, "http://127.0.0.1:1234/v1"),
+        ProviderConfig("llamacpp", openai_chat.KIND, "http://127.0.0.1:8080/v1"),
+        ProviderConfig("vllm", openai_chat.KIND, "http://127.0.0.1:8000/v1"),
+        ProviderConfig(DEMO, DEMO),
     )
 }
+
+DIALECTS: Mapping[str, Callable[[str, str, str], Dialect]] = {
+    openai_chat.KIND: OpenAIChat,
+    openai_responses.KIND: OpenAIResponses,
+    anthropic.KIND: Anthropic,
+    gemini.KIND: Gemini,
+}
+KINDS = (*DIALECTS, DEMO)
 
 
 class SystemClock:
@@ -72,43 +92,44 @@ class SystemClock:
 
 
 def checked(config: ProviderConfig) -> ProviderConfig:
-    """The configuration, or WrongUse saying what is wrong with it. Secrets have no place in a base URL or a header."""
-    if config.kind == "demo":
-        return config
+    """The configuration made regular, or WrongUse saying what is wrong with it. A URL or a header is no place for a key."""
     if config.kind not in KINDS:
         raise WrongUse(f"There is no kind of provider {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}.")
+    if config.kind == DEMO:
+        return config
     parts = urlsplit(config.base_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise WrongUse(
-            f"The base URL of {config.name} must be an address beginning with https:// or http://, not {config.base_url!r}."
+            f"The base URL of {config.name} has to begin with https:// or http://.",
+            remedy=f"It is {config.base_url!r}.",
         )
     if parts.username or parts.password or parts.query:
         raise WrongUse(
-            f"The base URL of {config.name} carries a password or parameters.",
-            remedy="Set a key with `provider add --key`, and parameters such as api-version with --query.",
+            f"The base URL of {config.name} carries a password or parameters, which would be kept in a file.",
+            remedy="Set a key with `provider add --key`, and parameters such as api-version with `--query`.",
         )
-    secret = next((name for name, _ in config.headers if name.lower() in _FORBIDDEN_HEADERS), None)
+    secret = next((name for name, _ in config.headers if name.lower() in _KEY_HEADERS), None)
     if secret:
-        raise WrongUse(
-            f"The header {secret} would keep a key in a file.", remedy="Use --key-header and set the key itself."
-        )
-    if config.key and parts.scheme == "http" and not is_loopback(config.base_url):
-        raise WrongUse(
-            f"The key of {config.name} would go over the network unencrypted.", remedy="Use an https:// address."
-        )
-    return config
+        raise WrongUse(f"The header {secret} would keep a key in a file.", remedy="Use --key-header and --key instead.")
+    bare = parts.path in {"", "/"} and config.kind in {openai_chat.KIND, openai_responses.KIND}
+    return replace(config, base_url=f"{config.base_url.rstrip('/')}/v1") if bare else config
+
+
+def may_carry_key(url: str) -> bool:
+    """Whether a key may go there: encrypted, or no further than this machine or its own network."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "https" or is_loopback(url):
+        return True
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".lan", ".internal", ".home.arpa"))
 
 
 def dialect_of(config: ProviderConfig) -> Dialect:
     """How this provider is spoken to."""
-    return KINDS[config.kind](config)
-
-
-def _chat(config: ProviderConfig) -> Dialect:
-    return OpenAIChat(config.base_url, config.name, config.key_header)
-
-
-KINDS = {openai_chat.KIND: _chat}
+    return DIALECTS[config.kind](config.base_url, config.name, config.key_header)
 
 
 def connect(
@@ -121,19 +142,31 @@ def connect(
 ) -> ModelClient:
     """A client for one model of a configured provider. Nothing is sent yet.
 
-    `connections` are shared by a program's clients and closed by it; without them the client has its own.
+    `connections` are shared by a program's clients, and closed by it; without them the client has its own.
     """
     config = checked(config)
+    clock = clock or SystemClock()
     info = model if isinstance(model, ModelInfo) else model_info(config, model)
-    if config.needs_key and not key:
+    if config.kind == DEMO:
+        return Demo(info.name, clock.sleep)
+    dialect, clean = dialect_of(config), usable_key(config, key)
+    transport = transport_of(config, dialect, clean, connections or Connections(connect=config.patience.connect))
+    return Client(info, dialect, transport, clock, key=clean)
+
+
+def usable_key(config: ProviderConfig, key: str | None) -> str:
+    """The key to send, empty where none is needed; BadKey says why there is none that could be sent."""
+    if not key and config.needs_key:
         raise BadKey(
             f"There is no key for {config.name}.",
-            remedy=f"`helix-desktop provider add {config.name} --key` asks for it.",
+            remedy=f"`helix-desktop provider add {config.name}` asks for it; {config.variable} in the environment works too.",
         )
-    dialect = dialect_of(config)
-    clean = checked_key(key, config.name) if key else ""
-    transport = transport_of(config, dialect, clean, connections or Connections(connect=config.patience.connect))
-    return Client(info, dialect, transport, clock or SystemClock(), key=clean)
+    if key and not may_carry_key(config.base_url):
+        raise BadKey(
+            f"The key of {config.name} was not sent: over http:// anybody on the way could read it.",
+            remedy="Use an https:// address.",
+        )
+    return checked_key(key, config.name) if key else ""
 
 
 def model_info(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:
@@ -142,9 +175,6 @@ def model_info(config: ProviderConfig, model: str, reported: Object | None = Non
 
 
 def transport_of(config: ProviderConfig, dialect: Dialect, key: str, connections: Connections) -> Transport:
+    """The way to this provider, with its headers and its key."""
     headers = dict(config.headers) | (dict(dialect.credentials(key)) if key else {})
     return Transport(config.base_url, config.name, headers, connections, config.patience, config.query)
-
-
-def with_url(config: ProviderConfig, base_url: str) -> ProviderConfig:
-    return replace(config, base_url=base_url)

@@ -48,23 +48,21 @@ class Client:
         post = self._compile(request)
         attempt, relaxed = 1, 0
         while True:
-            shown = False
+            failure: ModelFailed | None = None
             try:
                 async with aclosing(self._once(post, request)) as deltas:
                     async for delta in deltas:
-                        shown = True
                         yield delta
+            except ModelFailed as error:
+                failure = error
+            if failure is None:
                 return
-            except ModelFailed as failure:
-                if shown:
-                    raise
-                body = self.dialect.relax(post.body, failure) if relaxed < MOST_RELAXED else None
-                pause = self._pause(failure, attempt) if body is None else 0.0
-                why = failure.what
+            body = self.dialect.relax(post.body, failure) if relaxed < MOST_RELAXED else None
             if body is not None:
                 post, relaxed = replace(post, body=body), relaxed + 1
                 continue
-            yield Waiting(why, round(pause, 1), attempt)
+            pause = self._pause(failure, attempt)
+            yield Waiting(failure.what, round(pause, 1), attempt)
             await self.clock.sleep(pause)
             attempt += 1
 
@@ -72,7 +70,7 @@ class Client:
         return self.dialect.compile(replace(request, model=self.info.id), self.info.abilities)
 
     async def _once(self, post: Post, request: Request) -> AsyncGenerator[Delta]:
-        """One try: the deltas and the Reply, or the failure while nothing had been shown."""
+        """One try: the deltas and the Reply; or the failure, which only comes while nothing has been shown."""
         reading = self.dialect.reading(request)
         shown, cut = False, ""
         try:
@@ -99,8 +97,10 @@ class Client:
         yield self._priced(reading.reply("" if reading.complete else cut))
 
     async def _check(self, answer: Answer) -> None:
-        if answer.status == 200:
+        if answer.status == 200 and not answer.is_page:
             return
+        if answer.status == 200:
+            raise Broken(f"{self.transport.where} answers with a web page.", remedy="Is its base URL right?")
         body = read_body(await answer.whole(LONGEST_REFUSAL))
         raise failure_of(Refusal(self.transport.where, answer.status, body, answer.headers, self.info.id))
 
@@ -139,7 +139,8 @@ class Client:
         return failure
 
     def _priced(self, reply: Reply) -> Reply:
-        return replace(reply, model=reply.model or self.info.id, usage=priced(reply.usage, self.info))
+        """Under the name the model is configured by: what is learned of a model is learned under that name."""
+        return replace(reply, model=self.info.name, usage=priced(reply.usage, self.info))
 
 
 def _tries(failure: ModelFailed, patience: Patience, *, local: bool) -> int:

@@ -42,8 +42,8 @@ _MODEL = re.compile(
     re.IGNORECASE,
 )
 _MONEY = re.compile(
-    r"insufficient_quota|insufficient balance|credit balance is too low|exceeded your current quota|insufficient credits|billing"
-    r"|requires more credits|payment required",
+    r"insufficient_quota|insufficient balance|credit balance is too low|insufficient credits|billing_error|requires more credits"
+    r"|payment required",
     re.IGNORECASE,
 )
 _NO_TOOLS = re.compile(

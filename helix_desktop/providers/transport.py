@@ -18,7 +18,7 @@ from ipaddress import ip_address
 import httpx
 
 from helix_desktop import __version__
-from helix_desktop.errors import BadKey, ModelFailed, Unreachable, WrongUse
+from helix_desktop.errors import BadKey, ModelFailed, Unreachable
 
 LONGEST_REFUSAL = 1024 * 1024
 LONGEST_BODY = 256 * 1024 * 1024
@@ -77,7 +77,7 @@ def _client(timeout: httpx.Timeout, *, local: bool) -> httpx.AsyncClient:
             follow_redirects=False,
         )
     except (ValueError, ImportError) as error:
-        raise WrongUse(
+        raise Broken(
             f"The system's proxy setting is not understood: {error}",
             remedy="Correct HTTPS_PROXY or ALL_PROXY, for example http://host:port or socks5://host:port.",
         ) from error
@@ -91,7 +91,7 @@ def certificates() -> ssl.SSLContext:
         try:
             return ssl.create_default_context(cafile=own_file or None, capath=own_folder or None)
         except OSError as error:
-            raise WrongUse(
+            raise Broken(
                 f"The certificates of SSL_CERT_FILE cannot be read: {error.strerror or error}",
                 remedy="Correct that environment variable or unset it.",
             ) from error
@@ -153,6 +153,11 @@ class Answer:
     @property
     def is_stream(self) -> bool:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
+
+    @property
+    def is_page(self) -> bool:
+        """A web page: somebody's front door instead of the interface behind it."""
+        return self.headers.get("content-type", "").startswith("text/html")
 
     def end_soon(self) -> None:
         """The reply is whole; what may still come is waited for a moment only."""

@@ -1,0 +1,325 @@
+"""Anthropic's Messages.
+
+Prompt caching is asked for at up to four places: behind the tools, behind the system prompt, behind the stable part of the
+view and behind the last message. Thinking goes back word for word with its signature, and only to the provider that
+signed it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
+from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
+from helix_desktop.errors import ModelFailed
+from helix_desktop.providers.dialect import Abilities, Post, relaxed
+from helix_desktop.providers.draft import Draft, sealed
+from helix_desktop.providers.failures import Refusal, failure_of
+from helix_desktop.providers.sse import Event
+from helix_desktop.providers.wire import (
+    Json,
+    Object,
+    arguments_of,
+    base64_text,
+    dump,
+    get,
+    left_out,
+    legal_ids,
+    list_at,
+    number_at,
+    object_at,
+    parse,
+    parse_object,
+    schema_of,
+    text_at,
+)
+
+KIND = "anthropic"
+VERSION = "2023-06-01"
+DEFAULT_OUTPUT = 8192  # every request has to name a limit; this is one all models take
+MOST_ASKED = 32_000  # more than this is only asked for when the request itself does
+BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
+IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+MARK: Object = {"type": "ephemeral"}
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_STOPS = {
+    "end_turn": Stop.END,
+    "stop_sequence": Stop.END,
+    "tool_use": Stop.CALLS,
+    "max_tokens": Stop.LENGTH,
+    "model_context_window_exceeded": Stop.LENGTH,
+    "refusal": Stop.FILTERED,
+}
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Anthropic:
+    base_url: str
+    where: str
+    key_header: str = ""
+
+    @property
+    def tag(self) -> str:
+        return f"{KIND} {urlsplit(self.base_url).hostname or ''}"
+
+    def credentials(self, key: str) -> Mapping[str, str]:
+        if self.key_header.lower() == "authorization":
+            return {"authorization": f"Bearer {key}"}
+        return {self.key_header or "x-api-key": key}
+
+    def compile(self, request: Request, abilities: Abilities) -> Post:
+        limit = request.max_output or min(abilities.max_output or DEFAULT_OUTPUT, MOST_ASKED)
+        body: Object = {"model": request.model, "max_tokens": limit, "stream": True}
+        if request.tools and abilities.tools:
+            tools: list[Object] = [
+                {"name": tool.name, "description": tool.description, "input_schema": schema_of(tool)}
+                for tool in request.tools
+            ]
+            tools[-1]["cache_control"] = MARK
+            body["tools"] = [*tools]
+        if request.system.strip():
+            body["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
+        writer = _Writer(self.tag, legal_ids(request.messages, _ID, 40), abilities)
+        written = [writer.message(message) for message in request.messages]
+        _mark(written, request.stable)
+        body["messages"] = [message for message in written if message is not None]
+        body.update(_thinking(request, abilities, limit, written))
+        path = "/messages" if self.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
+        return Post(path, body, {"anthropic-version": VERSION})
+
+    def reading(self, request: Request) -> MessagesReading:
+        return MessagesReading(self.tag, self.where, request.model)
+
+    def relax(self, body: Object, failure: ModelFailed) -> Object | None:
+        """Without thinking that this provider cannot read any more, or without an effort it does not know."""
+        if "signature" in failure.what or "`thinking`" in failure.what or "redacted_thinking" in failure.what:
+            return _without_thinking(body)
+        return relaxed(body, failure, ("output_config", "thinking"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    tag: str
+    ids: Mapping[str, str]
+    abilities: Abilities
+
+    def message(self, message: Message) -> Object | None:
+        """None for a message with nothing in it, which this provider refuses."""
+        parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))  # results have to come first
+        blocks = [block for part in parts if (block := self.block(part)) is not None]
+        if not blocks and message.role is Role.ASSISTANT:
+            return None
+        role = "assistant" if message.role is Role.ASSISTANT else "user"
+        return {"role": role, "content": [*blocks] or [{"type": "text", "text": "(empty)"}]}
+
+    def block(self, part: MessagePart) -> Object | None:
+        if isinstance(part, Text):
+            return {"type": "text", "text": part.text} if part.text.strip() else None
+        if isinstance(part, Reasoning):
+            return parse_object(part.opaque) if part.provider == self.tag and part.opaque else None
+        if isinstance(part, ToolCall):
+            return {"type": "tool_use", "id": self.ids[part.id], "name": part.name, "input": arguments_of(part)}
+        if isinstance(part, ToolResult):
+            return self._result(part)
+        return self._image(part)
+
+    def _result(self, result: ToolResult) -> Object:
+        text: list[Json] = [{"type": "text", "text": result.text}] if result.text.strip() else []
+        content = [*text, *(self._image(image) for image in result.images)]
+        written: Object = {"type": "tool_result", "tool_use_id": self.ids[result.call], "content": content}
+        return written if result.ok else {**written, "is_error": True}
+
+    def _image(self, image: Image) -> Object:
+        if not self.abilities.images or image.media_type not in IMAGE_TYPES:
+            return {"type": "text", "text": left_out(image)}
+        return {
+            "type": "image",
+            "source": {"type": "base64", "media_type": image.media_type, "data": base64_text(image)},
+        }
+
+
+def _mark(written: list[Object | None], stable: int) -> None:
+    """Breakpoints behind the stable part and behind the last message."""
+    places = {stable - 1, len(written) - 1}
+    for place in (one for one in places if 0 <= one < len(written)):
+        blocks = [block for block in list_at(written[place], "content") if isinstance(block, dict)]
+        markable = [block for block in blocks if block.get("type") not in {"thinking", "redacted_thinking"}]
+        if markable:
+            markable[-1]["cache_control"] = MARK
+
+
+def _thinking(request: Request, abilities: Abilities, limit: int, written: list[Object | None]) -> Object:
+    """How effort is asked for. With a budget, the last reply has to begin with thinking, or thinking stays off."""
+    if not request.reasoning:
+        return {}
+    if abilities.reasoning == "adaptive":
+        return {
+            "thinking": {"type": "adaptive", "display": "summarized"},
+            "output_config": {"effort": request.reasoning},
+        }
+    budget = min(BUDGETS.get(request.reasoning, 0), limit - 1024)
+    if abilities.reasoning != "budget" or budget < 1024 or not _may_think(written):
+        return {}
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _may_think(written: list[Object | None]) -> bool:
+    """Inside a tool loop that another model began there is no thinking to send back, and so none may be asked for."""
+    if not any(get(block, "type") == "tool_result" for block in list_at(written[-1] if written else None, "content")):
+        return True
+    last = next((message for message in reversed(written) if get(message, "role") == "assistant"), None)
+    return get(last, "content", 0, "type") in {"thinking", "redacted_thinking"}
+
+
+def _without_thinking(body: Object) -> Object | None:
+    messages: list[Json] = []
+    for message in list_at(body, "messages"):
+        kept = [
+            block
+            for block in list_at(message, "content")
+            if get(block, "type") not in {"thinking", "redacted_thinking"}
+        ]
+        if kept:
+            messages.append({**object_at(message), "content": kept})
+    changed = {name: value for name, value in body.items() if name != "thinking"} | {"messages": messages}
+    return None if changed == body else changed
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+class MessagesReading:
+    """A stream of message events, or one whole message, being read."""
+
+    def __init__(self, tag: str, where: str, model: str) -> None:
+        self._draft = Draft(tag)
+        self._where = where
+        self._asked = model
+        self._model = ""
+        self._stop = ""
+        self._usage: dict[str, int] = {}
+        self._thinking: dict[int, Object] = {}
+        self._done = False
+
+    @property
+    def complete(self) -> bool:
+        return self._stop in _STOPS
+
+    @property
+    def over(self) -> bool:
+        return self._done
+
+    def feed(self, event: Event) -> list[Delta]:
+        value = parse(event.data)
+        if not isinstance(value, dict):
+            raise ValueError("an event is an object")  # noqa: TRY004 (the text is wrong, not the caller)
+        match text_at(value, "type"):
+            case "error":
+                status = _STATUS_OF.get(text_at(value, "error", "type"), 500)
+                raise failure_of(Refusal(self._where, status, value, {}, self._asked))
+            case "message_start":
+                self._begin(object_at(value, "message"))
+            case "content_block_start":
+                return self._start(number_at(value, "index"), object_at(value, "content_block"))
+            case "content_block_delta":
+                return self._delta(number_at(value, "index"), object_at(value, "delta"))
+            case "message_delta":
+                self._stop = text_at(value, "delta", "stop_reason") or self._stop
+                self._count(object_at(value, "usage"))
+            case "message_stop":
+                self._done = True
+            case "message":
+                return self._whole(value)
+        return []
+
+    def _begin(self, message: Object) -> None:
+        self._model = text_at(message, "model")
+        self._count(object_at(message, "usage"))
+
+    def _count(self, usage: Object) -> None:
+        """Figures are running totals; one that is missing, or null, keeps what was said before."""
+        self._usage |= {name: number_at(usage, name) for name, value in usage.items() if isinstance(value, int)}
+
+    def _start(self, index: int, block: Object) -> list[Delta]:
+        match text_at(block, "type"):
+            case "text":
+                return self._draft.text(index, text_at(block, "text"))
+            case "thinking":
+                self._thinking[index] = {"type": "thinking", "thinking": "", "signature": ""}
+                self._sealed(index, text_at(block, "thinking"), text_at(block, "signature"))
+                return self._draft.reasoning(index, text_at(block, "thinking"))
+            case "redacted_thinking":
+                self._draft.seal(index, sealed(type="redacted_thinking", data=text_at(block, "data")))
+            case "tool_use":
+                given = object_at(block, "input")
+                arguments = dump(given).decode() if given else ""
+                return self._draft.call(
+                    index, call_id=text_at(block, "id"), name=text_at(block, "name"), arguments=arguments
+                )
+        return []
+
+    def _delta(self, index: int, delta: Object) -> list[Delta]:
+        match text_at(delta, "type"):
+            case "text_delta":
+                return self._draft.text(index, text_at(delta, "text"))
+            case "input_json_delta":
+                return self._draft.call(index, arguments=text_at(delta, "partial_json"))
+            case "thinking_delta":
+                self._sealed(index, text_at(delta, "thinking"), "")
+                return self._draft.reasoning(index, text_at(delta, "thinking"))
+            case "signature_delta":
+                self._sealed(index, "", text_at(delta, "signature"))
+        return []
+
+    def _sealed(self, index: int, thinking: str, signature: str) -> None:
+        """The block as it has to go back. Without a signature it cannot go back at all."""
+        block = self._thinking.setdefault(index, {"type": "thinking", "thinking": "", "signature": ""})
+        block["thinking"] = text_at(block, "thinking") + thinking
+        block["signature"] = text_at(block, "signature") + signature
+        if block["signature"]:
+            self._draft.seal(index, sealed(**block))
+
+    def _whole(self, message: Object) -> list[Delta]:
+        """A server that does not stream sends the message at once."""
+        self._begin(message)
+        self._stop, self._done = text_at(message, "stop_reason"), True
+        deltas: list[Delta] = []
+        for index, block in enumerate(list_at(message, "content")):
+            deltas += self._start(index, object_at(block))
+        return deltas
+
+    def reply(self, cut: str = "") -> Reply:
+        stop = Stop.CUT if cut else _STOPS.get(self._stop, Stop.CUT)
+        why = cut
+        if stop is Stop.CUT and not cut:
+            why = (
+                f"{self._where} ended the reply with {self._stop!r}."
+                if self._stop
+                else f"{self._where} gave no reason."
+            )
+        if stop is Stop.FILTERED:
+            why = f"{self._where} declined to answer this."
+        if stop is Stop.END and self._draft.calls:
+            stop = Stop.CALLS
+        return Reply(self._draft.parts(cut=stop is Stop.CUT), stop, self._figures(), self._model, why)
+
+    def _figures(self) -> Usage:
+        read = self._usage.get("cache_read_input_tokens", 0)
+        write = self._usage.get("cache_creation_input_tokens", 0)
+        fresh = self._usage.get("input_tokens", 0)
+        return Usage(fresh + read + write, read, write, self._usage.get("output_tokens", 0))

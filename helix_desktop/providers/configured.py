@@ -1,0 +1,191 @@
+"""The providers the user has set up: `providers.toml` in the program's settings folder, a file made for hands.
+
+Comments and order survive changes. No key is ever in it: those are in the keyring under the provider's name.
+
+    [provider.work]
+    kind = "openai-chat"
+    base_url = "https://llm.example.org/v1"
+    variable = "WORK_KEY"
+
+    [provider.work.models."big-model"]      # what the catalogue does not know, or knows wrongly
+    window = 200000
+    input = 1.5                              # dollars per million tokens
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from helix_desktop.errors import ConfigMistake, HelixError, NotThere, StoreFailed, WrongUse
+from helix_desktop.providers.catalog import PRESETS, ProviderConfig, checked
+from helix_desktop.providers.transport import Patience
+from helix_desktop.providers.wire import Object
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,40}")
+_TEXTS = ("kind", "base_url", "variable", "key_header")
+_TABLES = ("headers", "query")
+CORRECTABLE = ("window", "max_output", "input", "output", "cache_read", "cache_write", "images", "tools", "reasoning")
+
+
+class Configured:
+    """The providers of one settings folder. Every call reads the file again: it may have been edited meanwhile."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def list(self) -> tuple[ProviderConfig, ...]:
+        """All providers in the order of the file; ConfigMistake names the first mistake."""
+        return tuple(self._config(name, table) for name, table in self._tables(self._read()).items())
+
+    def get(self, name: str) -> ProviderConfig:
+        """A provider that is set up, or a well-known one whose usual settings do."""
+        tables = self._tables(self._read())
+        if name in tables:
+            return self._config(name, tables[name])
+        if name in PRESETS:
+            return PRESETS[name]
+        known = ", ".join([*tables, *(preset for preset in PRESETS if preset not in tables)])
+        raise NotThere(f"There is no provider {name!r}.", remedy=f"There are {known}; `provider add` sets up another.")
+
+    def put(self, config: ProviderConfig) -> ProviderConfig:
+        """Add it, or replace the settings of the one of this name; corrections of its models stay."""
+        if not NAME.fullmatch(config.name):
+            raise WrongUse(f"{config.name!r} is no name for a provider.", remedy="Use small letters, digits and - _ .")
+        config = checked(config)
+        document = self._read()
+        table = self._tables(document, make=True).setdefault(config.name, tomlkit.table())
+        for name in _TEXTS:
+            _set(table, name, getattr(config, name))
+        for name in _TABLES:
+            _set(table, name, dict(getattr(config, name)))
+        self._write(document)
+        return config
+
+    def remove(self, name: str) -> None:
+        document = self._read()
+        tables = self._tables(document)
+        if name not in tables:
+            raise NotThere(f"The provider {name!r} is not set up.")
+        del tables[name]
+        self._write(document)
+
+    def correct(self, provider: str, model: str, values: Mapping[str, float | str | bool]) -> None:
+        """What the user knows better than the catalogue about one model."""
+        unknown = next((name for name in values if name not in CORRECTABLE), None)
+        if unknown:
+            raise WrongUse(f"{unknown} is nothing a model has.", remedy=f"It has {', '.join(CORRECTABLE)}.")
+        document = self._read()
+        tables = self._tables(document, make=True)
+        if provider not in tables:
+            self.put(self.get(provider))
+            document = self._read()
+            tables = self._tables(document, make=True)
+        models = tables[provider].setdefault("models", tomlkit.table(is_super_table=True))
+        models.setdefault(model, tomlkit.table()).update(values)
+        self._write(document)
+
+    # --- the file ----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> tomlkit.TOMLDocument:
+        try:
+            return tomlkit.parse(self._file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return tomlkit.document()
+        except (TOMLKitError, UnicodeDecodeError) as error:
+            raise ConfigMistake(f"{self._file} is not valid TOML: {error}", remedy="Mend that line.") from error
+        except OSError as error:
+            raise StoreFailed(f"{self._file} cannot be read: {error.strerror}.") from error
+
+    def _tables(self, document: tomlkit.TOMLDocument, *, make: bool = False) -> Any:
+        tables = document.get("provider", {})
+        if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
+            raise ConfigMistake(f"In {self._file}, providers are tables: [provider.name].")
+        if make and "provider" not in document:
+            document["provider"] = tomlkit.table(is_super_table=True)
+            return document["provider"]
+        return tables
+
+    def _config(self, name: str, table: Mapping[str, Any]) -> ProviderConfig:
+        base = PRESETS.get(name, ProviderConfig(name))
+        texts = {key: self._value(name, table, key, str, getattr(base, key)) for key in _TEXTS}
+        tables = {key: tuple(self._texts(name, table, key).items()) or getattr(base, key) for key in _TABLES}
+        corrections = self._value(name, table, "models", Mapping, {})
+        try:
+            return checked(
+                ProviderConfig(
+                    name, **texts, **tables, patience=self._patience(name, table), corrections=_plain(corrections)
+                )
+            )
+        except WrongUse as error:
+            raise ConfigMistake(f"In {self._file}: {error.what}", remedy=error.remedy) from error
+
+    def _value(self, provider: str, table: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
+        value = table.get(key, default)
+        if not isinstance(value, kind):
+            wanted = {str: "a text", Mapping: "a table"}[kind]
+            raise ConfigMistake(f"In {self._file}, provider.{provider}.{key} has to be {wanted}, not {value!r}.")
+        return str(value) if kind is str else value
+
+    def _texts(self, provider: str, table: Mapping[str, Any], key: str) -> dict[str, str]:
+        values = self._value(provider, table, key, Mapping, {})
+        return {str(name): str(value) for name, value in values.items()}
+
+    def _patience(self, provider: str, table: Mapping[str, Any]) -> Patience:
+        """`[provider.name.patience]`: seconds and tries, where the defaults do not fit."""
+        given = self._value(provider, table, "patience", Mapping, {})
+        known = {field.name for field in fields(Patience)}
+        wrong = next((key for key, value in given.items() if key not in known or not _is_number(value)), None)
+        if wrong:
+            raise ConfigMistake(
+                f"In {self._file}, provider.{provider}.patience.{wrong} is not one of {', '.join(sorted(known))}."
+            )
+        return Patience(**{key: type(getattr(Patience(), key))(value) for key, value in given.items()})
+
+    def _write(self, document: tomlkit.TOMLDocument) -> None:
+        """Whole or not at all."""
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            handle, beside = tempfile.mkstemp(dir=self._file.parent, prefix="providers-")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(tomlkit.dumps(document))
+                file.flush()
+                os.fsync(file.fileno())
+            Path(beside).replace(self._file)
+        except OSError as error:
+            raise StoreFailed(f"{self._file} could not be saved: {error.strerror}.") from error
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _set(table: Any, name: str, value: str | dict[str, str]) -> None:
+    """An empty value is left out of the file."""
+    if value:
+        table[name] = value
+    else:
+        table.pop(name, None)
+
+
+def _plain(corrections: Mapping[str, Any]) -> dict[str, Object]:
+    """The corrections as plain values, without tomlkit's."""
+    unwrapped = corrections.unwrap() if hasattr(corrections, "unwrap") else corrections
+    return {str(model): dict(values) for model, values in unwrapped.items() if isinstance(values, Mapping)}
+
+
+def mistake_in(file: Path) -> HelixError | None:
+    """What is wrong with the file, for the doctor; None when it can be read."""
+    try:
+        Configured(file).list()
+    except (ConfigMistake, StoreFailed) as error:
+        return error
+    return None

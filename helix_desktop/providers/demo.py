@@ -1,0 +1,158 @@
+"""The built-in scripted model: no key, no network, no intelligence, and it says so.
+
+It really calls the tools it is offered, on the folder the user really has, and shows what the program does: reading,
+searching, running, a large output, recall, the list of what is to do; and it writes the summaries it is asked for, from
+what really stands in the request. All it knows comes from the request, so folds, recalls and interruptions show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from helix_desktop.engine.blocks import CallDelta, Delta, Message, Reply, Request, Role, TextDelta, ToolResult
+from helix_desktop.engine.facts import ReplyPart, Stop, Text, ToolCall, Usage
+from helix_desktop.providers import demo_tour, demo_writing
+from helix_desktop.providers.demo_tour import Said, Scene
+
+DEMO = "demo"
+PACE = 0.012  # seconds for a word: quick, but to be seen
+WHO = "I am a scripted demonstration, not a language model: I follow a script and understand a few words."
+WORDS = (
+    "`tour` shows what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "
+    "`run <command>`, `large`, `recall <hash>`, `find <words>`, `todo <item>; <item>`, `write <file>: <text>`, "
+    "`delegate <task>`. For real work, choose a model of a provider at the top right."
+)
+_COMMAND = re.compile(
+    r"\s*(list|read|search|run|large|recall|find|todo|write|delegate|tour)\b:?\s*(.*)", re.IGNORECASE | re.DOTALL
+)
+_TOUR = re.compile(r"\b(tour|demo|demonstration|show me)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """A ModelClient. `sleep` sets the pace of the words; `count` measures tokens, for the figures of usage."""
+
+    name: str = "demo/demo"
+    sleep: Callable[[float], Awaitable[None]] | None = None
+    count: Callable[[str], int] | None = None
+
+    @property
+    def model(self) -> str:
+        return self.name
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        said = answer(request)
+        for word in re.findall(r"\s*\S+\s*", said.text):
+            if self.sleep is not None:
+                await self.sleep(PACE)
+            yield TextDelta(word)
+        calls = tuple(
+            ToolCall(f"demo_{secrets.token_hex(8)}", name, _json(arguments)) for name, arguments in said.calls
+        )
+        for index, call in enumerate(calls):
+            yield CallDelta(index, call.id, call.name, call.arguments)
+        parts: tuple[ReplyPart, ...] = ((Text(said.text),) if said.text else ()) + calls
+        yield Reply(parts, Stop.CALLS if calls else Stop.END, self._usage(request, parts), self.name)
+
+    def _usage(self, request: Request, parts: Sequence[ReplyPart]) -> Usage:
+        """What it would have been billed for; nothing where nobody counts."""
+        if self.count is None:
+            return Usage()
+        written = [part.text if isinstance(part, Text) else getattr(part, "arguments", "") for part in parts]
+        read = [
+            request.system,
+            *_texts(request.messages),
+            *(f"{tool.description}{tool.schema}" for tool in request.tools),
+        ]
+        return Usage(input=sum(map(self.count, read)), output=sum(map(self.count, written)))
+
+
+def _json(arguments: demo_tour.Arguments) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _texts(messages: Sequence[Message]) -> list[str]:
+    parts = (part for message in messages for part in message.parts)
+    return [getattr(part, "text", "") + getattr(part, "arguments", "") for part in parts]
+
+
+def answer(request: Request) -> Said:
+    """What the script has to say to this request."""
+    if request.purpose != "step":
+        return Said(demo_writing.written(request))
+    scene = scene_of(request)
+    command = _COMMAND.fullmatch(scene.asked)
+    if command is not None and command[1].lower() != "tour":
+        return _one_step(scene, command[1].lower(), command[2].strip())
+    if command is not None or _TOUR.search(scene.asked):
+        return demo_tour.next_step(scene)
+    return Said(f"{WHO}\n\nYou wrote: {_quoted(scene.asked)}\n\n{WORDS}" if scene.asked else f"{WHO}\n\n{WORDS}")
+
+
+def _quoted(text: str) -> str:
+    line = " ".join(text.split())
+    return f"“{line[:120]}…”" if len(line) > 120 else f"“{line}”"
+
+
+def scene_of(request: Request) -> Scene:
+    """What the script goes by: the last thing the user asked, and what has been called and returned since."""
+    start, asked = _last_asked(request.messages)
+    after = request.messages[start:]
+    calls = [part for message in after for part in message.parts if isinstance(part, ToolCall)]
+    results = {part.call: part for message in after for part in message.parts if isinstance(part, ToolResult)}
+    done = tuple((call, results.get(call.id)) for call in calls)
+    note = _note(request.messages[-1]) if request.messages else ""
+    return Scene(asked, done, request.tools, tuple(_texts(request.messages)), note)
+
+
+def _last_asked(messages: Sequence[Message]) -> tuple[int, str]:
+    """The last message of the user alone: what stands beside results is a note to work under way, and what stands in
+    brackets was put there by the program.
+    """
+    for position in range(len(messages) - 1, -1, -1):
+        message = messages[position]
+        if message.role is Role.USER and not any(isinstance(part, ToolResult) for part in message.parts):
+            own = [
+                part.text
+                for part in message.parts
+                if isinstance(part, Text) and part.text.lstrip()[:1] not in {"[", "("}
+            ]
+            if own:
+                return position, own[-1].strip()
+    return 0, ""
+
+
+def _note(message: Message) -> str:
+    """What the user said while the agent worked."""
+    if not any(isinstance(part, ToolResult) for part in message.parts):
+        return ""
+    return " ".join(part.text for part in message.parts if isinstance(part, Text))
+
+
+def _one_step(scene: Scene, verb: str, rest: str) -> Said:
+    """Call the tool the user named; once it has answered, say what came of it."""
+    if scene.done:
+        return Said("\n\n".join(f"{_outcome(call, result)}" for call, result in scene.done))
+    name, arguments = demo_tour.call_for(verb, rest)
+    if not any(tool.name == name for tool in scene.tools):
+        return Said(f"{WHO} The tool {name} is not offered in this conversation.")
+    return Said("", ((name, demo_tour.with_keep(arguments, verb, scene.tools)),))
+
+
+def _outcome(call: ToolCall, result: ToolResult | None) -> str:
+    if result is None:
+        return f"{call.name} gave no result."
+    lines = result.text.count("\n") + 1
+    told = "answered" if result.ok else "did not work"
+    return f"`{call.name}` {told}: {lines:,} lines, {len(result.text):,} characters of it before me.\n\n{_head(result.text)}"
+
+
+def _head(text: str) -> str:
+    """The first lines, fenced so that nothing in them is taken for mark-up."""
+    shown = "\n".join(line[:200] for line in text.splitlines()[:8])
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    return f"{fence}text\n{shown}\n{fence}"

@@ -1,0 +1,282 @@
+"""Google's Gemini, over `streamGenerateContent`.
+
+Calls are paired with results by name and place, since the protocol gives no ids. A signature that comes with a part is
+kept as reasoning without text in front of that part, and goes back on it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
+from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
+from helix_desktop.errors import ModelFailed
+from helix_desktop.providers.dialect import Abilities, Post, error_in
+from helix_desktop.providers.draft import Draft, sealed
+from helix_desktop.providers.failures import Refusal, failure_of
+from helix_desktop.providers.gemini_schema import sanitized
+from helix_desktop.providers.sse import Event
+from helix_desktop.providers.wire import (
+    Json,
+    Object,
+    arguments_of,
+    base64_text,
+    dump,
+    get,
+    left_out,
+    list_at,
+    number_at,
+    object_at,
+    open_loop,
+    parse,
+    parse_object,
+    schema_of,
+    text_at,
+)
+
+KIND = "gemini"
+BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
+IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"})
+# Google's own stand-in for the signature of a call that another model made.
+FOREIGN: Final = base64.b64encode(b"skip_thought_signature_validator").decode()
+_STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH}
+_FILTERS = frozenset({
+    "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Gemini:
+    base_url: str
+    where: str
+    key_header: str = ""
+
+    @property
+    def tag(self) -> str:
+        return f"{KIND} {urlsplit(self.base_url).hostname or ''}"
+
+    def credentials(self, key: str) -> Mapping[str, str]:
+        return {self.key_header or "x-goog-api-key": key}
+
+    def compile(self, request: Request, abilities: Abilities) -> Post:
+        loop = open_loop(request.messages)
+        writer = _Writer(self.tag, _names(request.messages), abilities)
+        contents = [writer.content(message, in_loop=at >= loop) for at, message in enumerate(request.messages)]
+        body: Object = {"contents": [content for content in contents if content is not None]}
+        if request.system:
+            body["systemInstruction"] = {"parts": [{"text": request.system}]}
+        if request.tools and abilities.tools:
+            declared: list[Json] = [
+                {"name": tool.name, "description": tool.description, **sanitized(schema_of(tool))}
+                for tool in request.tools
+            ]
+            body["tools"] = [{"functionDeclarations": declared}]
+        settings = _settings(request, abilities)
+        if settings:
+            body["generationConfig"] = settings
+        model = quote(request.model.removeprefix("models/"), safe="-._~")
+        version = "" if "/v1" in urlsplit(self.base_url).path else "/v1beta"
+        return Post(f"{version}/models/{model}:streamGenerateContent?alt=sse", body)
+
+    def reading(self, request: Request) -> GeminiReading:
+        return GeminiReading(self.tag, self.where, request.model)
+
+    def relax(self, body: Object, failure: ModelFailed) -> Object | None:
+        said = failure.what.lower()
+        if "signature" in said:
+            return _with_foreign_signatures(body)
+        if "thinking" in said and get(body, "generationConfig", "thinkingConfig"):
+            settings = {
+                name: one for name, one in object_at(body, "generationConfig").items() if name != "thinkingConfig"
+            }
+            return {**body, "generationConfig": settings}
+        return None
+
+
+def _names(messages: tuple[Message, ...]) -> Mapping[str, str]:
+    return {part.id: part.name for message in messages for part in message.parts if isinstance(part, ToolCall)}
+
+
+def _settings(request: Request, abilities: Abilities) -> Object:
+    settings: Object = {"maxOutputTokens": request.max_output} if request.max_output else {}
+    if not abilities.reasoning:
+        return settings
+    thinking: Object = {"includeThoughts": True}
+    if request.reasoning and abilities.reasoning == "level":
+        thinking["thinkingLevel"] = request.reasoning
+    elif request.reasoning and abilities.reasoning == "budget":
+        thinking["thinkingBudget"] = BUDGETS.get(request.reasoning, -1)
+    return {**settings, "thinkingConfig": thinking}
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    tag: str
+    names: Mapping[str, str]
+    abilities: Abilities
+
+    def content(self, message: Message, *, in_loop: bool) -> Object | None:
+        if message.role is Role.ASSISTANT:
+            parts = self._said(message, in_loop=in_loop)
+            return {"role": "model", "parts": [*parts]} if parts else None
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        answers: list[Object] = [self._result(result) for result in results]
+        images = [self._image(image) for result in results for image in result.images]
+        rest = [piece for part in message.parts if (piece := self._piece(part)) is not None]
+        return {"role": "user", "parts": [*answers, *images, *rest] or [{"text": "(empty)"}]}
+
+    def _said(self, message: Message, *, in_loop: bool) -> list[Object]:
+        """The parts of a reply, each with the signature that stood before it."""
+        written: list[Object] = []
+        signature = ""
+        for part in message.parts:
+            if isinstance(part, Reasoning):
+                signature = self._signature(part) or signature
+                continue
+            piece = self._piece(part)
+            if piece is not None:
+                written.append({**piece, "thoughtSignature": signature} if signature else piece)
+                signature = ""
+        if signature:
+            written.append({"text": "", "thoughtSignature": signature})
+        return _signed(written) if in_loop and self.abilities.reasoning == "level" else written
+
+    def _signature(self, part: Reasoning) -> str:
+        return text_at(parse_object(part.opaque), "signature") if part.provider == self.tag and part.opaque else ""
+
+    def _piece(self, part: MessagePart) -> Object | None:
+        if isinstance(part, Text):
+            return {"text": part.text} if part.text else None
+        if isinstance(part, ToolCall):
+            return {"functionCall": {"name": part.name, "args": arguments_of(part)}}
+        return self._image(part) if isinstance(part, Image) else None
+
+    def _result(self, result: ToolResult) -> Object:
+        told: Object = {"output" if result.ok else "error": result.text}
+        return {"functionResponse": {"name": self.names.get(result.call, "unknown"), "response": told}}
+
+    def _image(self, image: Image) -> Object:
+        if not self.abilities.images or image.media_type not in IMAGE_TYPES:
+            return {"text": left_out(image)}
+        return {"inlineData": {"mimeType": image.media_type, "data": base64_text(image)}}
+
+
+def _signed(parts: list[Object]) -> list[Object]:
+    """The first call of a reply in the open tool loop has to carry a signature, also when another model made it."""
+    first = next((part for part in parts if "functionCall" in part), None)
+    if first is not None:
+        first.setdefault("thoughtSignature", FOREIGN)
+    return parts
+
+
+def _with_foreign_signatures(body: Object) -> Object | None:
+    """No signature but the stand-in: for signatures that this model cannot read any more."""
+    contents: list[Json] = []
+    for content in list_at(body, "contents"):
+        parts = [
+            {name: one for name, one in object_at(part).items() if name != "thoughtSignature"}
+            for part in list_at(content, "parts")
+        ]
+        kept = [part for part in parts if part != {"text": ""}]
+        contents.append({**object_at(content), "parts": [*_signed(kept)]})
+    return None if contents == body["contents"] else {**body, "contents": contents}
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+class GeminiReading:
+    """A stream of responses, each a piece of the one reply."""
+
+    def __init__(self, tag: str, where: str, model: str) -> None:
+        self._draft = Draft(tag)
+        self._where = where
+        self._asked = model
+        self._model = ""
+        self._finish = ""
+        self._blocked = ""
+        self._usage = Usage()
+        self._parts = 0
+        self._sealed: object = None  # the key of the reasoning that carries the last signature
+
+    @property
+    def complete(self) -> bool:
+        return bool(self._blocked) or self._finish in _STOPS or self._finish in _FILTERS
+
+    @property
+    def over(self) -> bool:
+        return False  # the figures may come after the reason; the stream is read to its end
+
+    def feed(self, event: Event) -> list[Delta]:
+        value = parse(event.data)
+        if isinstance(value, list):
+            return [delta for one in value for delta in self._response(object_at(one))]
+        if not isinstance(value, dict):
+            raise ValueError("a response is an object")  # noqa: TRY004 (the text is wrong, not the caller)
+        return self._response(value)
+
+    def _response(self, value: Object) -> list[Delta]:
+        if error_in(value):
+            status = number_at(value, "error", "code") or 500
+            raise failure_of(Refusal(self._where, status, value, {}, self._asked))
+        self._model = text_at(value, "modelVersion") or self._model
+        self._blocked = text_at(value, "promptFeedback", "blockReason") or self._blocked
+        if object_at(value, "usageMetadata"):
+            self._usage = _usage_of(object_at(value, "usageMetadata"))
+        candidate = object_at(value, "candidates", 0)
+        self._finish = text_at(candidate, "finishReason") or self._finish
+        parts = list_at(candidate, "content", "parts")
+        return [delta for part in parts for delta in self._part(object_at(part))]
+
+    def _part(self, part: Object) -> list[Delta]:
+        signature = text_at(part, "thoughtSignature")
+        call = object_at(part, "functionCall")
+        if get(part, "thought") is True:
+            return self._draft.reasoning(self._key("reasoning"), text_at(part, "text"))
+        if signature:
+            self._draft.seal(self._key("reasoning", fresh=self._last_is_sealed()), sealed(signature=signature))
+            self._sealed = self._draft.last_key
+        if call:
+            arguments = dump(object_at(call, "args")).decode()
+            key = self._key("call", fresh=True)
+            return self._draft.call(key, call_id=text_at(call, "id"), name=text_at(call, "name"), arguments=arguments)
+        return self._draft.text(self._key("text"), text_at(part, "text")) if text_at(part, "text") else []
+
+    def _last_is_sealed(self) -> bool:
+        return self._sealed is not None and self._draft.last_key == self._sealed
+
+    def _key(self, sort: str, *, fresh: bool = False) -> tuple[str, int]:
+        """The part being written when it is of this sort, else a new one."""
+        last = self._draft.last_key
+        if not fresh and isinstance(last, tuple) and last[0] == sort:
+            return (sort, last[1])
+        self._parts += 1
+        return (sort, self._parts)
+
+    def reply(self, cut: str = "") -> Reply:
+        stop, why = self._ending(cut)
+        return Reply(self._draft.parts(cut=stop is Stop.CUT), stop, self._usage, self._model, why)
+
+    def _ending(self, cut: str) -> tuple[Stop, str]:
+        if self._blocked or self._finish in _FILTERS:
+            return Stop.FILTERED, f"{self._where} held the reply back ({self._blocked or self._finish})."
+        if cut or self._finish not in _STOPS:
+            reason = f"with {self._finish}" if self._finish else "without saying why"
+            return Stop.CUT, cut or f"{self._where} ended the reply {reason}."
+        stop = _STOPS[self._finish]
+        return (Stop.CALLS if stop is Stop.END and self._draft.calls else stop), ""
+
+
+def _usage_of(usage: Object) -> Usage:
+    """Thinking is billed as output and reported beside it."""
+    thoughts = number_at(usage, "thoughtsTokenCount")
+    return Usage(
+        input=number_at(usage, "promptTokenCount") + number_at(usage, "toolUsePromptTokenCount"),
+        cache_read=number_at(usage, "cachedContentTokenCount"),
+        output=number_at(usage, "candidatesTokenCount") + thoughts,
+        reasoning=thoughts,
+    )

@@ -1,0 +1,201 @@
+"""The models a provider says it has, merged with what the catalogue knows and the user corrected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from helix_desktop.errors import BadKey, ModelFailed, Unreachable
+from helix_desktop.providers import anthropic, demo, gemini
+from helix_desktop.providers.catalog import ProviderConfig, checked, dialect_of, model_info, transport_of, usable_key
+from helix_desktop.providers.dialect import without
+from helix_desktop.providers.failures import Refusal, failure_of, read_body
+from helix_desktop.providers.models import ModelInfo
+from helix_desktop.providers.transport import Connections, Transport
+from helix_desktop.providers.wire import Json, Object, get, list_at, number_at, object_at, parse_object, text_at
+
+SECONDS = 20.0
+MOST_PAGES = 20
+_NO_CHAT = (
+    "embed",
+    "whisper",
+    "tts-",
+    "dall-e",
+    "moderation",
+    "rerank",
+    "imagen",
+    "veo-",
+    "sora",
+    "-transcribe",
+    "gpt-image",
+)
+
+
+async def models(
+    config: ProviderConfig, key: str | None, connections: Connections, seconds: float = SECONDS
+) -> tuple[ModelInfo, ...]:
+    """All models of a configured provider, by name. Raises a ModelFailed when the provider cannot be asked."""
+    if config.kind == demo.DEMO:
+        return (model_info(config, demo.DEMO),)
+    config = checked(config)
+    dialect = dialect_of(config)
+    transport = transport_of(config, dialect, usable_key(config, key), connections)
+    items = [item async for item in _pages(config, transport, seconds)]
+    details = await _local_details(transport, seconds) if config.is_local else {}
+    found = {name: object_at(details, name) or _reported(item) for item in items if (name := _name(item))}
+    return tuple(model_info(config, name, reported=found[name]) for name in sorted(found) if _talks(name))
+
+
+def _talks(name: str) -> bool:
+    return not any(word in name.lower() for word in _NO_CHAT)
+
+
+async def _pages(config: ProviderConfig, transport: Transport, seconds: float):  # noqa: ANN202
+    path = _path(config)
+    page = path
+    for _ in range(MOST_PAGES):
+        listed = await ask(transport, page, seconds)
+        for item in list_at(listed, "data") or list_at(listed, "models"):
+            yield item
+        token = text_at(listed, "nextPageToken")
+        last = text_at(listed, "last_id") if get(listed, "has_more") is True else ""
+        if not token and not last:
+            return
+        page = f"{path}{'&' if '?' in path else '?'}{f'pageToken={token}' if token else f'after_id={last}'}"
+
+
+def _path(config: ProviderConfig) -> str:
+    versioned = "/v1" in urlsplit(config.base_url).path
+    if config.kind == gemini.KIND:
+        return f"{'' if versioned else '/v1beta'}/models?pageSize=1000"
+    if config.kind == anthropic.KIND:
+        return f"{'' if versioned else '/v1'}/models?limit=1000"
+    return "/models"
+
+
+async def ask(transport: Transport, path: str, seconds: float) -> Object:
+    """One JSON document; a ModelFailed when it is refused or is none."""
+    try:
+        async with asyncio.timeout(seconds), transport.get(path, seconds) as answer:
+            status, headers, content = answer.status, dict(answer.headers), await answer.whole()
+    except TimeoutError:
+        raise Unreachable(f"{transport.where} did not answer within {seconds:.0f} seconds.") from None
+    if status != 200:
+        raise failure_of(Refusal(transport.where, status, read_body(content), headers))
+    found = parse_object(content)
+    if found is None:
+        raise ModelFailed(f"{transport.where} does not answer with a list of models.", remedy="Is its base URL right?")
+    return found
+
+
+def _name(item: Json) -> str:
+    return text_at(item, "id") or text_at(item, "name").removeprefix("models/")
+
+
+def _reported(item: Json) -> Object:
+    """What a list says about a model, under the catalogue's names."""
+    windows = (
+        number_at(item, "context_length"),  # OpenRouter
+        number_at(item, "max_model_len"),  # vLLM
+        number_at(item, "inputTokenLimit"),  # Gemini
+        number_at(item, "max_input_tokens"),  # Anthropic
+        number_at(item, "context_window"),  # Groq
+        number_at(item, "max_context_length"),  # Mistral
+        number_at(item, "meta", "n_ctx"),  # llama.cpp
+    )
+    outputs = (
+        number_at(item, "top_provider", "max_completion_tokens"),
+        number_at(item, "outputTokenLimit"),
+        number_at(item, "max_tokens"),
+        number_at(item, "max_completion_tokens"),
+    )
+    known: Object = {"window": max(windows), "max_output": max(outputs), **_prices(item), **_abilities(item)}
+    return {name: value for name, value in known.items() if value or value is False}
+
+
+def _prices(item: Json) -> Object:
+    """OpenRouter gives dollars per token, as text."""
+    names = {
+        "input": "prompt",
+        "output": "completion",
+        "cache_read": "input_cache_read",
+        "cache_write": "input_cache_write",
+    }
+    prices: Object = {}
+    for ours, theirs in names.items():
+        try:
+            prices[ours] = round(float(text_at(item, "pricing", theirs) or 0) * 1e6, 6)
+        except ValueError:
+            continue
+    return {name: price for name, price in prices.items() if isinstance(price, float) and price > 0}
+
+
+def _abilities(item: Json) -> Object:
+    inputs = list_at(item, "architecture", "input_modalities")
+    parameters = list_at(item, "supported_parameters")
+    known: Object = {}
+    if inputs:
+        known["images"] = "image" in inputs
+    if parameters:
+        known["tools"] = "tools" in parameters
+        known["reasoning"] = "effort" if "reasoning" in parameters else ""
+    return known
+
+
+# --- local servers: what is really loaded ----------------------------------------------------------------------------
+
+
+async def _local_details(transport: Transport, seconds: float) -> Object:
+    """What Ollama, LM Studio and llama.cpp tell beside the list: the window a model really runs with."""
+    root = Transport(
+        transport.base_url.removesuffix("/v1"),
+        transport.where,
+        transport.headers,
+        transport.connections,
+        transport.patience,
+    )
+    for path, read in (("/api/v0/models", _lm_studio), ("/api/ps", _ollama), ("/props", _llama_cpp)):
+        try:
+            found = await ask(root, path, min(seconds, 5.0))
+        except ModelFailed:
+            continue
+        return {name: known for name, known in read(found)}
+    return {}
+
+
+def _lm_studio(found: Object) -> Iterator[tuple[str, Object]]:
+    for item in list_at(found, "data"):
+        loaded, most = number_at(item, "loaded_context_length"), number_at(item, "max_context_length")
+        note = "window as loaded in LM Studio" if loaded else "the model's largest window; it is not loaded yet"
+        known: Object = {"window": loaded or most, "note": note, "images": text_at(item, "type") == "vlm"}
+        yield text_at(item, "id"), known if loaded or most else without(known, "window")
+
+
+OLLAMA_WINDOW = 4096
+
+
+def _ollama(found: Object) -> Iterator[tuple[str, Object]]:
+    """Only models in memory are listed here, each with the window it runs with; Ollama cuts what is longer, silently."""
+    for item in list_at(found, "models"):
+        window = number_at(item, "context_length")
+        if window:
+            yield text_at(item, "name"), {"window": window, "note": "window as loaded in Ollama"}
+
+
+def _llama_cpp(found: Object) -> Iterator[tuple[str, Object]]:
+    window = number_at(found, "default_generation_settings", "n_ctx")
+    alias = text_at(found, "model_alias") or text_at(found, "model_path")
+    if window:
+        yield alias, {"window": window, "note": "window as llama.cpp was started with"}
+
+
+async def reachable(config: ProviderConfig, connections: Connections, seconds: float) -> bool:
+    """Whether something that lists models answers there; a server that wants a key is there too."""
+    try:
+        await models(config, None, connections, seconds)
+    except BadKey:
+        return True
+    except ModelFailed:
+        return False
+    return True
