@@ -1,0 +1,194 @@
+"""`replay`: recorded sessions through the real engine, and what would have been sent, billed, kept and lost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import as_json
+from helix_desktop.errors import WrongUse
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.engine.economics import Prices
+    from helix_desktop.engine.policy import Policy
+    from helix_desktop.engine.ports import Tokens
+    from helix_desktop.replay.figures import Figures
+    from helix_desktop.replay.player import Terms
+    from helix_desktop.replay.recording import Recording
+    from helix_desktop.replay.report import Result
+
+BAR = 24
+PRICES = {"price.cache_read": "cache_read", "price.cache_write": "cache_write", "price.output": "output"}
+
+
+def add(nouns: Subparsers) -> None:
+    noun = nouns.add_parser(
+        "replay",
+        help="recorded sessions through the context engine: what would have been sent, billed, kept and lost",
+        description="Plays recorded sessions of agents through the context engine. Nothing is sent anywhere. Reads OpenAI-style messages "
+        "(one per line, or JSON) and exports of Claude Code and Codex.",
+    )  # fmt: skip
+    noun.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a session, or a folder of them")
+    noun.add_argument(
+        "--policy", metavar="P", default="layered", help="helix, observational, layered (default) or none"
+    )
+    noun.add_argument("--compare", metavar="P,Q", default="", help="several policies side by side")
+    noun.add_argument("--window", metavar="N", type=_window, default=128_000, help="the model's window in tokens")
+    noun.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one threshold of the policy, or price.cache_read, price.cache_write, price.output")  # fmt: skip
+    noun.add_argument("--cache-read", metavar="X", type=_price, default=0.1, help="of the input price (0.1)")
+    noun.add_argument("--cache-write", metavar="X", type=_price, default=1.25, help="of the input price (1.25)")
+    noun.add_argument("--output", metavar="X", type=_price, default=5.0, help="of the input price (5)")
+    noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the models that write folds behave: works, forgetful, fails, hangs, empty, wrong-form, other-language, too-long")  # fmt: skip
+    noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
+    as_json(noun)
+    noun.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from helix_desktop import tokens
+    from helix_desktop.replay import importing, page, report
+
+    names = [name.strip() for name in arguments.compare.split(",") if name.strip()] or [arguments.policy]
+    terms = [_terms(arguments, name) for name in names]
+    imported = importing.read_all(arguments.files)
+    for complaint in imported.complaints:
+        print(complaint, file=sys.stderr)
+    counter = tokens.Counter()
+    results = [_play(imported.recordings, one, counter) for one in terms]
+    if arguments.html is not None:
+        _write(arguments.html, page.html(results, _note(terms[0])))
+    compared = bool(arguments.compare)
+    if arguments.json:
+        print(json.dumps(report.as_json(results, compared=compared), ensure_ascii=False, indent=1))
+        return 0
+    for result in results:
+        print("\n".join(report.lines(result)), end="\n\n")
+    if compared:
+        print("\n".join(report.side_by_side(results)), end="\n\n")
+    print(report.LEGEND)
+    return 0
+
+
+def _play(recordings: Sequence[Recording], terms: Terms, counter: Tokens) -> Result:
+    from helix_desktop.replay.report import Result
+
+    played = []
+    for number, recording in enumerate(recordings, 1):
+        where = f"{terms.policy.preset} {number}/{len(recordings)} {Path(recording.name).name}"
+        played.append(_play_one(recording, terms, counter, _progress(where, len(recording.messages))))
+    return Result(terms.policy.preset, terms.window, played)
+
+
+def _play_one(recording: Recording, terms: Terms, counter: Tokens, moved: Callable[[int], None]) -> Figures:
+    """One session in stores of its own, in memory, on a clock of its own."""
+    from helix_desktop.replay import clock
+    from helix_desktop.replay.player import Player, Stores
+    from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+
+    async def played() -> Figures:
+        now = clock.LoopClock().now
+        journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
+        stores = Stores(journal, cache, MemoryIndex(journal, cache))
+        return await Player(recording, terms, stores, counter).play(moved)
+
+    return clock.run(played())
+
+
+def _progress(where: str, count: int) -> Callable[[int], None]:
+    """A bar on a terminal; one line per session anywhere else."""
+    if not sys.stderr.isatty():
+        return lambda at: print(f"{where}: {count} messages", file=sys.stderr) if at == count else None
+
+    def moved(at: int) -> None:
+        if at == count or at % max(1, count // 100) == 0:
+            full = BAR * at // max(1, count)
+            bar = "█" * full + "░" * (BAR - full)
+            print(f"\r\x1b[K{bar} {where[:70]}", end="\r\x1b[K" if at == count else "", file=sys.stderr, flush=True)
+
+    return moved
+
+
+# --- what is asked for -----------------------------------------------------------------------------------------------
+
+
+def _terms(arguments: argparse.Namespace, name: str) -> Terms:
+    from helix_desktop.replay.player import Terms
+    from helix_desktop.replay.standin import KINDS
+
+    if arguments.stand_in not in KINDS:
+        known = ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
+        raise WrongUse(f"There is no stand-in {arguments.stand_in!r}.", remedy=f"There are: {known}.")
+    chosen, prices = _settings(arguments, name)
+    return Terms(chosen, arguments.window, prices, arguments.stand_in)
+
+
+def _settings(arguments: argparse.Namespace, name: str) -> tuple[Policy, Prices]:
+    from helix_desktop.engine import policy
+    from helix_desktop.engine.economics import Prices
+
+    values, shares = {}, {"cache_read": arguments.cache_read, "cache_write": arguments.cache_write, "output": arguments.output}  # fmt: skip
+    for given in arguments.set:
+        key, equals, value = given.partition("=")
+        if not equals:
+            raise WrongUse(f"{given!r} sets nothing.", remedy="Write --set key=value.")
+        if key in PRICES:
+            shares[PRICES[key]] = _checked_price(key, value)
+        else:
+            values[key] = value
+    prices = Prices(shares["cache_read"], shares["cache_write"], shares["output"])
+    return policy.preset(name).with_values(values), prices
+
+
+def _checked_price(key: str, value: str) -> float:
+    try:
+        return _price(value)
+    except argparse.ArgumentTypeError as error:
+        raise WrongUse(f"{key}: {error}") from error
+
+
+def _price(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1
+    if not 0 < share < 1_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share of the input price, such as 0.1")
+    return share
+
+
+def _window(text: str) -> int:
+    try:
+        window = int(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        window = 0
+    if not 2_000 <= window <= 100_000_000:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no window: a number of tokens from 2000 to 100000000 is expected"
+        )
+    return window
+
+
+def _note(terms: Terms) -> str:
+    price = terms.prices
+    return (
+        f"Window {terms.window:,} tokens. As shares of the input price: cache read {price.read:g}, cache write {price.write:g}, output "
+        f"{price.output:g}. Models that write folds: a stand-in that {_kind(terms.stand_in)}. One request before every recorded reply."
+    )
+
+
+def _kind(name: str) -> str:
+    from helix_desktop.replay.standin import KINDS
+
+    return KINDS[name]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WrongUse(f"The report {path} cannot be written: {error.strerror}.") from error

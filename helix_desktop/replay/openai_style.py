@@ -1,0 +1,78 @@
+"""OpenAI's chat completions, the form of the traces: `{"role", "content", "tool_calls"?, "tool_call_id"?, "name"?}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from helix_desktop.replay.recording import RecordedCall, RecordedMessage, Speaker
+from helix_desktop.replay.rows import Row, Unreadable, arguments_of, mapping, string, text_of
+
+_ROLES: Mapping[str, Speaker] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+def listed(value: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None:
+    """The messages of an object that holds a list of them (a request, a fine-tuning example); None for any other."""
+    for name in ("messages", "input", "conversation", "history"):
+        found = value.get(name)
+        if isinstance(found, list) and found and "role" not in value:
+            return [item if isinstance(item, Mapping) else {"role": None} for item in found]
+    return None
+
+
+def messages(rows: Sequence[Row], complaints: list[str]) -> list[RecordedMessage]:
+    """The messages of the rows; a sentence for each that cannot be read."""
+    made: list[RecordedMessage] = []
+    for row in rows:
+        try:
+            made.append(_message(row.value, len(made), made))
+        except Unreadable as error:
+            complaints.append(row.complaint(error))
+    return made
+
+
+def _message(value: Mapping[str, object], number: int, before: Sequence[RecordedMessage]) -> RecordedMessage:
+    role = _ROLES.get(str(value.get("role")))
+    if role is None:
+        raise Unreadable(f"there is no role {value.get('role')!r}")
+    text = text_of(value.get("content"))
+    if role == "assistant":
+        reasoning = string(value, "reasoning_content", "reasoning")
+        return RecordedMessage(role, text, _calls(value, number), reasoning=reasoning)
+    if role == "tool":
+        return RecordedMessage(role, text, answers=string(value, "tool_call_id") or _last_call(value, before))
+    return RecordedMessage(role, text)
+
+
+def _calls(value: Mapping[str, object], number: int) -> tuple[RecordedCall, ...]:
+    raw = value.get("tool_calls") or []
+    if not isinstance(raw, list):
+        raise Unreadable("its tool_calls are not a list")
+    legacy = value.get("function_call")
+    entries = [*raw, {"function": legacy}] if isinstance(legacy, Mapping) else raw
+    made = []
+    for index, entry in enumerate(entries):
+        call = mapping(entry)
+        function = mapping(call.get("function")) or mapping(call.get("custom"))
+        name = string(function, "name")
+        if not name:
+            raise Unreadable(f"its call {index + 1} has no name")
+        arguments = arguments_of(function.get("arguments", function.get("input")))
+        made.append(RecordedCall(string(call, "id") or f"call-{number}-{index}", name, arguments))
+    return tuple(made)
+
+
+def _last_call(value: Mapping[str, object], before: Sequence[RecordedMessage]) -> str:
+    """Old function results name the function alone: the last call of that name is meant."""
+    name = string(value, "name")
+    for message in reversed(before):
+        for call in message.calls:
+            if not name or call.name == name:
+                return call.id
+    raise Unreadable("it answers no call: there is no tool_call_id")

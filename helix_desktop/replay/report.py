@@ -1,0 +1,110 @@
+"""What a replay came to, as lines for a terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from helix_desktop.replay.figures import Figures, total
+
+_COLUMNS = (
+    ("session", 34),
+    ("steps", 6),
+    ("sent", 12),
+    ("billed", 12),
+    ("of none", 13),
+    ("kept", 6),
+    ("peak", 5),
+    ("median", 6),
+    ("over", 4),
+    ("illegal", 7),
+    ("recalls", 9),
+    ("lost", 5),
+    ("undo", 5),
+    ("waited", 7),
+    ("folds", 0),
+)
+LEGEND = (
+    "sent, billed: tokens, and in tokens at the input price · of none: both as shares of sending everything every time · kept: identifiers that came "
+    "again and stood in the view · recalls: hashes that gave back the original, of those that stood in a view · lost: details"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One policy over all sessions."""
+
+    policy: str
+    window: int
+    sessions: Sequence[Figures]
+
+    @property
+    def total(self) -> Figures:
+        return total(self.sessions)
+
+
+def as_json(results: Sequence[Result], *, compared: bool) -> dict[str, object]:
+    """`policy`, `window`, `sessions` and `total`; with a comparison these stand under `policies` by name."""
+    if not compared:
+        return _one(results[0])
+    return {"window": results[0].window, "policies": {result.policy: _one(result) for result in results}}
+
+
+def lines(result: Result) -> list[str]:
+    """A heading, a line for each session, and the total."""
+    head = f"{result.policy} · window {result.window:,}"
+    rows = [head, _row([name for name, _ in _COLUMNS]), *(_row(_cells(one)) for one in result.sessions)]
+    return [*rows, _row(_cells(result.total))]
+
+
+def side_by_side(results: Sequence[Result]) -> list[str]:
+    """The totals of several policies."""
+    heading = ["policy", *(name for name, _ in _COLUMNS[1:])]
+    rows = [_row([result.policy, *_cells(result.total)[1:]]) for result in results]
+    return [f"{len(results[0].sessions)} sessions · window {results[0].window:,}", _row(heading), *rows]
+
+
+def shown_folds(folds: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in folds.items()) or "none"
+
+
+def _one(result: Result) -> dict[str, object]:
+    return {
+        "policy": result.policy,
+        "window": result.window,
+        "sessions": [{"session": one.name, **one.as_json()} for one in result.sessions],
+        "total": result.total.as_json(),
+    }
+
+
+def _cells(one: Figures) -> list[str]:
+    back = one.recalls - one.recalls_failed
+    return [
+        one.name,
+        str(len(one.steps)),
+        f"{one.sent:,}",
+        f"{one.billed:,}",
+        f"{_share(one.sent, one.plain_sent)} / {_share(one.billed, one.plain_billed)}",
+        f"{one.retention:.3f}",
+        f"{one.peak_share:.2f}",
+        f"{one.median_use:.2f}",
+        str(one.overflowed),
+        str(one.illegal_requests),
+        f"{back}/{one.recalls}",
+        str(one.details.get("lost", 0)),
+        "same" if one.undo_identical else "NOT",
+        f"{one.waited:.1f} s",
+        shown_folds(one.folds),
+    ]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.3f}" if whole else "-"
+
+
+def _row(cells: Sequence[str]) -> str:
+    placed = []
+    for (name, width), cell in zip(_COLUMNS, cells, strict=True):
+        text = f"…{cell[1 - width :]}" if 0 < width < len(cell) else cell
+        placed.append(text.ljust(width) if name in ("session", "folds") else text.rjust(width))
+    return "  ".join(placed).rstrip()

@@ -1,0 +1,138 @@
+"""A stand-in for the models that write folds: replies of the sizes the price model gives them, at once, for nothing.
+
+What it writes has the right form and carries no identifiers of its own, so that a summary never counts as remembering.
+`KINDS` are the ways in which real models let one down; replaying with one shows what then becomes of a session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+
+from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta, ToolResult
+from helix_desktop.engine.facts import Stop, Text, Usage
+from helix_desktop.engine.ports import Tokens
+from helix_desktop.errors import Overloaded
+
+KINDS: Mapping[str, str] = {
+    "works": "answers in the right form and at the right length, with what it found worth keeping",
+    "forgetful": "answers in the right form and leaves every detail out",
+    "fails": "refuses every request",
+    "hangs": "never answers",
+    "empty": "answers with nothing",
+    "wrong-form": "answers in a form nobody asked for",
+    "other-language": "answers in another language, headings and all",
+    "too-long": "answers at twenty times the right length",
+}
+SECTIONS = (
+    "Project Background",
+    "Technical Details",
+    "Completed Work",
+    "Current Issues",
+    "TODO Items",
+    "User Preferences",
+)
+SIZES: Mapping[str, int] = {"handover": 3_000, "observation": 3_000, "reflection": 3_000, "compaction": 500}
+OTHER_SIZE = 60
+SECONDS: Mapping[str, float] = {"compaction": 2.0, "admission": 2.0}
+USUAL_SECONDS = 8.0
+FOREVER = 1e9
+_FILL = "the work went on as it was asked and the rest of it is as it was said "
+_FOREIGN = "o trabalho continua como foi pedido e nada mais mudou desde a hora em que foi dito "
+_FOREIGN_SECTIONS = ("Fundo", "Detalhes", "Feito", "Problemas", "Tarefas", "Gostos")
+_OUTPUT = re.compile(r"^Output (\d+), of ", re.MULTILINE)
+_WORTH_KEEPING = re.compile(
+    r"https?://[^\s\"'<>)\]]+|(?<![\w/])/?(?:[\w.-]+/)+[\w.-]*\w|[^.\n]*\b(?:must|never|always|only)\b[^.\n]*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request a stand-in was given, and what its answer counts."""
+
+    client: str
+    request: Request
+    output: int
+
+
+class StandIn:
+    """A `ModelClient`. `heard` is told of every request that got an answer."""
+
+    def __init__(self, name: str, kind: str, tokens: Tokens, heard: Callable[[Asked], None]) -> None:
+        self._name = name
+        self._kind = kind
+        self._tokens = tokens
+        self._heard = heard
+
+    @property
+    def model(self) -> str:
+        return self._name
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        await asyncio.sleep(FOREVER if self._kind == "hangs" else SECONDS.get(request.purpose, USUAL_SECONDS))
+        if self._kind == "fails":
+            raise Overloaded("The stand-in refuses every request.")
+        text = self._answer(request)
+        output = self._tokens.count(text)
+        self._heard(Asked(self._name, request, output))
+        if text:
+            yield TextDelta(text)
+        yield Reply((Text(text),) if text else (), Stop.END, Usage(output=output), self._name)
+
+    def _answer(self, request: Request) -> str:
+        size = SIZES.get(request.purpose, OTHER_SIZE)
+        if self._kind in ("empty", "wrong-form", "other-language"):
+            return self._useless(size)
+        size *= 20 if self._kind == "too-long" else 1
+        found = "" if self._kind == "forgetful" else self._worth_keeping(request, size // 3)
+        if request.purpose == "admission":
+            return self._choices(request)
+        if request.purpose == "handover":
+            return self._sections(size, SECTIONS, _FILL, found)
+        if request.purpose in ("observation", "reflection"):
+            return self._observations(size, found)
+        return self._filled(size, _FILL)
+
+    def _useless(self, size: int) -> str:
+        if self._kind == "wrong-form":
+            return '{"answer": [1, 2, ' + self._filled(size, _FILL)
+        return "" if self._kind == "empty" else self._sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
+
+    def _choices(self, request: Request) -> str:
+        """Every large output compacted, as the agent would ask for it."""
+        numbers = [number for text in _texts(request)[-1:] for number in _OUTPUT.findall(text)]
+        return "\n".join(f"{number}: compact: what it says about the task at hand" for number in numbers)
+
+    def _sections(self, size: int, headings: tuple[str, ...], fill: str, found: str) -> str:
+        room = max(20, (size - self._tokens.count(found) - 40) // len(headings))
+        written = [f"## {heading}\n{self._filled(room, fill)}" for heading in headings]
+        written[1] += f"\n{found}"
+        return "\n\n".join(written)
+
+    def _observations(self, size: int, found: str) -> str:
+        line = f"- (high) {_FILL.strip()} [1]\n"
+        count = max(1, (size - self._tokens.count(found)) // self._tokens.count(line))
+        return line * count + found
+
+    def _filled(self, size: int, fill: str) -> str:
+        return fill * max(1, size // self._tokens.count(fill))
+
+    def _worth_keeping(self, request: Request, room: int) -> str:
+        """Lines copied from the request, the newest first, as a good summary would have them."""
+        lines: list[str] = []
+        for text in reversed(_texts(request)):
+            for match in _WORTH_KEEPING.finditer(text[:20_000]):
+                line = match.group().strip()[:200]
+                if line and line not in lines:
+                    room -= self._tokens.count(line) + 2
+                    if room < 0:
+                        return "\n".join(lines)
+                    lines.append(line)
+        return "\n".join(lines)
+
+
+def _texts(request: Request) -> list[str]:
+    parts = [part for message in request.messages for part in message.parts]
+    return [part.text for part in parts if isinstance(part, Text | ToolResult)]
