@@ -1,0 +1,61 @@
+"""Figures as people read them: sizes, times, money. Tokens are `gui.meter.short`."""
+
+from __future__ import annotations
+
+import time
+
+from helix_desktop.gui.words import count, tr
+
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+def size(amount: int) -> str:
+    """Bytes in three figures: 512 B, 18.9 KB, 203 KB, 96.2 MB."""
+    value, unit = float(amount), 0
+    while value >= 999.5 and unit < len(_UNITS) - 1:
+        value /= 1024
+        unit += 1
+    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 99.95 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def ago(then: float, now: float) -> str:
+    """How long ago, in one word or two."""
+    seconds = max(0.0, now - then)
+    if seconds < 60:
+        return tr("just now")
+    if seconds < 3600:
+        return tr("{n} min ago", n=int(seconds // 60))
+    if seconds < 86_400:
+        return tr("{n} h ago", n=int(seconds // 3600))
+    if seconds < 30 * 86_400:
+        return count(int(seconds // 86_400), "{n} day ago", "{n} days ago")
+    return time.strftime("%Y-%m-%d", time.localtime(then))
+
+
+def clock(then: float) -> str:
+    """The time of day."""
+    return time.strftime("%H:%M", time.localtime(then))
+
+
+def day(then: float) -> str:
+    """The day and the time of day."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(then))
+
+
+def lasted(seconds: float) -> str:
+    """A length of time: 0.3 s, 42 s, 3 min 05 s, 2 h 10 min."""
+    if seconds < 9.95:
+        return tr("{n} s", n=f"{seconds:.1f}")
+    if seconds < 59.5:
+        return tr("{n} s", n=f"{seconds:.0f}")
+    whole = round(seconds)
+    if whole < 3600:
+        return tr("{m} min {s} s", m=whole // 60, s=f"{whole % 60:02}")
+    return tr("{h} h {m} min", h=whole // 3600, m=whole % 3600 // 60)
+
+
+def money(dollars: float) -> str:
+    """US dollars, with more figures where the amount is small."""
+    if abs(dollars) >= 0.995:
+        return f"${dollars:,.2f}"
+    return f"${dollars:.3f}" if abs(dollars) >= 0.0005 else "$0"

@@ -1,0 +1,162 @@
+"""Code, output and differences on their soft surface: not wrapped, scrolled sideways, coloured, copied with one click.
+
+Only so many lines are laid out; the rest is a click away. A line of a megabyte is shown to its first characters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QTextLayout
+
+from helix_desktop.gui.transcript.boxes import Box, CopyText, Hot, Key, Toggle, lay
+from helix_desktop.gui.transcript.highlight import Run, highlight
+from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks, format_range, wrapping
+from helix_desktop.gui.words import count, tr
+
+FIRST_LINES = 100
+MORE_LINES = 300
+LONGEST_LINE = 2_000
+AT_ONCE = 1_200  # characters that are coloured before the box is first shown
+
+_LINE_END = "\N{LINE SEPARATOR}"
+_DIFFS = frozenset({"diff", "patch", "udiff"})
+
+
+class CodeBox(Box):
+    """`whole` is what the copy button copies. `more`: the key under which more lines are opened; `lines` of it are."""
+
+    def __init__(
+        self,
+        ink: Ink,
+        width: float,
+        whole: str,
+        language: str = "",
+        *,
+        left: float = 0.0,
+        gap: float = 0.0,
+        more: Key = (),
+        lines: int = FIRST_LINES,
+        total: int = 0,
+    ) -> None:
+        super().__init__(ink, width, left=left, gap=gap)
+        self._whole = whole
+        shown = whole.split("\n", lines)
+        cut = len(shown) > lines
+        self._lines = [line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…" for line in shown[:lines]]
+        self.text = _LINE_END.join(self._lines)
+        self.scrolled = 0.0
+        self._language = language if language not in _DIFFS else ""
+        self._diff = language in _DIFFS or whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000]
+        self._layout = QTextLayout(self.text, ink.mono)
+        option = wrapping(wrap=False)
+        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
+        option.setTabStopDistance(4 * ink.letter)
+        self._layout.setTextOption(option)
+        self._runs: Iterator[Run] | None = highlight("\n".join(self._lines), self._language) if self._language else None
+        self._coloured: list[Run] = []
+        if self._runs is not None and len(self.text) <= AT_ONCE:
+            self._coloured, self._runs = list(self._runs), None
+        body = self._lay()
+        rest = (
+            (total or (whole.count("\n", len("\n".join(shown[:lines]))) if cut else 0)) if cut or total > lines else 0
+        )
+        self._top, self._side = float(ink.px(12)), float(ink.px(14))
+        self.height = 2 * self._top + body + (ink.px(24) if rest else 0)
+        self._rest_line(rest, more)
+        self._copy()
+
+    @property
+    def pending(self) -> bool:
+        """Whether colours are still to be found."""
+        return self._runs is not None
+
+    def colour(self, until: float) -> bool:
+        """Find colours until the time `until`; True when they are all there and the box looks different."""
+        if self._runs is None:
+            return False
+        for run in self._runs:
+            self._coloured.append(run)
+            if time.perf_counter() > until:
+                return False
+        self._runs = None
+        self._lay()
+        return True
+
+    def paint(self, painter: QPainter, marks: Marks, *, near: bool) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self.ink.colour("code"))
+        painter.drawRoundedRect(QRectF(0, 0, self.width, self.height), self.ink.px(8), self.ink.px(8))
+        painter.save()
+        painter.setClipRect(QRectF(0, 0, self.width, self.height), Qt.ClipOperation.IntersectClip)
+        if self._diff:
+            self._paint_diff(painter)
+        painter.setPen(self.ink.colour("text"))
+        overlays = [] if marks is NO_MARKS else self.ink.overlays(marks)
+        clip = painter.clipBoundingRect()
+        self._layout.draw(painter, QPointF(self._side - self.scrolled, self._top), overlays, clip)
+        painter.restore()
+        for hot in self.hots:
+            if near or not hot.quiet:
+                self._paint_button(painter, hot)
+
+    def scroll(self, by: float) -> bool:
+        """Sideways; False when there is nothing to scroll to."""
+        most = max(0.0, self._layout.maximumWidth() + 2 * self._side - self.width)
+        wanted = min(max(self.scrolled + by, 0.0), most)
+        moved = wanted != self.scrolled
+        self.scrolled = wanted
+        return moved
+
+    def offset_at(self, place: QPointF) -> int:
+        if not self._layout.lineCount():
+            return 0
+        number = min(max(int((place.y() - self._top) / self.ink.code_line), 0), self._layout.lineCount() - 1)
+        return int(self._layout.lineAt(number).xToCursor(place.x() - self._side + self.scrolled))
+
+    def caret(self, offset: int) -> QRectF:
+        line = self._layout.lineForTextPosition(min(offset, len(self.text)))
+        if not line.isValid():
+            return QRectF(self._side, self._top, 1, self.ink.code_line)
+        found = line.cursorToX(offset)
+        x = float(found[0] if isinstance(found, tuple) else found)
+        top = self._top + line.lineNumber() * self.ink.code_line
+        return QRectF(self._side + x - self.scrolled, top, 1, self.ink.code_line)
+
+    def _lay(self) -> float:
+        if self._coloured:
+            ranges = [format_range(start, length, self.ink.coloured(name)) for start, length, name in self._coloured]
+            self._layout.setFormats(ranges)
+        return lay(self._layout, 1e7, self.ink.code_line)
+
+    def _rest_line(self, rest: int, more: Key) -> None:
+        if rest and more:
+            words = count(rest, "{n} more line", "{n} more lines")
+            place = QRectF(self._side, self.height - self.ink.px(30), self.ink.px(240), self.ink.px(22))
+            self.hots.append(Hot(place, Toggle(more, MORE_LINES), tr("Show more ({rest})", rest=words)))
+
+    def _copy(self) -> None:
+        if self._whole:
+            width = self.ink.px(52)
+            place = QRectF(self.width - width - self.ink.px(8), self.ink.px(7), width, self.ink.px(22))
+            self.hots.append(Hot(place, CopyText(self._whole), tr("Copy"), quiet=True))
+
+    def _paint_diff(self, painter: QPainter) -> None:
+        for number, line in enumerate(self._lines):
+            name = {"+": "added_soft", "-": "danger_soft"}.get(line[:1])
+            if name and not line.startswith(("+++ ", "--- ")):
+                top = self._top + number * self.ink.code_line
+                painter.fillRect(QRectF(0, top, self.width, self.ink.code_line), self.ink.colour(name))
+
+    def _paint_button(self, painter: QPainter, hot: Hot) -> None:
+        painter.setFont(self.ink.chip if hot.quiet else self.ink.small)
+        if hot.quiet:
+            painter.setPen(self.ink.colour("line"))
+            painter.setBrush(self.ink.colour("panel"))
+            painter.drawRoundedRect(hot.place, self.ink.px(6), self.ink.px(6))
+        painter.setPen(self.ink.colour("muted" if hot.quiet else "accent"))
+        flags = Qt.AlignmentFlag.AlignCenter if hot.quiet else Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(hot.place, flags, hot.name)

@@ -1,0 +1,61 @@
+"""Find in the chat: every item is looked through, in slices, and counted."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterator
+
+from helix_desktop.engine.facts import ModelReplied, ToolCall
+from helix_desktop.gui.transcript.items import Item, ItemKind, Items
+from helix_desktop.gui.transcript.layout import text_of
+from helix_desktop.gui.transcript.lines import called
+
+SLICE = 0.004
+
+
+class Finding:
+    """One search. `places` has an item's number once for each time the text was found in it."""
+
+    def __init__(self, items: Items, text: str) -> None:
+        self.needle = text.lower()
+        self.places = array("q")
+        self.done = not self.needle
+        self._items = items
+        self._next = self._look()
+
+    def advance(self) -> bool:
+        """Look for some milliseconds; True when all was looked through."""
+        until = time.perf_counter() + SLICE
+        while not self.done and time.perf_counter() < until:
+            self.done = next(self._next, True) is True
+        return self.done
+
+    def near(self, index: int) -> int:
+        """The first place at or after an item; the first of all after the last. -1 without any."""
+        if not self.places:
+            return -1
+        return next((number for number, item in enumerate(self.places) if item >= index), 0)
+
+    def within(self, number: int) -> int:
+        """Which of the places in its item a place is."""
+        first = number
+        while first > 0 and self.places[first - 1] == self.places[number]:
+            first -= 1
+        return number - first
+
+    def _look(self) -> Iterator[bool]:
+        for index, item in enumerate(self._items.all):
+            if not self._items.hidden(index):
+                count = haystack(item).lower().count(self.needle)
+                self.places.extend([index] * min(count, 1_000))
+            if index % 64 == 63:
+                yield False
+
+
+def haystack(item: Item) -> str:
+    """The text of an item that can be found without opening it."""
+    if item.kind is ItemKind.CALL and isinstance(item.fact, ModelReplied):
+        call = item.fact.parts[item.part]
+        return called(call.name, call.arguments) if isinstance(call, ToolCall) else ""
+    return "" if item.kind in {ItemKind.REASONING, ItemKind.LIVE_REASONING} else text_of(item)

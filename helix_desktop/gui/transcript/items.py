@@ -1,0 +1,546 @@
+"""Facts to display items: what stands in the chat, in order. Plain Python, one step for each fact.
+
+The chat shows the journal, so items are only ever appended and changed in place. The exceptions are at the end: what
+is being written now (live items) is replaced by the fact it becomes. What was rewound is hidden, not removed.
+"""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta, Waiting
+from helix_desktop.engine.events import Running
+from helix_desktop.engine.facts import (
+    Cover,
+    Decided,
+    DocumentEdited,
+    Fact,
+    Folded,
+    FoldFailed,
+    FoldKind,
+    Forgotten,
+    ModelReplied,
+    PartRef,
+    Pinned,
+    Reasoning,
+    Recorded,
+    Refolded,
+    Rewound,
+    Span,
+    Stop,
+    Text,
+    TodoSet,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Unfolded,
+    Unpinned,
+    UserSaid,
+)
+from helix_desktop.gui.words import tr
+
+SHOWN_LIVE = 64 * 1024
+_NOT_YET = 1 << 60  # the number of what is being written: after all facts
+
+
+class ItemKind(IntEnum):
+    USER = 0
+    REPLY = 1
+    REASONING = 2
+    CALL = 3
+    FOLD = 4
+    NOTE = 5
+    PLAN = 6
+    REWOUND = 7
+    LIVE_REPLY = 8
+    LIVE_REASONING = 9
+    LIVE_CALL = 10
+    WAITING = 11
+
+
+LIVE = frozenset({ItemKind.LIVE_REPLY, ItemKind.LIVE_REASONING, ItemKind.LIVE_CALL, ItemKind.WAITING})
+
+
+class Item(NamedTuple):
+    """One thing in the chat. `head`: the first words of the model after the user's, which carry its name."""
+
+    kind: ItemKind
+    recorded: Recorded | None
+    part: int = 0
+    text: str = ""
+    head: bool = False
+
+    @property
+    def seq(self) -> int:
+        return self.recorded.seq if self.recorded else 0
+
+    @property
+    def fact(self) -> Fact | None:
+        return self.recorded.fact if self.recorded else None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Items from `tail` on are new or gone; those in `changed` look different. Hidden ones may have changed anywhere."""
+
+    tail: int
+    changed: frozenset[int] = frozenset()
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallState:
+    """All that is known of a tool call."""
+
+    call: ToolCall
+    seq: int
+    part: int
+    said: float
+    returned: ToolReturned | None = None
+    returned_seq: int = 0
+    fold: Folded | None = None
+    argument_fold: Folded | None = None
+    decided: Decided | None = None
+    running: bool = False
+    shown: str = ""
+
+
+@dataclass(slots=True)
+class _Away:
+    """Items that a rewind has set aside."""
+
+    first: int
+    last: int
+    opened: bool = False
+
+
+@dataclass(slots=True)
+class Items:
+    """The items of one conversation. `all` is theirs to read; it changes only through the methods."""
+
+    all: list[Item] = field(default_factory=list)
+    running: Running = Running.IDLE
+    _seqs: array[int] = field(default_factory=lambda: array("q"))
+    _live_from: int = -1
+    _live: dict[int, list[str]] = field(default_factory=dict)
+    _live_calls: dict[int, int] = field(default_factory=dict)
+    _calls: dict[str, int] = field(default_factory=dict)
+    _returned: dict[int, Recorded] = field(default_factory=dict)
+    _of_return: dict[int, int] = field(default_factory=dict)
+    _decided: dict[int, Decided] = field(default_factory=dict)
+    _shown: dict[str, str] = field(default_factory=dict)
+    _folds: dict[str, Folded] = field(default_factory=dict)
+    _operations: list[tuple[int, str, bool]] = field(default_factory=list)
+    _dead: set[str] = field(default_factory=set)
+    _folds_of: dict[PartRef, list[str]] = field(default_factory=dict)
+    _fold_items: dict[str, int] = field(default_factory=dict)
+    _batches: dict[str, list[Folded]] = field(default_factory=dict)
+    _pins: set[Cover] = field(default_factory=set)
+    _away: dict[int, _Away] = field(default_factory=dict)
+    _named: bool = False
+
+    # --- growing
+
+    def extend(self, facts: Iterable[Recorded]) -> None:
+        """Many facts at once, as when a conversation is opened. Nothing made here is garbage, so none is looked for."""
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            for recorded in facts:
+                step = _STEPS.get(type(recorded.fact))
+                if step is not None:
+                    step(self, recorded, recorded.fact)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def advance(self, recorded: Recorded) -> Change:
+        """One more fact."""
+        step = _STEPS.get(type(recorded.fact))
+        if step is None:
+            return Change(len(self.all))
+        live = self._drop_live() if isinstance(recorded.fact, ModelReplied | TurnEnded | Rewound) else len(self.all)
+        before = min(live, len(self.all))
+        waiting = [] if live < len(self.all) or self._live_from < 0 else self._lift_live()
+        before = min(before, len(self.all))
+        changed = step(self, recorded, recorded.fact)
+        self._lay_live(waiting)
+        hidden = isinstance(recorded.fact, Rewound)
+        return Change(before, frozenset(index for index in changed if index < before), hidden)
+
+    def stream(self, delta: Delta) -> Change:
+        """A piece of the reply that is being written."""
+        if isinstance(delta, TextDelta):
+            return self._grow(ItemKind.LIVE_REPLY, delta.text)
+        if isinstance(delta, ReasoningDelta):
+            return self._grow(ItemKind.LIVE_REASONING, delta.text)
+        if isinstance(delta, CallDelta):
+            return self._grow_call(delta)
+        if isinstance(delta, Waiting):
+            text = tr("Waiting {seconds} s, then another try: {why}", seconds=round(delta.seconds), why=delta.why)
+            return self._add_live(ItemKind.WAITING, text)
+        return Change(len(self.all))
+
+    def show(self, call: str, text: str) -> Change:
+        """A running tool printed something."""
+        index = self._calls.get(call)
+        if index is None:
+            return Change(len(self.all))
+        self._shown[call] = (self._shown.get(call, "") + text)[-SHOWN_LIVE:]
+        return Change(len(self.all), frozenset({index}))
+
+    def state(self, running: Running) -> Change:
+        """What the conversation is doing now."""
+        self.running = running
+        return Change(len(self.all), frozenset(self._calls.values()))
+
+    def open_rewound(self, index: int) -> Change:
+        """Show or hide again what the rewind at `index` has set aside."""
+        away = self._away[index]
+        away.opened = not away.opened
+        return Change(len(self.all), frozenset({index}), hidden=True)
+
+    # --- asking
+
+    def hidden(self, index: int) -> bool:
+        return any(away.first <= index <= away.last and not away.opened for away in self._away.values())
+
+    def away(self, index: int) -> tuple[int, int, bool]:
+        """First and last item that the rewind at `index` set aside, and whether they are shown."""
+        away = self._away[index]
+        return away.first, away.last, away.opened
+
+    def away_ranges(self) -> list[tuple[int, int]]:
+        """The ranges of items that are hidden now."""
+        return [(away.first, away.last) for away in self._away.values() if not away.opened]
+
+    def at_seq(self, seq: int) -> int:
+        """The item that shows the fact `seq`, or the nearest one before it; -1 without items."""
+        if seq in self._of_return:
+            return self._of_return[seq]
+        first = bisect_left(self._seqs, seq)
+        if first < len(self._seqs) and self._seqs[first] == seq:
+            return first
+        return max(first - 1, 0) if len(self.all) else -1
+
+    def of_fold(self, fold: str) -> int:
+        """The line of a fold, or the call it stands at; -1 when it shows nowhere."""
+        if fold in self._fold_items:
+            return self._fold_items[fold]
+        folded = self._folds.get(fold)
+        return self.at_seq(folded.cover.seq) if folded and isinstance(folded.cover, PartRef) else -1
+
+    def call(self, index: int) -> CallState:
+        """All that is known of the call shown at `index`."""
+        item = self.all[index]
+        if not (item.recorded and isinstance(item.fact, ModelReplied)):
+            raise ValueError(f"item {index} is not a call")
+        call = item.fact.parts[item.part]
+        if not isinstance(call, ToolCall):
+            raise TypeError(f"item {index} is not a call")
+        returned = self._returned.get(index)
+        output = self._live_fold(PartRef(returned.seq, 0)) if returned else None
+        busy = self.running in {Running.TOOLS, Running.ASKING, Running.THINKING}
+        return CallState(
+            call,
+            item.seq,
+            item.part,
+            item.recorded.time,
+            returned.fact if returned and isinstance(returned.fact, ToolReturned) else None,
+            returned.seq if returned else 0,
+            output,
+            self._live_fold(PartRef(item.seq, item.part)),
+            self._decided.get(index),
+            busy and call.id in self._calls and self._calls[call.id] == index,
+            self._shown.get(call.id, ""),
+        )
+
+    def batch(self, index: int) -> Sequence[Folded]:
+        """The folds that the line at `index` stands for."""
+        fact = self.all[index].fact
+        return self._batches.get(fact.batch, [fact]) if isinstance(fact, Folded) and fact.batch else _only(fact)
+
+    def folded(self, fold: str) -> bool:
+        """Whether a fold is in force."""
+        return fold in self._folds and fold not in self._dead
+
+    def pinned(self, ref: Cover) -> bool:
+        return ref in self._pins
+
+    def running_calls(self) -> list[int]:
+        """The items whose elapsed time goes on."""
+        busy = self.running in {Running.TOOLS, Running.ASKING}
+        return list(self._calls.values()) if busy else []
+
+    # --- one step for each kind of fact; each returns the items that look different now
+
+    def _said(self, recorded: Recorded, fact: Fact) -> Iterable[int]:
+        self._put(Item(ItemKind.USER, recorded))
+        self._named = False
+        return ()
+
+    def _replied(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
+        for number, part in enumerate(fact.parts):
+            if type(part) is Text:
+                if part.text.strip():
+                    self._put(Item(ItemKind.REPLY, recorded, number, "", not self._named))
+                    self._named = True
+            elif type(part) is ToolCall:
+                self._calls[part.id] = len(self.all)
+                self._put(Item(ItemKind.CALL, recorded, number))
+            elif type(part) is Reasoning and part.text.strip():
+                self._put(Item(ItemKind.REASONING, recorded, number))
+        if fact.stop in _CUT:
+            self._put(Item(ItemKind.NOTE, recorded, 0, _cut_short(fact.stop)))
+        return ()
+
+    def _got(self, recorded: Recorded, fact: ToolReturned) -> Iterable[int]:
+        index = self._calls.pop(fact.call, None)
+        if index is None:
+            return ()
+        self._returned[index] = recorded
+        self._of_return[recorded.seq] = index
+        self._shown.pop(fact.call, None)
+        return (index,)
+
+    def _decide(self, recorded: Recorded, fact: Decided) -> Iterable[int]:
+        index = self._calls.get(fact.call)
+        if index is None:
+            return ()
+        self._decided[index] = fact
+        return (index,)
+
+    def _fold(self, recorded: Recorded, fact: Folded) -> Iterable[int]:
+        self._folds[fact.fold] = fact
+        self._operations.append((recorded.seq, fact.fold, True))
+        if fact.batch:
+            self._batches.setdefault(fact.batch, []).append(fact)
+        changed: list[int] = []
+        if isinstance(fact.cover, PartRef):
+            self._folds_of.setdefault(fact.cover, []).append(fact.fold)
+            changed.append(self.at_seq(fact.cover.seq))
+        if fact.kind is FoldKind.EXCERPT:
+            return changed
+        first = self._batches[fact.batch][0].fold if fact.batch else fact.fold
+        if first in self._fold_items:
+            self._fold_items[fact.fold] = self._fold_items[first]
+            return [*changed, self._fold_items[first]]
+        self._fold_items[fact.fold] = len(self.all)
+        self._put(Item(ItemKind.FOLD, recorded))
+        return changed
+
+    def _unfold(self, recorded: Recorded, fact: Unfolded) -> Iterable[int]:
+        return self._switch(recorded.seq, fact.fold, live=False)
+
+    def _refold(self, recorded: Recorded, fact: Refolded) -> Iterable[int]:
+        return self._switch(recorded.seq, fact.fold, live=True)
+
+    def _edit(self, recorded: Recorded, fact: DocumentEdited) -> Iterable[int]:
+        index = self.of_fold(fact.fold)
+        return (index,) if index >= 0 else ()
+
+    def _pin(self, recorded: Recorded, fact: Pinned) -> Iterable[int]:
+        self._pins.add(fact.ref)
+        return self._of_cover(fact.ref)
+
+    def _unpin(self, recorded: Recorded, fact: Unpinned) -> Iterable[int]:
+        self._pins.discard(fact.ref)
+        return self._of_cover(fact.ref)
+
+    def _fold_failed(self, recorded: Recorded, fact: FoldFailed) -> Iterable[int]:
+        text = tr("Saving context did not work ({kind}): {why}", kind=fact.kind.value, why=fact.why)
+        self._put(Item(ItemKind.NOTE, recorded, 0, text))
+        return ()
+
+    def _plan(self, recorded: Recorded, fact: TodoSet) -> Iterable[int]:
+        if fact.items:
+            self._put(Item(ItemKind.PLAN, recorded))
+        return ()
+
+    def _ended(self, recorded: Recorded, fact: TurnEnded) -> Iterable[int]:
+        stopped = list(self._calls.values())
+        self._calls.clear()
+        self._shown.clear()
+        text = _ended_how(fact)
+        if text:
+            self._put(Item(ItemKind.NOTE, recorded, 0, text))
+        return stopped
+
+    def _forgotten(self, recorded: Recorded, fact: Forgotten) -> Iterable[int]:
+        text = tr(
+            "Something was forgotten here for good: {entries} entries, {facts} facts.",
+            entries=len(fact.entries),
+            facts=fact.facts,
+        )
+        self._put(Item(ItemKind.NOTE, recorded, 0, text))
+        return ()
+
+    def _rewind(self, recorded: Recorded, fact: Rewound) -> Iterable[int]:
+        first = bisect_right(self._seqs, fact.to)
+        self._operations = [each for each in self._operations if each[0] <= fact.to]
+        alive: dict[str, bool] = {}
+        for _, fold, live in self._operations:
+            alive[fold] = live
+        self._dead = {fold for fold in self._folds if not alive.get(fold, False)}
+        self._calls.clear()
+        self._named = False
+        if first < len(self.all):
+            self._away[len(self.all)] = _Away(first, len(self.all) - 1)
+            self._put(Item(ItemKind.REWOUND, recorded))
+        return range(len(self.all))
+
+    # --- below
+
+    def _put(self, item: Item) -> None:
+        self.all.append(item)
+        self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
+
+    def _switch(self, seq: int, fold: str, *, live: bool) -> Iterable[int]:
+        self._operations.append((seq, fold, live))
+        (self._dead.discard if live else self._dead.add)(fold)
+        folded = self._folds.get(fold)
+        if folded is None:
+            return ()
+        changed = [self._fold_items[fold]] if fold in self._fold_items else []
+        return [*changed, *self._of_cover(folded.cover)] if isinstance(folded.cover, PartRef) else changed
+
+    def _of_cover(self, cover: Cover) -> Iterable[int]:
+        if isinstance(cover, PartRef):
+            return (self.at_seq(cover.seq),)
+        return range(max(0, self.at_seq(cover.first)), self.at_seq(cover.last) + 1) if isinstance(cover, Span) else ()
+
+    def _live_fold(self, ref: PartRef) -> Folded | None:
+        for fold in reversed(self._folds_of.get(ref, ())):
+            if fold not in self._dead:
+                return self._folds[fold]
+        return None
+
+    def _grow(self, kind: ItemKind, text: str) -> Change:
+        last = len(self.all) - 1
+        if self._live_from < 0 or self.all[last].kind is not kind:
+            head = kind is ItemKind.LIVE_REPLY and not self._named
+            return self._add_live(kind, text, head=head)
+        pieces = self._live[last]
+        pieces.append(text)
+        if len(pieces) > 1:
+            pieces[:] = ["".join(pieces)]
+        self.all[last] = self.all[last]._replace(text=pieces[0])
+        return Change(len(self.all), frozenset({last}))
+
+    def _grow_call(self, delta: CallDelta) -> Change:
+        index = self._live_calls.get(delta.index)
+        if index is None:
+            change = self._add_live(ItemKind.LIVE_CALL, delta.arguments)
+            self.all[-1] = self.all[-1]._replace(part=delta.index)
+            self._live[len(self.all) - 1] = [delta.name, delta.arguments]
+            self._live_calls[delta.index] = len(self.all) - 1
+            return change
+        name, arguments = self._live[index]
+        grown = arguments + delta.arguments
+        self._live[index] = [name or delta.name, grown]
+        self.all[index] = self.all[index]._replace(text=grown)
+        return Change(len(self.all), frozenset({index}))
+
+    def live_call(self, index: int) -> tuple[str, str]:
+        """Name and arguments, as far as they have come, of a call that is being written."""
+        name, arguments = self._live[index]
+        return name, arguments
+
+    def _add_live(self, kind: ItemKind, text: str, *, head: bool = False) -> Change:
+        if self._live_from < 0:
+            self._live_from = len(self.all)
+        tail = len(self.all)
+        if kind is ItemKind.LIVE_REPLY:
+            self._named = True
+        if self.all and self.all[-1].kind is ItemKind.WAITING and tail > self._live_from:
+            tail -= 1
+            self._cut(tail)
+        self._live[tail] = [text]
+        self._put(Item(kind, None, 0, text, head))
+        return Change(tail)
+
+    def _drop_live(self) -> int:
+        """Take the live items away; returns where they began."""
+        before = len(self.all)
+        if self._live_from < 0:
+            return before
+        if any(item.head for item in self.all[self._live_from :]):
+            self._named = False
+        before = self._live_from
+        self._cut(before)
+        self._live_from = -1
+        self._live.clear()
+        self._live_calls.clear()
+        return before
+
+    def _lift_live(self) -> list[Item]:
+        """Take the live items off for a moment: a fact that is not their reply goes before them."""
+        lifted = self.all[self._live_from :]
+        self._cut(self._live_from)
+        return lifted
+
+    def _lay_live(self, lifted: list[Item]) -> None:
+        if not lifted:
+            return
+        moved = len(self.all) - self._live_from
+        self._live_from = len(self.all)
+        self._live = {index + moved: pieces for index, pieces in self._live.items()}
+        self._live_calls = {number: index + moved for number, index in self._live_calls.items()}
+        for item in lifted:
+            self._put(item)
+
+    def _cut(self, length: int) -> None:
+        del self.all[length:]
+        del self._seqs[length:]
+
+
+_CUT = frozenset({Stop.LENGTH, Stop.FILTERED, Stop.CUT})
+
+
+def _only(fact: Fact | None) -> Sequence[Folded]:
+    return [fact] if isinstance(fact, Folded) else []
+
+
+def _cut_short(stop: Stop) -> str:
+    if stop is Stop.LENGTH:
+        return tr("The answer reached the model's length limit.")
+    if stop is Stop.FILTERED:
+        return tr("The provider held the rest of the answer back.")
+    return tr("The connection broke here. What came is kept; go on to continue it.")
+
+
+def _ended_how(fact: TurnEnded) -> str:
+    words = {
+        TurnEnd.STOPPED: tr("Stopped."),
+        TurnEnd.FAILED: tr("This did not work."),
+        TurnEnd.STEP_LIMIT: tr("The limit of steps is reached."),
+        TurnEnd.SPENDING_LIMIT: tr("The spending limit is reached."),
+        TurnEnd.REPEATING: tr("The agent was repeating itself."),
+    }
+    return f"{words[fact.reason]} {fact.why}".strip() if fact.reason in words else ""
+
+
+_STEPS: dict[type, Callable[..., Iterable[int]]] = {
+    UserSaid: Items._said,  # noqa: SLF001 - the table belongs to the class
+    ModelReplied: Items._replied,  # noqa: SLF001
+    ToolReturned: Items._got,  # noqa: SLF001
+    Decided: Items._decide,  # noqa: SLF001
+    Folded: Items._fold,  # noqa: SLF001
+    Unfolded: Items._unfold,  # noqa: SLF001
+    Refolded: Items._refold,  # noqa: SLF001
+    DocumentEdited: Items._edit,  # noqa: SLF001
+    FoldFailed: Items._fold_failed,  # noqa: SLF001
+    TodoSet: Items._plan,  # noqa: SLF001
+    TurnEnded: Items._ended,  # noqa: SLF001
+    Rewound: Items._rewind,  # noqa: SLF001
+    Forgotten: Items._forgotten,  # noqa: SLF001
+    Pinned: Items._pin,  # noqa: SLF001
+    Unpinned: Items._unpin,  # noqa: SLF001
+}

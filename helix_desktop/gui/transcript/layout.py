@@ -1,0 +1,331 @@
+"""Items to boxes. Each item is a generator, so a long one is laid out in slices and never holds the window up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+from helix_desktop.engine.facts import (
+    Attachment,
+    Folded,
+    ModelReplied,
+    Reasoning,
+    Stored,
+    Text,
+    TodoSet,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.gui.meter import short
+from helix_desktop.gui.models.figures import size
+from helix_desktop.gui.models.folds import KIND, sentence
+from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBox
+from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, RuleBox, Toggle, Words, note
+from helix_desktop.gui.transcript.chunks import chunks
+from helix_desktop.gui.transcript.code import FIRST_LINES, CodeBox
+from helix_desktop.gui.transcript.harmless import harmless, printed
+from helix_desktop.gui.transcript.highlight import language_of
+from helix_desktop.gui.transcript.items import CallState, Item, ItemKind
+from helix_desktop.gui.transcript.lines import CallLine, Chip, Look, about, call_line, called
+from helix_desktop.gui.transcript.markdown import Block, Code, Paragraph, Rule, Span, Table, blocks, references
+from helix_desktop.gui.transcript.page import Page
+from helix_desktop.gui.transcript.table import TableBox
+from helix_desktop.gui.transcript.wants import OpenConversation, OpenEntry, OpenFold
+from helix_desktop.gui.words import count, tr
+
+LIMIT = 48_000
+USER_LIMIT = 4_000
+MORE = 48_000
+NESTED = 40
+LONGEST_ARGUMENTS = 20_000
+
+
+def boxes(page: Page, index: int, start: int = 0) -> Iterator[Box]:
+    """The boxes of an item, from the top. `start`: of an answer, only those of the chunks from there on."""
+    item = page.items.all[index]
+    return _MAKERS[item.kind](page, index, item, start)
+
+
+def text_of(item: Item) -> str:
+    """The Markdown source of an item that has one."""
+    fact = item.fact
+    if isinstance(fact, UserSaid):
+        return "\n\n".join(part.text for part in fact.parts if isinstance(part, Text))
+    if isinstance(fact, ModelReplied) and item.kind in {ItemKind.REPLY, ItemKind.REASONING}:
+        part = fact.parts[item.part]
+        return part.text if isinstance(part, Text | Reasoning) else ""
+    return item.text
+
+
+def _prose(page: Page, item: Item, start: int, limit: int, *, breaks: bool = False) -> Iterator[Box]:
+    """Markdown as boxes; each remembers where its chunk begins. `limit` is how much is shown without being asked."""
+    shown = harmless(text_of(item)[:limit])
+    defined = references(shown)
+    before: Block | None = Rule() if start else None
+    table: TableBox | None = None
+    for chunk in chunks(shown, start):
+        for block in blocks(shown, chunk, defined, breaks=breaks):
+            box = _block(page, block, before, table, page.key("lines", item.seq, item.part, chunk.start))
+            table = box if isinstance(box, TableBox) else None
+            before = block
+            box.chunk = chunk.start
+            box.last = chunk.end
+            box.continues = chunk.continues
+            yield box
+
+
+def _block(page: Page, block: Block, before: Block | None, table: TableBox | None, more: Key) -> Box:
+    ink, width = page.ink, page.width
+    gap = _gap(page, before, block)
+    if isinstance(block, Paragraph):
+        return Words(ink, width, block, gap=gap)
+    if isinstance(block, Code):
+        left = float(ink.px(22) * block.indent + ink.px(14) * block.quote)
+        lines = FIRST_LINES + page.opened.get(more, 0)
+        return CodeBox(ink, width - left, block.text, block.language, left=left, gap=gap, more=more, lines=lines)
+    if isinstance(block, Table):
+        return TableBox(ink, width, block, gap=0.0 if block.continues else gap, like=table if block.continues else None)
+    return RuleBox(ink, width, block if isinstance(block, Rule) else Rule(), gap=gap)
+
+
+def _gap(page: Page, before: Block | None, block: Block) -> float:
+    px = page.ink.px
+    if isinstance(block, Paragraph) and block.heading:
+        return float(px(14)) if before else float(px(3))
+    both_listed = isinstance(before, Paragraph) and isinstance(block, Paragraph) and before.indent and block.indent
+    return float(px(3) if both_listed else px(7))
+
+
+def _user(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    fact = item.fact
+    if not isinstance(fact, UserSaid):
+        return
+    text = text_of(item)
+    limit = USER_LIMIT + page.amount(("limit", item.seq, 0))
+    if text.strip():
+        first = True
+        for box in _prose(page, item, 0, limit, breaks=True):
+            box.gap = 0.0 if first else box.gap
+            first = False
+            yield box
+        yield from _rest(page, item, len(text), limit)
+    for part in fact.parts:
+        if isinstance(part, Attachment):
+            yield from _attachment(page, part)
+
+
+def _attachment(page: Page, part: Attachment) -> Iterator[Box]:
+    gap = float(page.ink.px(8))
+    figures = tr("{n} tokens", n=short(part.tokens)) if part.tokens else size(part.stored.size)
+    chip = Chip(f"{harmless(part.name)} · {figures}", want=OpenEntry(part.stored.digest))
+    if part.stored.media_type.startswith("image/"):
+        yield from _picture(page, part.stored, part.name)
+    yield ChipsBox(page.ink, page.width, [chip], gap=gap)
+
+
+def _picture(page: Page, stored: Stored, name: str) -> Iterator[Box]:
+    gap = float(page.ink.px(8))
+    image = page.contents.image(stored)
+    if image is not None:
+        yield Picture(page.ink, page.width, image, name, gap=gap)
+    elif trouble := page.contents.trouble(stored.digest):
+        yield note(page.ink, page.width, trouble, gap=gap, colour="danger")
+
+
+def _reply(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    if item.head and start == 0:
+        yield Words(page.ink, page.width, Paragraph((Span(page.name),)), font=page.ink.name)
+    text = text_of(item)
+    limit = LIMIT + page.amount(("limit", item.seq, item.part))
+    first = start == 0
+    for box in _prose(page, item, start, limit):
+        if first:
+            box.gap = float(page.ink.px(3)) if item.head else 0.0
+            first = False
+        yield box
+    yield from _rest(page, item, len(text), limit)
+
+
+def _rest(page: Page, item: Item, length: int, limit: int) -> Iterator[Box]:
+    if length > limit:
+        words = tr("Show more ({rest} characters)", rest=f"{length - limit:,}")
+        act = Toggle(page.key("limit", item.seq, item.part), MORE)
+        yield More(page.ink, page.width, words, act, gap=float(page.ink.px(7)))
+
+
+def _reasoning(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    fact = item.fact
+    part = fact.parts[item.part] if isinstance(fact, ModelReplied) else None
+    tokens = part.tokens if isinstance(part, Reasoning) else 0
+    key = ("open", item.seq, item.part)
+    opened = page.open(key)
+    words = tr("Reasoning · {n} tokens", n=short(tokens)) if tokens else tr("Reasoning")
+    yield HeadBox(page.ink, page.width, words, Toggle(page.key(*key)), opened=opened)
+    if opened:
+        yield from _muted(page, text_of(item), LIMIT)
+
+
+def _live_reasoning(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    key = ("live", index)
+    opened = page.open(key, default=True)
+    yield HeadBox(page.ink, page.width, tr("Reasoning…"), Toggle(page.key(*key)), opened=opened)
+    if opened:
+        yield from _muted(page, item.text[-600:], 600)
+
+
+def _muted(page: Page, text: str, limit: int) -> Iterator[Box]:
+    for piece in harmless(text[:limit]).strip().split("\n"):
+        if piece.strip():
+            cut = [piece[i : i + 4_000] for i in range(0, len(piece), 4_000)]
+            for each in cut:
+                yield note(page.ink, page.width, each, gap=float(page.ink.px(4)))
+
+
+def _call(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    state = page.items.call(index)
+    key = ("open", item.seq, item.part)
+    opened = page.open(key)
+    yield CallBox(page.ink, page.width, call_line(state, page.now()), Toggle(page.key(*key)), opened=opened)
+    if state.returned is not None:
+        for stored in state.returned.images:
+            yield from _picture(page, stored, tr("picture"))
+    if opened:
+        yield from _call_body(page, item, state)
+
+
+def _call_body(page: Page, item: Item, state: CallState) -> Iterator[Box]:
+    gap = float(page.ink.px(6))
+    arguments = _arguments(state.call.arguments)
+    if arguments:
+        more = page.key("arguments", item.seq, item.part)
+        lines = 12 + page.opened.get(more, 0)
+        yield CodeBox(page.ink, page.width, arguments, "json", gap=gap, more=more, lines=lines)
+    if state.call.keep:
+        yield note(page.ink, page.width, tr("Asked to keep: {words}", words=harmless(state.call.keep[:400])), gap=gap)
+    if state.decided is not None and state.decided.why:
+        yield note(page.ink, page.width, harmless(state.decided.why[:1000]), gap=gap)
+    if state.returned is None:
+        if state.shown:
+            last = "\n".join(printed(state.shown[-16_000:]).rstrip("\n").split("\n")[-24:])
+            yield CodeBox(page.ink, page.width, last, gap=gap)
+        return
+    yield from _output(page, item, state, state.returned)
+    if state.returned.child:
+        yield from _child(page, state.returned.child)
+
+
+def _output(page: Page, item: Item, state: CallState, returned: ToolReturned) -> Iterator[Box]:
+    gap = float(page.ink.px(6))
+    stored = returned.output
+    whole = len(returned.head.encode("utf-8", "replace")) >= stored.size
+    text = returned.head if whole else page.contents.text(stored)
+    if text is None:
+        trouble = page.contents.trouble(stored.digest)
+        yield note(page.ink, page.width, trouble or tr("Reading the output…"), gap=gap, colour="danger" if trouble else "muted")
+        return
+    if text.strip():
+        more = page.key("lines", item.seq, item.part)
+        lines = 40 + page.opened.get(more, 0)
+        language = language_of(about(state.call.arguments), stored.media_type)
+        yield CodeBox(page.ink, page.width, printed(text.rstrip("\n")), language, gap=gap, more=more, lines=lines)
+    elif not returned.images:
+        yield note(page.ink, page.width, tr("No output."), gap=gap)
+    words = tr("Open the whole output in the cache ({size})", size=size(stored.size))
+    yield More(page.ink, page.width, words, OpenEntry(stored.digest), gap=float(page.ink.px(2)))
+
+
+def _child(page: Page, conversation: str) -> Iterator[Box]:
+    items = page.contents.child(conversation)
+    if items is None:
+        yield note(page.ink, page.width, tr("Reading the sub-agent's conversation…"), gap=6.0)
+        return
+    by = float(page.ink.px(18))
+    inner = page.nested(items, by, (*page.prefix, conversation))
+    first = max(0, len(items.all) - NESTED)
+    words = tr("Open the sub-agent's conversation ({n} items)", n=len(items.all))
+    yield More(page.ink, page.width, words, OpenConversation(conversation), gap=6.0)
+    for index in range(first, len(items.all)):
+        for number, box in enumerate(boxes(inner, index)):
+            box.left += by
+            box.nested = True
+            box.gap += float(page.ink.px(6)) if number == 0 else 0.0
+            yield box
+
+
+def _arguments(text: str) -> str:
+    """The arguments as indented JSON; empty where the line says it all."""
+    if len(text) <= 60 or text.count('":') <= 1 and len(text) < 200:
+        return ""
+    if len(text) > LONGEST_ARGUMENTS:
+        return harmless(text[:LONGEST_ARGUMENTS]) + "…"
+    try:
+        return harmless(json.dumps(json.loads(text), indent=2, ensure_ascii=False).replace("\\n", "\n"))
+    except (ValueError, RecursionError):
+        return harmless(text)
+
+
+def _live_call(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    name, arguments = page.items.live_call(index)
+    right = tr("writing… {n} characters", n=f"{len(arguments):,}")
+    line = CallLine(called(name, arguments), Look.RUNNING, (), right)
+    yield CallBox(page.ink, page.width, line, Toggle(page.key("live", index)), opened=False)
+
+
+def _fold(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    folds = page.items.batch(index)
+    fact = folds[0] if folds else item.fact
+    if not isinstance(fact, Folded):
+        return
+    before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
+    undone = not any(page.items.folded(each.fold) for each in folds)
+    words = sentence(fact, len(folds), before, after) + (" · " + tr("undone") if undone else "")
+    yield FoldBox(page.ink, page.width, words, KIND[fact.kind], OpenFold(fact.fold), undone=undone)
+
+
+def _note(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    failed = isinstance(item.fact, TurnEnded) and item.fact.reason is TurnEnd.FAILED
+    yield note(page.ink, page.width, harmless(item.text[:4_000]), colour="danger" if failed else "muted")
+
+
+def _plan(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    if not isinstance(item.fact, TodoSet):
+        return
+    key = ("open", item.seq, 0)
+    opened = page.open(key, default=True)
+    done = sum(1 for _, state in item.fact.items if state == "done")
+    words = tr("Plan · {done} of {all} done", done=done, all=len(item.fact.items))
+    yield HeadBox(page.ink, page.width, words, Toggle(page.key(*key)), opened=opened)
+    signs = {"done": "☑", "doing": "◐", "open": "☐"}
+    for text, state in item.fact.items[:100] if opened else ():
+        paragraph = Paragraph((Span(harmless(text[:1000])),), indent=1, marker=signs.get(state, "☐"))
+        colour = "muted" if state == "done" else "text"
+        yield Words(page.ink, page.width, paragraph, gap=float(page.ink.px(3)), colour=colour)
+
+
+def _rewound(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    first, last, opened = page.items.away(index)
+    what = count(last - first + 1, "{n} item set aside by going back", "{n} items set aside by going back")
+    act = Toggle(page.key("rewound", index))
+    yield HeadBox(page.ink, page.width, what, act, opened=opened)
+
+
+def _waiting(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+    yield note(page.ink, page.width, harmless(item.text[:1000]))
+
+
+_MAKERS: dict[ItemKind, Callable[[Page, int, Item, int], Iterator[Box]]] = {
+    ItemKind.USER: _user,
+    ItemKind.REPLY: _reply,
+    ItemKind.LIVE_REPLY: _reply,
+    ItemKind.REASONING: _reasoning,
+    ItemKind.LIVE_REASONING: _live_reasoning,
+    ItemKind.CALL: _call,
+    ItemKind.LIVE_CALL: _live_call,
+    ItemKind.FOLD: _fold,
+    ItemKind.NOTE: _note,
+    ItemKind.PLAN: _plan,
+    ItemKind.REWOUND: _rewound,
+    ItemKind.WAITING: _waiting,
+}

@@ -1,0 +1,260 @@
+"""Markdown to blocks: CommonMark with tables, task lists and struck-out text, as plain values without Qt.
+
+Mark-up in the text (HTML) is text. A picture is a link to it: nothing is ever loaded because a text names it. Text
+that is too long to be parsed in a frame is shown as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from enum import IntFlag
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from helix_desktop.gui.transcript.chunks import LONGEST, Chunk
+
+
+class Style(IntFlag):
+    PLAIN = 0
+    BOLD = 1
+    ITALIC = 2
+    CODE = 4
+    STRUCK = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    text: str
+    style: Style = Style.PLAIN
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """`marker`: what stands before the first line of a list item. `quote`: how many quotations it stands in."""
+
+    spans: tuple[Span, ...]
+    heading: int = 0
+    indent: int = 0
+    quote: int = 0
+    marker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    text: str
+    language: str = ""
+    indent: int = 0
+    quote: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`aligned` has "left", "right" or "center" for each column. `continues`: the table of the block before goes on."""
+
+    rows: tuple[tuple[tuple[Span, ...], ...], ...]
+    aligned: tuple[str, ...]
+    continues: bool = False
+    indent: int = 0
+    quote: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    indent: int = 0
+    quote: int = 0
+
+
+Block = Paragraph | Code | Table | Rule
+
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`\u201c\u201d]{1,2000}", re.IGNORECASE)
+_TASK = re.compile(r"\[([ xX])\][ \t]+")
+_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*\S[^\n]{0,2000}$", re.MULTILINE)
+_MOST_DEFINITIONS = 100
+_STYLES = {"strong": Style.BOLD, "em": Style.ITALIC, "s": Style.STRUCK}
+
+
+def references(text: str) -> str:
+    """The lines that define link references, to be parsed along with every chunk that may use them."""
+    if "]:" not in text:
+        return ""
+    found = (match.group() for match, _ in zip(_DEFINITION.finditer(text), range(_MOST_DEFINITIONS), strict=False))
+    return "\n".join(found)
+
+
+def blocks(text: str, chunk: Chunk, defined: str = "", *, breaks: bool = False) -> tuple[Block, ...]:
+    """The blocks of one chunk of a text. `breaks`: a line end in a paragraph is one, as people write."""
+    source = text[chunk.start : chunk.end]
+    if chunk.fence:
+        return (_fence(source),)
+    if len(source) > LONGEST * 2 or any(len(line) > LONGEST for line in source.split("\n")):
+        return tuple(Paragraph((Span(piece),)) for piece in _pieces(source))
+    tokens = _PARSER.parse(f"{chunk.head}{source}\n\n{defined}" if defined else chunk.head + source)
+    parsed = _Walk(tokens, "\n" if breaks else " ").blocks
+    if chunk.continues:
+        return tuple(replace(each, rows=each.rows[1:], continues=True) for each in parsed if isinstance(each, Table))
+    return tuple(parsed)
+
+
+def plain(block: Block) -> str:
+    """A block as text, as it is copied."""
+    if isinstance(block, Code):
+        return block.text
+    if isinstance(block, Table):
+        return "\n".join("\t".join(joined(cell) for cell in row) for row in block.rows)
+    if isinstance(block, Rule):
+        return "———"
+    before = f"{'  ' * max(0, block.indent - 1)}{block.marker} " if block.marker else "  " * block.indent
+    return before + joined(block.spans)
+
+
+def joined(spans: tuple[Span, ...]) -> str:
+    return "".join(span.text for span in spans)
+
+
+def _fence(source: str) -> Code:
+    opening, _, body = source.partition("\n")
+    mark = opening.strip()
+    width = len(mark) - len(mark.lstrip(mark[0]))
+    words = mark[width:].split()
+    lines = body.split("\n")
+    if lines and not lines[-1].strip():
+        lines.pop()
+    if lines and len(lines[-1].strip()) >= width and not lines[-1].strip().strip(mark[0]):
+        lines.pop()
+    indent = len(opening) - len(opening.lstrip(" "))
+    if indent:
+        lines = [line[min(indent, len(line) - len(line.lstrip(" "))) :] for line in lines]
+    return Code("\n".join(lines), words[0][:40].lower() if words else "")
+
+
+def _pieces(source: str) -> list[str]:
+    return [source[i : i + LONGEST].rstrip("\n") for i in range(0, len(source), LONGEST)]
+
+
+@dataclass(slots=True)
+class _List:
+    ordered: bool
+    number: int
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One pass over the tokens of the parser."""
+
+    tokens: list[Token]
+    soft_break: str
+    blocks: list[Block] = field(default_factory=list)
+    lists: list[_List] = field(default_factory=list)
+    quote: int = 0
+    marker: str = ""
+    heading: int = 0
+    rows: list[list[tuple[Span, ...]]] = field(default_factory=list)
+    aligned: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        in_cell = False
+        for token in self.tokens:
+            kind = token.type
+            if kind == "inline":
+                spans = _spans(token.children or [], self.soft_break)
+                if in_cell:
+                    self.rows[-1].append(spans)
+                else:
+                    self._paragraph(spans)
+            elif kind in {"th_open", "td_open"}:
+                in_cell = True
+                if kind == "th_open":
+                    self.aligned.append(str(token.attrs.get("style", "")).partition(":")[2] or "left")
+            elif kind in {"th_close", "td_close"}:
+                in_cell = False
+            else:
+                self._structure(token)
+
+    def _structure(self, token: Token) -> None:
+        kind = token.type
+        if kind in {"bullet_list_open", "ordered_list_open"}:
+            self.lists.append(_List(kind[0] == "o", int(token.attrs.get("start", 1))))
+        elif kind in {"bullet_list_close", "ordered_list_close"}:
+            self.lists.pop()
+        elif kind == "list_item_open":
+            self.marker = self._next_marker()
+        elif kind == "heading_open":
+            self.heading = int(token.tag[1])
+        elif kind in {"blockquote_open", "blockquote_close"}:
+            self.quote += token.nesting
+        elif kind in {"fence", "code_block"}:
+            language = token.info.split()[0][:40].lower() if token.info.split() else ""
+            self.blocks.append(Code(token.content.rstrip("\n"), language, len(self.lists), self.quote))
+        elif kind == "hr":
+            self.blocks.append(Rule(len(self.lists), self.quote))
+        elif kind == "table_open":
+            self.rows, self.aligned = [], []
+        elif kind == "tr_open":
+            self.rows.append([])
+        elif kind == "table_close":
+            rows = tuple(tuple(row) for row in self.rows)
+            self.blocks.append(Table(rows, tuple(self.aligned), indent=len(self.lists), quote=self.quote))
+
+    def _next_marker(self) -> str:
+        current = self.lists[-1]
+        if not current.ordered:
+            return "•" if len(self.lists) % 2 else "◦"
+        current.number += 1
+        return f"{current.number - 1}."
+
+    def _paragraph(self, spans: tuple[Span, ...]) -> None:
+        marker = self.marker
+        if marker and not marker[0].isdigit() and spans and (task := _TASK.match(spans[0].text)):
+            marker = "☐" if task.group(1) == " " else "☑"
+            spans = (replace(spans[0], text=spans[0].text[task.end() :]), *spans[1:])
+        self.blocks.append(Paragraph(spans, self.heading, len(self.lists), self.quote, marker))
+        self.marker, self.heading = "", 0
+
+
+def _spans(tokens: list[Token], soft_break: str) -> tuple[Span, ...]:
+    """Runs of one style. A bare address becomes a link to itself."""
+    found: list[Span] = []
+    depth = dict.fromkeys(_STYLES, 0)
+    links: list[str] = []
+    for token in tokens:
+        name = token.type.removesuffix("_open").removesuffix("_close")
+        style = Style.PLAIN
+        for each, bit in _STYLES.items():
+            style |= bit if depth[each] else Style.PLAIN
+        link = links[-1] if links else ""
+        if name in depth:
+            depth[name] += token.nesting
+        elif token.type == "link_open":
+            links.append(str(token.attrs.get("href", "")))
+        elif token.type == "link_close":
+            links.pop()
+        elif token.type == "code_inline":
+            found.append(Span(token.content, style | Style.CODE, link))
+        elif token.type == "image":
+            address = str(token.attrs.get("src", ""))
+            found.append(Span(f"[picture: {token.content or address}]", style, address))
+        elif token.type in {"softbreak", "hardbreak"}:
+            found.append(Span(soft_break if token.type == "softbreak" else "\n", style, link))
+        elif token.content:
+            found.extend(_linked(token.content, style, link))
+    return tuple(found)
+
+
+def _linked(text: str, style: Style, link: str) -> list[Span]:
+    if link or "://" not in text:
+        return [Span(text, style, link)]
+    found: list[Span] = []
+    end = 0
+    for match in _ADDRESS.finditer(text):
+        address = match.group().rstrip(".,;:!?)]}*_")
+        if match.start() > end:
+            found.append(Span(text[end : match.start()], style))
+        found.append(Span(address, style, address))
+        end = match.start() + len(address)
+    if end < len(text):
+        found.append(Span(text[end:], style))
+    return found

@@ -1,0 +1,100 @@
+"""What is selected in the chat: from one place to another, across items, and what is copied of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from helix_desktop.engine.facts import ModelReplied, ToolCall
+from helix_desktop.gui.transcript.items import Item, ItemKind, Items
+from helix_desktop.gui.transcript.laid import Laid
+from helix_desktop.gui.transcript.layout import text_of
+from helix_desktop.gui.transcript.lines import called
+
+MOST_COPIED = 64 << 20
+
+
+class Place(NamedTuple):
+    """An item and an offset into its text."""
+
+    index: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Selection:
+    """`anchor` stays, `caret` moves."""
+
+    anchor: Place = Place(-1, 0)
+    caret: Place = Place(-1, 0)
+
+    @property
+    def empty(self) -> bool:
+        return self.anchor.index < 0 or self.anchor == self.caret
+
+    @property
+    def ends(self) -> tuple[Place, Place]:
+        return (self.anchor, self.caret) if self.anchor <= self.caret else (self.caret, self.anchor)
+
+    def clear(self) -> None:
+        self.anchor = self.caret = Place(-1, 0)
+
+    def within(self, index: int, length: int) -> tuple[int, int]:
+        """The selected offsets of one item."""
+        if self.empty:
+            return 0, 0
+        first, last = self.ends
+        if not first.index <= index <= last.index:
+            return 0, 0
+        return (first.offset if index == first.index else 0, last.offset if index == last.index else length)
+
+
+def copied(selection: Selection, items: Items, laid: Callable[[int], Laid], *, markdown: bool) -> str:
+    """The selected text. Only the first and the last item are laid out for it; what lies between is taken whole."""
+    if selection.empty:
+        return ""
+    first, last = selection.ends
+    parts: list[str] = []
+    size = 0
+    for index, whole in _chosen(items, first.index, last.index):
+        if index in (first.index, last.index):
+            edge = laid(index)
+            a, b = selection.within(index, edge.length)
+            part = edge.markdown(a, b) if markdown else edge.text(a, b)
+        else:
+            part = source_of(whole) if markdown else plain_of(whole)
+        if part:
+            parts.append(part)
+            size += len(part)
+        if size > MOST_COPIED:
+            break
+    return "\n\n".join(parts)
+
+
+def _chosen(items: Items, first: int, last: int) -> Iterator[tuple[int, Item]]:
+    for index in range(first, min(last + 1, len(items.all))):
+        if not items.hidden(index):
+            yield index, items.all[index]
+
+
+def plain_of(item: Item) -> str:
+    """An item that is not laid out, as text."""
+    if item.kind is ItemKind.REASONING:
+        return ""
+    return text_of(item).strip() or _line_of(item)
+
+
+def source_of(item: Item) -> str:
+    """An item that is not laid out, as Markdown: a call as a line of code."""
+    text = "" if item.kind is ItemKind.REASONING else text_of(item).strip()
+    line = _line_of(item)
+    return text or (f"`{line}`" if line else "")
+
+
+def _line_of(item: Item) -> str:
+    if item.kind is ItemKind.CALL and isinstance(item.fact, ModelReplied):
+        call = item.fact.parts[item.part]
+        if isinstance(call, ToolCall):
+            return called(call.name, call.arguments)
+    return ""

@@ -1,0 +1,115 @@
+"""A table: columns as wide as their words where there is room, cells that wrap where there is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QTextLayout
+
+from helix_desktop.gui.transcript.boxes import INDENT, QUOTE, Box, _formats, lay
+from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks, wrapping
+from helix_desktop.gui.transcript.markdown import Span, Table, joined
+
+MOST_COLUMNS = 16
+LONGEST_CELL = 1_000
+
+_ALIGNED = {
+    "left": Qt.AlignmentFlag.AlignLeft,
+    "right": Qt.AlignmentFlag.AlignRight,
+    "center": Qt.AlignmentFlag.AlignHCenter,
+}
+
+
+@dataclass(slots=True)
+class _Cell:
+    start: int
+    layout: QTextLayout
+    place: QRectF
+
+
+class TableBox(Box):
+    """`like`: the piece of the same table before this one, whose columns are kept."""
+
+    def __init__(self, ink: Ink, width: float, table: Table, *, gap: float = 0.0, like: TableBox | None = None) -> None:
+        left = ink.px(INDENT) * table.indent + ink.px(QUOTE) * table.quote
+        super().__init__(ink, width - left, left=float(left), gap=gap)
+        self._pad = float(ink.px(8))
+        columns = min(max((len(row) for row in table.rows), default=0), MOST_COLUMNS)
+        rows = [tuple(_short(cell) for cell in row[:columns]) for row in table.rows]
+        self.columns = like.columns if like is not None else self._widths(rows, columns)
+        self._header = not table.continues
+        self._cells: list[_Cell] = []
+        self._rules: list[float] = []
+        text: list[str] = []
+        start = 0
+        for number, row in enumerate(rows):
+            font = ink.theme.font(weight=QFont.Weight.DemiBold) if number == 0 and self._header else ink.text
+            self._row(row, table.aligned, font, start)
+            text.append("\t".join(joined(cell) for cell in row))
+            start += len(text[-1]) + 1
+        self.text = "\n".join(text)
+
+    def paint(self, painter: QPainter, marks: Marks, *, near: bool) -> None:
+        painter.setPen(self.ink.colour("text"))
+        for cell in self._cells:
+            inner = marks if marks is NO_MARKS else marks.within(cell.start, len(cell.layout.text()))
+            overlays = [] if inner is NO_MARKS else self.ink.overlays(inner)
+            cell.layout.draw(painter, cell.place.topLeft(), overlays)
+        reach = sum(self.columns)
+        for number, y in enumerate(self._rules):
+            strong = number == 0 and self._header
+            painter.fillRect(QRectF(0, y, reach, 1), self.ink.colour("faint" if strong else "line"))
+
+    def offset_at(self, place: QPointF) -> int:
+        if not self._cells:
+            return 0
+        row = [cell for cell in self._cells if cell.place.top() <= place.y() < cell.place.bottom() + self._pad]
+        row = row or [self._cells[0] if place.y() < 0 else self._cells[-1]]
+        cell = next((each for each in reversed(row) if each.place.left() - self._pad <= place.x()), row[0])
+        number = min(max(int((place.y() - cell.place.top()) / self.ink.line), 0), max(cell.layout.lineCount() - 1, 0))
+        if not cell.layout.lineCount():
+            return cell.start
+        return cell.start + int(cell.layout.lineAt(number).xToCursor(place.x() - cell.place.left()))
+
+    def caret(self, offset: int) -> QRectF:
+        cell = next((each for each in reversed(self._cells) if each.start <= offset), None)
+        return QRectF(cell.place.left(), cell.place.top(), 1, self.ink.line) if cell else QRectF(0, 0, 1, self.ink.line)
+
+    def _row(self, row: tuple[tuple[Span, ...], ...], aligned: tuple[str, ...], font: QFont, start: int) -> None:
+        top = self.height + self._pad * 0.6
+        x, tallest = 0.0, self.ink.line
+        for number, cell in enumerate(row):
+            width = self.columns[number] - 2 * self._pad if number < len(self.columns) else 40.0
+            layout = QTextLayout(joined(cell), font)
+            align = _ALIGNED[aligned[number] if number < len(aligned) and aligned[number] in _ALIGNED else "left"]
+            layout.setTextOption(wrapping(layout.text(), align=align))
+            layout.setFormats(_formats(self.ink, cell))
+            height = lay(layout, max(width, 20.0), self.ink.line)
+            self._cells.append(_Cell(start, layout, QRectF(x + self._pad, top, width, height)))
+            tallest = max(tallest, height)
+            start += len(joined(cell)) + 1
+            x += self.columns[number] if number < len(self.columns) else 0.0
+        self.height = top + tallest + self._pad * 0.6 + 1
+        self._rules.append(self.height - 1)
+
+    def _widths(self, rows: list[tuple[tuple[Span, ...], ...]], columns: int) -> list[float]:
+        """What each column would like; where that is too much, the wide ones give way first."""
+        metrics = QFontMetricsF(self.ink.theme.font(weight=QFont.Weight.DemiBold))
+        wanted = [self._pad * 2 + 24.0] * columns
+        for row in rows:
+            for number, cell in enumerate(row):
+                wanted[number] = max(wanted[number], metrics.horizontalAdvance(joined(cell)[:200]) + 2 * self._pad + 2)
+        room = self.width
+        if sum(wanted) <= room:
+            return wanted
+        given: list[float] = [0.0] * columns
+        open_columns = sorted(range(columns), key=lambda number: wanted[number])
+        for done, number in enumerate(open_columns):
+            given[number] = min(wanted[number], max(room / (columns - done), 36.0))
+            room -= given[number]
+        return given
+
+
+def _short(cell: tuple[Span, ...]) -> tuple[Span, ...]:
+    return cell if len(joined(cell)) <= LONGEST_CELL else (Span(joined(cell)[:LONGEST_CELL] + "…"),)

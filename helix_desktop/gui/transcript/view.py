@@ -1,0 +1,321 @@
+"""The chat as one scroll area that draws its items itself: what is not in sight costs nothing.
+
+Three things never happen: a jump of what the reader looks at when something above changes its height; an end of
+following but by the reader's own gesture; a paint that waits for a long text.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QWidget
+
+from helix_desktop.engine.events import Event, FactAppended, StateChanged, Streamed, ToolShowed
+from helix_desktop.engine.facts import ModelReplied, Recorded, Text
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.bars import CallBox
+from helix_desktop.gui.transcript.boxes import Box
+from helix_desktop.gui.transcript.column import Column
+from helix_desktop.gui.transcript.content import Content
+from helix_desktop.gui.transcript.finding import Finding
+from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks
+from helix_desktop.gui.transcript.items import Change, ItemKind, Items
+from helix_desktop.gui.transcript.laid import Laid, Spot
+from helix_desktop.gui.transcript.lines import call_line
+from helix_desktop.gui.transcript.page import Page
+from helix_desktop.gui.transcript.selection import Selection
+from helix_desktop.gui.words import tr
+
+COLUMN = 720
+MARGIN = 24
+BUDGET = 0.006
+SLICE = 0.004
+STEP = 40
+
+_FETCHING = frozenset({ItemKind.CALL, ItemKind.USER})
+
+
+class Canvas(QAbstractScrollArea):
+    """Drawing and scrolling; `TranscriptView` adds what a person does with it."""
+
+    following_changed = Signal(bool)
+    answered = Signal(str)
+
+    def __init__(self, theme: Theme, content: Content, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.theme = theme
+        self.items = Items()
+        self.selection = Selection()
+        self.finding: Finding | None = None
+        self.current = -1
+        self._content = content
+        self._follow = True
+        self._moving = False
+        self._near: Box | None = None
+        self._spot: tuple[int, Spot] | None = None
+        self.column = Column(Page(Ink(theme), float(COLUMN), self.items, content, time.time))
+        self._later = QTimer(self, interval=0, singleShot=True)
+        self._later.timeout.connect(self._go_on)
+        self._clock = QTimer(self, interval=100)
+        self._clock.timeout.connect(self._tick)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.verticalScrollBar().setSingleStep(STEP)
+        self.verticalScrollBar().actionTriggered.connect(self._gesture)
+        self.viewport().setAutoFillBackground(False)
+        self.setAccessibleName(tr("Conversation"))
+        theme.changed.connect(self._restyled)
+        content.arrived.connect(self._arrived)
+
+    # --- what is shown
+
+    def open(self, facts: Sequence[Recorded]) -> None:
+        """Show a conversation, from its end."""
+        self.items = Items()
+        self.items.extend(facts)
+        self.selection.clear()
+        self.finding, self.current, self._spot, self._near = None, -1, None, None
+        old = self.column.page
+        self.column = Column(Page(old.ink, old.width, self.items, self._content, old.now))
+        self._fit_width()
+        self._set_following(following=True)
+        self._refresh()
+
+    def hear(self, events: Sequence[Event]) -> None:
+        """What has happened since the last time."""
+        answers: list[str] = []
+        for event in events:
+            if isinstance(event, FactAppended):
+                self.column.apply(self.items.advance(event.recorded))
+                if isinstance(event.recorded.fact, ModelReplied):
+                    answers.append(_spoken(event.recorded.fact))
+            elif isinstance(event, Streamed):
+                self.column.apply(self.items.stream(event.delta))
+            elif isinstance(event, ToolShowed):
+                self.column.apply(self.items.show(event.call, event.text))
+            elif isinstance(event, StateChanged):
+                self.column.apply(self.items.state(event.running))
+        self._run_clock()
+        self._refresh()
+        for answer in filter(None, answers):
+            self.answered.emit(answer)
+
+    def apply(self, change: Change) -> None:
+        self.column.apply(change)
+        self._refresh()
+
+    @property
+    def following(self) -> bool:
+        return self._follow
+
+    def jump_to_end(self) -> None:
+        self._set_following(following=True)
+        self._refresh()
+
+    def place(self) -> tuple[int, int, bool]:
+        """Where the reader is: a fact, how far below its top, and whether the end is followed."""
+        y = self.verticalScrollBar().value()
+        index = self.column.at(y)
+        if index < 0 or self._follow:
+            return 0, 0, True
+        return self.items.all[index].seq, y - self.column.heights.top(index), False
+
+    def go_to(self, place: tuple[int, int, bool]) -> None:
+        seq, below, follow = place
+        index = self.items.at_seq(seq)
+        if follow or index < 0:
+            self.jump_to_end()
+            return
+        self._set_following(following=False)
+        self._refresh(self.column.heights.top(index) + below)
+
+    def show_index(self, index: int, offset: int = 0) -> None:
+        """Bring an item, or a place in it, into sight, a third below the top."""
+        if not 0 <= index < len(self.items.all):
+            return
+        self._set_following(following=False)
+        inner = self.column.whole(index).caret(offset).top() if offset else 0
+        wanted = int(self.column.top(index) + inner - self.viewport().height() / 3)
+        self._refresh(max(0, wanted))
+        wanted = int(self.column.top(index) + inner - self.viewport().height() / 3)
+        self._refresh(max(0, wanted))
+
+    # --- keeping still
+
+    def _refresh(self, y: int | None = None) -> None:
+        """Lay out what is in sight, for a moment, put the view where it belongs, and draw."""
+        if not len(self.column.heights):
+            self._place(0)
+            self.viewport().update()
+            return
+        y = self.verticalScrollBar().value() if y is None else y
+        height = self.viewport().height()
+        until = time.perf_counter() + BUDGET
+        if self._follow:
+            y, complete = self._settle_at_end(height, until)
+        else:
+            y = min(y, max(0, self.column.total - height))
+            y, complete = self.column.settle(y, height, until)
+        self._place(y)
+        self.viewport().update()
+        if not complete or not self._later.isActive():
+            self._later.start()
+
+    def _settle_at_end(self, height: int, until: float) -> tuple[int, bool]:
+        """From the last item upwards, so that the end is right at once."""
+        for _ in range(8):
+            y = max(0, self.column.total - height)
+            before = self.column.total
+            _, complete = self.column.settle(y, height, until)
+            if self.column.total == before or time.perf_counter() > until:
+                break
+        return max(0, self.column.total - height), complete
+
+    def _place(self, y: int) -> None:
+        bar = self.verticalScrollBar()
+        height = self.viewport().height()
+        self._moving = True
+        bar.setRange(0, max(0, self.column.total - height) if len(self.column.heights) else 0)
+        bar.setPageStep(height)
+        bar.setValue(y)
+        self._moving = False
+
+    def _go_on(self) -> None:
+        """A slice of what can be done while nothing else is: the rest in sight, colours, the next screen."""
+        y, height = self.verticalScrollBar().value(), self.viewport().height()
+        until = time.perf_counter() + SLICE
+        if not all(self._complete(index) for index in self.column.shown(y, height)):
+            self._refresh()
+            return
+        for index in self.column.shown(y, height):
+            laid = self.column.known(index)
+            if laid is not None and laid.colourless:
+                if laid.colour(until):
+                    self.viewport().update()
+                self._later.start()
+                return
+        if self._follow:
+            return
+        y, ready = self.column.prepare(y, height, until)
+        self._place(y)
+        if not ready:
+            self._later.start()
+
+    def _complete(self, index: int) -> bool:
+        laid = self.column.known(index)
+        return laid is not None and laid.done
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        if not self._moving:
+            self._refresh()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_width()
+        self._refresh()
+
+    def _fit_width(self) -> None:
+        width = float(min(self.theme.px(COLUMN), max(200, self.width() - 2 * MARGIN)))
+        if width != self.column.page.width:
+            self.column.restyle(self.column.page.ink, width)
+
+    def _restyled(self) -> None:
+        page = self.column.page
+        self.column.restyle(Ink(self.theme), page.width)
+        self._fit_width()
+        self.column.load()
+        self._refresh()
+
+    def _arrived(self) -> None:
+        """Content that was missing has come: lay out again what waits for it."""
+        self.column.drop_all(_FETCHING)
+        self._refresh()
+
+    def _gesture(self, action: int) -> None:
+        """Only what the reader does ends the following of the end, or begins it again."""
+        bar = self.verticalScrollBar()
+        if action != QAbstractSlider.SliderAction.SliderNoAction.value:
+            self._set_following(following=bar.sliderPosition() >= bar.maximum() - 2)
+
+    def _set_following(self, *, following: bool) -> None:
+        if following != self._follow:
+            self._follow = following
+            self.following_changed.emit(following)
+
+    # --- time
+
+    def _run_clock(self) -> None:
+        if self.items.running_calls():
+            self._clock.start()
+        else:
+            self._clock.stop()
+
+    def _tick(self) -> None:
+        """The elapsed time of what runs."""
+        for index in self.items.running_calls():
+            laid = self.column.known(index)
+            if laid is not None and laid.boxes and isinstance(laid.boxes[0], CallBox):
+                laid.boxes[0].say(call_line(self.items.call(index), self.column.page.now()))
+        self.viewport().update()
+
+    # --- drawing
+
+    @property
+    def left(self) -> int:
+        return round((self.width() - self.column.page.width) / 2)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        painter.fillRect(event.rect(), self.theme.colour("panel"))
+        y, height = self.verticalScrollBar().value(), self.viewport().height()
+        for index in self.column.shown(y, height):
+            laid = self.column.known(index)
+            top = self.column.top(index) - y
+            painter.save()
+            painter.translate(self.left, top)
+            if laid is not None and laid.boxes:
+                laid.paint(painter, -top, height - top, self._marks(index, laid), self._near)
+            if self._spot is not None and self._spot[0] == index and laid is not None:
+                self._paint_focus(painter, laid)
+            painter.restore()
+        painter.end()
+
+    def _marks(self, index: int, laid: Laid) -> Marks:
+        selected = self.selection.within(index, laid.length)
+        if self.finding is None or not self.finding.needle:
+            return Marks(selected) if selected[1] > selected[0] else NO_MARKS
+        found = laid.found(self.finding.needle)
+        current = -1
+        if self.current >= 0 and self.current < len(self.finding.places) and self.finding.places[self.current] == index:
+            current = min(self.finding.within(self.current), len(found) - 1)
+        return Marks(selected, found, current) if found or selected[1] > selected[0] else NO_MARKS
+
+    def _paint_focus(self, painter: QPainter, laid: Laid) -> None:
+        if self._spot is None or not self.hasFocus() or self._spot[1] not in laid.spots():
+            return
+        _, place = laid.spot(self._spot[1])
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(self.theme.colour("accent"), 2))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(place.adjusted(-1, -1, 1, 1), 6, 6)
+
+    # --- places
+
+    def item_at(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
+        """The item under a point of the viewport, and the point as that item sees it."""
+        y = int(point.y()) + self.verticalScrollBar().value()
+        index = self.column.at(y)
+        if index < 0:
+            return -1, QPointF()
+        return index, QPointF(point.x() - self.left, y - self.column.top(index))
+
+    def rect_of(self, index: int, inner: QRectF) -> QRectF:
+        """A place in an item, in the viewport."""
+        return inner.translated(self.left, self.column.top(index) - self.verticalScrollBar().value())
+
+
+def _spoken(fact: ModelReplied) -> str:
+    return "\n".join(part.text for part in fact.parts if isinstance(part, Text))

@@ -1,0 +1,90 @@
+"""What a person can ask for in the chat, as values: the page says what is wanted, the window knows how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Cover
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Put an entry, or its lines from the first to the last of `lines`, into the next message."""
+
+    digest: Digest
+    lines: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEntry:
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFold:
+    fold: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenConversation:
+    conversation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowInChat:
+    conversation: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLink:
+    """The user has seen the address and said yes."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Regenerate:
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    ref: Cover
+
+
+@dataclass(frozen=True, slots=True)
+class Unpin:
+    ref: Cover
+
+
+Want = (
+    Recall
+    | OpenEntry
+    | OpenFold
+    | OpenConversation
+    | ShowInChat
+    | OpenLink
+    | Edit
+    | Regenerate
+    | Fork
+    | Rewind
+    | Pin
+    | Unpin
+)

@@ -1,0 +1,223 @@
+"""The chat at 10,000 and 100,000 messages: opening, scrolling, jumping, appending, streaming, hostile text, memory.
+
+A frame is the time from an input event to the end of the paint it causes, and of what it leaves to be done at once.
+Run it alone: `python -m tests.benchmarks.gui_transcript [messages ...]`, with a display (Xvfb) or offscreen.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.events import Event, FactAppended, Streamed
+from helix_desktop.engine.facts import (
+    Fact,
+    ModelReplied,
+    Recorded,
+    Stop,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.pane import TranscriptPane
+
+ANSWER = """The wait queue now lives in its own module and takes the lock only to push or pop. Two tests still fail:
+
+- `upgrade()` re-enters the shard that it **already** holds
+- the epoch counter is read without the lock, see [the note](https://example.org/note)
+
+| test | state | seconds |
+|------|-------|--------:|
+| upgrade | fails | 1.2 |
+| promote | passes | 0.3 |
+
+```rust
+fn upgrade(&mut self, key: Key) -> Result<Guard> {
+    let waiter = self.queue.park(key);   // released before the await
+    self.shard(key).promote(waiter)
+}
+```
+
+Next I will move the counter behind the lock, run the tests again and show what is left. It should take two steps.
+"""
+
+
+class NoSource:
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        return b"one\ntwo\n" * 100
+
+    async def child(self, conversation: str) -> Sequence[Recorded]:
+        return ()
+
+
+def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> None:
+    work.close()
+
+
+def conversation(messages: int) -> list[Recorded]:
+    """A session repeated: a question, some steps with tools, an answer. Counted are items of the chat."""
+    facts: list[Recorded] = []
+    digest = Digest.of(b"output")
+
+    def add(fact: Fact) -> None:
+        facts.append(Recorded("c", len(facts) + 1, 1.7e9 + len(facts), fact))
+
+    shown = 0
+    while shown < messages:
+        add(UserSaid((Text("The guard must never be held across an await. Move the queue out first. " * 2, 40),)))
+        for step in range(3):
+            call = ToolCall(f"c{len(facts)}", "read_file", f'{{"path": "src/lock/table{step}.rs"}}')
+            add(ModelReplied((Text(ANSWER[: 150 + 90 * step], 40), call), "m", Stop.CALLS))
+            add(ToolReturned(call.id, Stored(digest, 18_900, 400), 4_812))
+        add(ModelReplied((Text(ANSWER + f"\nNumber {len(facts)}.", 300),), "m", Stop.END))
+        add(TurnEnded(TurnEnd.DONE))
+        shown += 8
+    return facts
+
+
+def memory() -> float:
+    """Megabytes of this process that are really in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
+
+
+class Trial:
+    def __init__(self) -> None:
+        application = QApplication.instance()
+        self.app = application if isinstance(application, QApplication) else QApplication([])
+        theme = Theme(scheme="light")
+        theme.apply()
+        self.pane = TranscriptPane(theme, Doing(_drop), NoSource())
+        self.pane.resize(1084, 700)
+        self.pane.show()
+        self.settle()
+
+    def settle(self) -> None:
+        for _ in range(50):
+            self.app.processEvents()
+
+    def frames(self, times: int, act: Callable[[int], None]) -> list[float]:
+        """Each act with everything it causes at once. What is left for idle time runs in between, and where a slice of
+        that took longer than the act, the slice is the frame: an event that came then would have waited so long.
+        """
+        taken: list[float] = []
+        for number in range(times):
+            longest = 0.0
+            for turn in range(4):
+                start = time.perf_counter()
+                if turn == 0:
+                    act(number)
+                self.app.processEvents()
+                longest = max(longest, 1000 * (time.perf_counter() - start))
+            taken.append(longest)
+        return taken
+
+    def wheel(self, by: int) -> None:
+        view = self.pane.view.viewport()
+        middle = QPointF(view.rect().center())
+        no_button, no_key = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+        event = QWheelEvent(
+            middle, middle, QPoint(), QPoint(0, by), no_button, no_key, Qt.ScrollPhase.NoScrollPhase, False
+        )
+        QApplication.sendEvent(view, event)
+
+
+def told(name: str, taken: list[float]) -> None:
+    ordered = sorted(taken)
+    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    print(f"  {name:34} median {ordered[len(ordered) // 2]:6.2f}   p99 {p99:6.2f}   longest {ordered[-1]:7.2f} ms")
+
+
+def opened(messages: int) -> None:
+    before = memory()
+    facts = conversation(messages)
+    with_facts = memory()
+    trial = Trial()
+    started = memory()
+    start = time.perf_counter()
+    trial.pane.open(facts)
+    trial.app.processEvents()
+    print(f"{messages:,} messages ({len(facts):,} facts, {with_facts - before:.0f} MB of facts)")
+    print(f"  opened and painted in {1000 * (time.perf_counter() - start):.0f} ms")
+    random.seed(1)
+    bar = trial.pane.view.verticalScrollBar()
+    told("wheel up", trial.frames(300, lambda _: trial.wheel(120)))
+    told("jump anywhere", trial.frames(100, lambda _: bar.setValue(random.randrange(bar.maximum()))))
+    told("wheel down fast", trial.frames(200, lambda _: trial.wheel(-960)))
+    trial.pane.view.jump_to_end()
+    trial.settle()
+    seq = len(facts)
+
+    def append(number: int) -> None:
+        said = Recorded("c", seq + number + 1, 1.8e9, UserSaid((Text("One more thing. " * 5, 20),)))
+        trial.pane.hear([FactAppended(said)])
+
+    told("append a message", trial.frames(100, append))
+    words = ANSWER.split(" ")
+
+    def stream(number: int) -> None:
+        text = " ".join(words[(number * 12) % len(words) : (number * 12) % len(words) + 12]) + " "
+        trial.pane.hear([Streamed("c", TextDelta(text))])
+
+    told("stream, a flush of 12 words", trial.frames(400, stream))
+    print(f"  memory grown by {memory() - started:.0f} MB over the facts and an empty window")
+
+
+def hostile() -> None:
+    cases = {
+        "a line of 1 MB": "x" * 1_000_000,
+        "a line of 1 MB with spaces": "word " * 200_000,
+        "50,000 brackets": "[" * 50_000,
+        "50,000 nested brackets": "[" * 25_000 + "]" * 25_000,
+        "a table of 2,000 rows": "| a | b | c |\n|---|---|---|\n" + "| one | two | three |\n" * 2_000,
+        "10,000 links": "[a](http://b.example/c) " * 10_000,
+        "10,000 links, a line each": "[a](http://b.example/c)\n" * 10_000,
+        "ANSI, bidi, zero width": "\x1b[31mred\x1b[0m \u202edesrever\u200b " * 20_000,
+        "a million spaces": " " * 1_000_000 + "x",
+        "a million line ends": "\n" * 1_000_000 + "x",
+        "code of 20,000 lines": "```python\n" + "x = call(1, 'two')  # three\n" * 20_000 + "```\n",
+        "a list of 5,000": "- one\n" * 5_000,
+    }
+    trial = Trial()
+    print("hostile text: the longest gap, as a fact and streamed in pieces of 20,000 characters")
+    for name, text in cases.items():
+        said: list[Event] = [FactAppended(Recorded("c", 1, 1e9, ModelReplied((Text(text),), "m", Stop.END)))]
+
+        def show(number: int, said: list[Event] = said) -> None:
+            if number == 0:
+                trial.pane.hear(said)
+
+        trial.pane.open([])
+        whole = max(trial.frames(40, show))
+        trial.pane.open([])
+        pieces = [text[i : i + 20_000] for i in range(0, min(len(text), 400_000), 20_000)]
+        streamed = max(
+            trial.frames(len(pieces), lambda number: trial.pane.hear([Streamed("c", TextDelta(pieces[number]))]))
+        )
+        up = max(trial.frames(60, lambda _: trial.wheel(240)))
+        print(f"  {name:34} as a fact {whole:6.1f}   streamed {streamed:6.1f}   scrolled {up:6.1f} ms")
+
+
+if __name__ == "__main__":
+    for count in [int(each) for each in sys.argv[1:]] or [10_000, 100_000]:
+        opened(count)
+    hostile()
