@@ -41,7 +41,8 @@ class ProviderConfig:
     headers: tuple[tuple[str, str], ...] = ()
     query: tuple[tuple[str, str], ...] = ()  # Azure's api-version
     patience: Patience = Patience()
-    corrections: Mapping[str, Object] = field(default_factory=dict)  # model → fields that replace the catalogue's
+    corrections: Mapping[str, Object] = field(default_factory=dict)  # model → what the user knows better
+    reported: Mapping[str, Object] = field(default_factory=dict)  # model → what the provider last said about it
 
     @property
     def needs_key(self) -> bool:
@@ -170,8 +171,9 @@ def usable_key(config: ProviderConfig, key: str | None) -> str:
 
 
 def model_info(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:
-    """What is known of a model of this provider, with the user's corrections."""
-    return look_up(config.name, model, reported=reported, corrected=config.corrections.get(model))
+    """What is known of a model: the user's corrections before what the provider said before the catalogue."""
+    said = config.reported.get(model) if reported is None else reported
+    return look_up(config.name, model, reported=said, corrected=config.corrections.get(model))
 
 
 def transport_of(config: ProviderConfig, dialect: Dialect, key: str, connections: Connections) -> Transport:

@@ -18,7 +18,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from tomlkit.exceptions import TOMLKitError
 from helix_desktop.errors import ConfigMistake, HelixError, NotThere, StoreFailed, WrongUse
 from helix_desktop.providers.catalog import PRESETS, ProviderConfig, checked
 from helix_desktop.providers.transport import Patience
-from helix_desktop.providers.wire import Object
+from helix_desktop.providers.wire import Object, dump, object_at, parse_object
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,40}")
 _TEXTS = ("kind", "base_url", "variable", "key_header")
@@ -37,10 +37,14 @@ CORRECTABLE = ("window", "max_output", "input", "output", "cache_read", "cache_w
 
 
 class Configured:
-    """The providers of one settings folder. Every call reads the file again: it may have been edited meanwhile."""
+    """The providers of one settings folder. Every call reads the file again: it may have been edited meanwhile.
+
+    Beside it stands a file of the program's own: what the providers last said about their models.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._reported = file.with_name("models-reported.json")
 
     def list(self) -> tuple[ProviderConfig, ...]:
         """All providers in the order of the file; ConfigMistake names the first mistake."""
@@ -52,7 +56,7 @@ class Configured:
         if name in tables:
             return self._config(name, tables[name])
         if name in PRESETS:
-            return PRESETS[name]
+            return replace(PRESETS[name], reported=self._reports(name))
         known = ", ".join([*tables, *(preset for preset in PRESETS if preset not in tables)])
         raise NotThere(f"There is no provider {name!r}.", remedy=f"There are {known}; `provider add` sets up another.")
 
@@ -93,6 +97,21 @@ class Configured:
         models.setdefault(model, tomlkit.table()).update(values)
         self._write(document)
 
+    def remember(self, provider: str, reported: Mapping[str, Object]) -> None:
+        """What a provider said about its models, so that a window is known without asking again."""
+        content: Object = {**self._all_reports(), provider: {**reported}}
+        self._save(self._reported, dump(content).decode())
+
+    def _reports(self, provider: str) -> Mapping[str, Object]:
+        reports = object_at(self._all_reports(), provider)
+        return {model: object_at(reports, model) for model in reports}
+
+    def _all_reports(self) -> Object:
+        try:
+            return parse_object(self._reported.read_bytes()) or {}
+        except OSError:
+            return {}  # it can be asked for again
+
     # --- the file ----------------------------------------------------------------------------------------------------
 
     def _read(self) -> tomlkit.TOMLDocument:
@@ -116,32 +135,42 @@ class Configured:
 
     def _config(self, name: str, table: Mapping[str, Any]) -> ProviderConfig:
         base = PRESETS.get(name, ProviderConfig(name))
-        texts = {key: self._value(name, table, key, str, getattr(base, key)) for key in _TEXTS}
-        tables = {key: tuple(self._texts(name, table, key).items()) or getattr(base, key) for key in _TABLES}
-        corrections = self._value(name, table, "models", Mapping, {})
+        config = ProviderConfig(
+            name,
+            kind=self._text(name, table, "kind", base.kind),
+            base_url=self._text(name, table, "base_url", base.base_url),
+            variable=self._text(name, table, "variable", base.variable),
+            key_header=self._text(name, table, "key_header", base.key_header),
+            headers=tuple(self._texts(name, table, "headers").items()),
+            query=tuple(self._texts(name, table, "query").items()),
+            patience=self._patience(name, table),
+            corrections=_plain(self._table(name, table, "models")),
+            reported=self._reports(name),
+        )
         try:
-            return checked(
-                ProviderConfig(
-                    name, **texts, **tables, patience=self._patience(name, table), corrections=_plain(corrections)
-                )
-            )
+            return checked(config)
         except WrongUse as error:
             raise ConfigMistake(f"In {self._file}: {error.what}", remedy=error.remedy) from error
 
-    def _value(self, provider: str, table: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
+    def _text(self, provider: str, table: Mapping[str, Any], key: str, default: str) -> str:
         value = table.get(key, default)
-        if not isinstance(value, kind):
-            wanted = {str: "a text", Mapping: "a table"}[kind]
-            raise ConfigMistake(f"In {self._file}, provider.{provider}.{key} has to be {wanted}, not {value!r}.")
-        return str(value) if kind is str else value
+        if not isinstance(value, str):
+            raise ConfigMistake(f"In {self._file}, provider.{provider}.{key} has to be a text, not {value!r}.")
+        return str(value)
+
+    def _table(self, provider: str, table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        value = table.get(key, {})
+        if not isinstance(value, Mapping):
+            raise ConfigMistake(f"In {self._file}, provider.{provider}.{key} has to be a table, not {value!r}.")
+        return value
 
     def _texts(self, provider: str, table: Mapping[str, Any], key: str) -> dict[str, str]:
-        values = self._value(provider, table, key, Mapping, {})
+        values = self._table(provider, table, key)
         return {str(name): str(value) for name, value in values.items()}
 
     def _patience(self, provider: str, table: Mapping[str, Any]) -> Patience:
         """`[provider.name.patience]`: seconds and tries, where the defaults do not fit."""
-        given = self._value(provider, table, "patience", Mapping, {})
+        given = self._table(provider, table, "patience")
         known = {field.name for field in fields(Patience)}
         wrong = next((key for key, value in given.items() if key not in known or not _is_number(value)), None)
         if wrong:
@@ -151,17 +180,20 @@ class Configured:
         return Patience(**{key: type(getattr(Patience(), key))(value) for key, value in given.items()})
 
     def _write(self, document: tomlkit.TOMLDocument) -> None:
+        self._save(self._file, tomlkit.dumps(document))
+
+    def _save(self, path: Path, text: str) -> None:
         """Whole or not at all."""
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            handle, beside = tempfile.mkstemp(dir=self._file.parent, prefix="providers-")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}-")
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(tomlkit.dumps(document))
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(beside).replace(self._file)
+            Path(beside).replace(path)
         except OSError as error:
-            raise StoreFailed(f"{self._file} could not be saved: {error.strerror}.") from error
+            raise StoreFailed(f"{path} could not be saved: {error.strerror}.") from error
 
 
 def _is_number(value: object) -> bool:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from urllib.parse import urlsplit
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from urllib.parse import quote, urlsplit
 
-from helix_desktop.errors import BadKey, ModelFailed, Unreachable
+from helix_desktop.errors import ModelFailed, Unreachable
 from helix_desktop.providers import anthropic, demo, gemini
 from helix_desktop.providers.catalog import ProviderConfig, checked, dialect_of, model_info, transport_of, usable_key
+from helix_desktop.providers.configured import Configured
 from helix_desktop.providers.dialect import without
 from helix_desktop.providers.failures import Refusal, failure_of, read_body
 from helix_desktop.providers.models import ModelInfo
 from helix_desktop.providers.transport import Connections, Transport
-from helix_desktop.providers.wire import Json, Object, get, list_at, number_at, object_at, parse_object, text_at
+from helix_desktop.providers.wire import Json, Object, dump, get, list_at, number_at, object_at, parse_object, text_at
 
 SECONDS = 20.0
 MOST_PAGES = 20
@@ -36,33 +38,52 @@ async def models(
     config: ProviderConfig, key: str | None, connections: Connections, seconds: float = SECONDS
 ) -> tuple[ModelInfo, ...]:
     """All models of a configured provider, by name. Raises a ModelFailed when the provider cannot be asked."""
+    said = await reported(config, key, connections, seconds)
+    return tuple(model_info(config, name, reported=said[name]) for name in sorted(said))
+
+
+async def refreshed(
+    configured: Configured, provider: str, key: str | None, connections: Connections
+) -> tuple[ModelInfo, ...]:
+    """All models of a provider, and what it said about them kept for the next time."""
+    config = configured.get(provider)
+    said = await reported(config, key, connections)
+    configured.remember(provider, said)
+    return tuple(model_info(config, name, reported=said[name]) for name in sorted(said))
+
+
+async def reported(
+    config: ProviderConfig, key: str | None, connections: Connections, seconds: float = SECONDS
+) -> Mapping[str, Object]:
+    """What the provider says about each model that can talk, under the catalogue's names."""
     if config.kind == demo.DEMO:
-        return (model_info(config, demo.DEMO),)
+        return {demo.DEMO: {}}
     config = checked(config)
     dialect = dialect_of(config)
     transport = transport_of(config, dialect, usable_key(config, key), connections)
-    items = [item async for item in _pages(config, transport, seconds)]
+    items = await _all(config, transport, seconds)
     details = await _local_details(transport, seconds) if config.is_local else {}
-    found = {name: object_at(details, name) or _reported(item) for item in items if (name := _name(item))}
-    return tuple(model_info(config, name, reported=found[name]) for name in sorted(found) if _talks(name))
+    return {name: object_at(details, name) or _said(item) for item in items if _talks(name := _name(item))}
 
 
 def _talks(name: str) -> bool:
-    return not any(word in name.lower() for word in _NO_CHAT)
+    return bool(name) and not any(word in name.lower() for word in _NO_CHAT)
 
 
-async def _pages(config: ProviderConfig, transport: Transport, seconds: float):  # noqa: ANN202
-    path = _path(config)
-    page = path
+async def _all(config: ProviderConfig, transport: Transport, seconds: float) -> list[Json]:
+    """All pages of the list."""
+    path = page = _path(config)
+    items: list[Json] = []
     for _ in range(MOST_PAGES):
         listed = await ask(transport, page, seconds)
-        for item in list_at(listed, "data") or list_at(listed, "models"):
-            yield item
+        items += list_at(listed, "data") or list_at(listed, "models")
         token = text_at(listed, "nextPageToken")
         last = text_at(listed, "last_id") if get(listed, "has_more") is True else ""
         if not token and not last:
-            return
-        page = f"{path}{'&' if '?' in path else '?'}{f'pageToken={token}' if token else f'after_id={last}'}"
+            break
+        more = f"pageToken={quote(token)}" if token else f"after_id={quote(last)}"
+        page = f"{path}{'&' if '?' in path else '?'}{more}"
+    return items
 
 
 def _path(config: ProviderConfig) -> str:
@@ -93,7 +114,7 @@ def _name(item: Json) -> str:
     return text_at(item, "id") or text_at(item, "name").removeprefix("models/")
 
 
-def _reported(item: Json) -> Object:
+def _said(item: Json) -> Object:
     """What a list says about a model, under the catalogue's names."""
     windows = (
         number_at(item, "context_length"),  # OpenRouter
@@ -148,19 +169,13 @@ def _abilities(item: Json) -> Object:
 
 async def _local_details(transport: Transport, seconds: float) -> Object:
     """What Ollama, LM Studio and llama.cpp tell beside the list: the window a model really runs with."""
-    root = Transport(
-        transport.base_url.removesuffix("/v1"),
-        transport.where,
-        transport.headers,
-        transport.connections,
-        transport.patience,
-    )
+    root = replace(transport, base_url=transport.base_url.removesuffix("/v1"))
     for path, read in (("/api/v0/models", _lm_studio), ("/api/ps", _ollama), ("/props", _llama_cpp)):
         try:
             found = await ask(root, path, min(seconds, 5.0))
         except ModelFailed:
             continue
-        return {name: known for name, known in read(found)}
+        return dict(read(found))
     return {}
 
 
@@ -170,9 +185,6 @@ def _lm_studio(found: Object) -> Iterator[tuple[str, Object]]:
         note = "window as loaded in LM Studio" if loaded else "the model's largest window; it is not loaded yet"
         known: Object = {"window": loaded or most, "note": note, "images": text_at(item, "type") == "vlm"}
         yield text_at(item, "id"), known if loaded or most else without(known, "window")
-
-
-OLLAMA_WINDOW = 4096
 
 
 def _ollama(found: Object) -> Iterator[tuple[str, Object]]:
@@ -190,12 +202,18 @@ def _llama_cpp(found: Object) -> Iterator[tuple[str, Object]]:
         yield alias, {"window": window, "note": "window as llama.cpp was started with"}
 
 
-async def reachable(config: ProviderConfig, connections: Connections, seconds: float) -> bool:
-    """Whether something that lists models answers there; a server that wants a key is there too."""
+async def load(config: ProviderConfig, model: str, connections: Connections, seconds: float = 120.0) -> Object:
+    """Have Ollama load a model, to learn the window it really runs with. Nothing where the server is another one."""
+    dialect = dialect_of(config)
+    there = transport_of(config, dialect, "", connections)
+    root = replace(there, base_url=there.base_url.removesuffix("/v1"))
     try:
-        await models(config, None, connections, seconds)
-    except BadKey:
-        return True
-    except ModelFailed:
-        return False
-    return True
+        await ask(root, "/api/version", 3.0)
+        async with (
+            asyncio.timeout(seconds),
+            root.post("/api/generate", dump({"model": model, "stream": False}), {}) as answer,
+        ):
+            await answer.whole()
+        return object_at(dict(_ollama(await ask(root, "/api/ps", 5.0))), model)
+    except (ModelFailed, TimeoutError):
+        return {}

@@ -125,5 +125,5 @@ def _note(ours: Object, reported: Object, corrected: Object) -> str:
     if "window" in reported:
         return text_at(reported, "note") or "window as the provider reports it"
     if "window" in ours:
-        return f"window and prices as of {shipped().as_of}"
+        return text_at(ours, "note") or f"window and prices as of {shipped().as_of}"
     return f"unknown model: a window of {DEFAULT_WINDOW:,} tokens is assumed; correct it with `model set --window`"
