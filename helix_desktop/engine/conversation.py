@@ -34,18 +34,20 @@ class Conversation:
         self._lock = asyncio.Lock()
 
     @classmethod
-    async def open(cls, journal: Journal, id: str) -> Conversation:  # noqa: A003
+    async def open(cls, journal: Journal, id: str) -> Conversation:
         """The conversation as the journal has it."""
         return cls(journal, id, state_of(await journal.read(id)))
 
     async def append(self, *facts: Fact) -> tuple[Recorded, ...]:
         """Append facts, all of them or none. A fold that covers part 0 of seq 0, -1, -2 and so on covers the first,
-        the second, the third of these facts: so an output and its excerpt are appended in one transaction."""
+        the second, the third of these facts: so an output and its excerpt are appended in one transaction.
+        """
         return await self.append_made(lambda _: facts)
 
     async def append_made(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         """Append the facts `make(next_seq)` gives; it is called under the lock, so what it checks still holds when
-        they are written. Nothing is appended where it gives none."""
+        they are written. Nothing is appended where it gives none.
+        """
         return await asyncio.shield(self._write(make))
 
     async def _write(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:

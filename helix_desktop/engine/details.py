@@ -22,7 +22,7 @@ LINES_READ = 20_000  # of one output: what is beyond is found by its hash
 REFERENCE_LIMIT = 1_500_000  # characters of the entry
 
 CRITICAL = ("rule", "todo", "decision", "failure", "lesson", "written", "artifact")
-REFERENCE = ("said", "command", "error", "url", "read", "path", "identifier")
+REFERENCE = ("said", "stored", "command", "error", "url", "read", "path", "identifier")
 KINDS = (*CRITICAL, *REFERENCE)
 
 _SENTENCES = re.compile(r"(?<=[.!?。!?;])\s+|\n+|(?<=[。!?])")

@@ -178,7 +178,8 @@ class _Writing:
 
 def is_cut(line: Line, seq: int) -> bool:
     """Whether a span may end just before the message `seq`: it begins a step or is said by the user, and no call
-    from before it is answered from it on."""
+    from before it is answered from it on.
+    """
     recorded = line.messages.get(seq)
     if recorded is None or isinstance(recorded.fact, ToolReturned):
         return False

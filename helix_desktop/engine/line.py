@@ -218,7 +218,7 @@ class Line:
         self.folds[fold.fold] = fold
         self.ages[fold.fold] = len(self.ages)
         self.fold_born[fold.fold] = len(self.steps)
-        self.kept[fold.fold] = tuple(self._words_to_keep(fold))
+        self.kept[fold.fold] = tuple(self.words_to_keep(fold.cover, panic=fold.panic))
         self._live(fold.fold)
         self.failures[fold.kind] = 0
         if fold.kind is FoldKind.HANDOVER:
@@ -248,19 +248,25 @@ class Line:
                 return False
         return True
 
-    def _words_to_keep(self, fold: Folded) -> Iterator[PartRef]:
+    def words_to_keep(self, cover: Cover, *, panic: bool) -> Iterator[PartRef]:
         """What the running turn is about, and what the user has brought back, stays word for word in a longer fold."""
-        if isinstance(fold.cover, PartRef):
+        if isinstance(cover, PartRef):
             return
         if self.turn.running:
             for seq in self.turn.words:
-                if fold.cover.first <= seq <= fold.cover.last:
+                if cover.first <= seq <= cover.last:
                     count = len(parts.parts_of(parts.message(self.messages[seq])))
                     yield from (PartRef(seq, index) for index in range(count))
-        if not fold.panic:
+        if not panic:
             for ref in self.barred:
-                if isinstance(ref, PartRef) and fold.cover.first <= ref.seq <= fold.cover.last:
+                if isinstance(ref, PartRef) and cover.first <= ref.seq <= cover.last:
                     yield ref
+
+    def kept_tokens(self, cover: Span, *, panic: bool) -> int:
+        """What would stay of a span behind the document of a fold made now."""
+        wanted = set(self.words_to_keep(cover, panic=panic)) | set(self._pinned_parts(cover))
+        blocks = (block for seq in sorted({ref.seq for ref in wanted}) for block in self._blocks(seq))
+        return sum(block.tokens for block in blocks if block.source in wanted)
 
     def _live(self, name: str) -> None:
         cover = self.folds[name].cover
@@ -344,6 +350,10 @@ class Line:
         """The seqs of the messages from the span's first to its last fact."""
         return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
 
+    def covered_by(self, item: Item) -> list[int]:
+        """The messages an item stands for."""
+        return self.covered(Span(item.first, item.last))
+
     def visible(self, span: Span) -> list[Item]:
         """What is shown of the facts of a span."""
         first, last = self._positions(span)
@@ -352,6 +362,18 @@ class Line:
     def shows_itself(self, seq: int) -> bool:
         """Whether the message stands in the view as a message, not inside a document."""
         return bool(self.items) and not self.items[self._at(seq)].fold
+
+    def item_at(self, seq: int) -> Item:
+        """What stands in the view for the message `seq`."""
+        return self.items[self._at(seq)]
+
+    def position(self, seq: int) -> int:
+        """Where the message `seq` stands among all messages, or would stand."""
+        return bisect_left(self.order, seq)
+
+    def inside_live(self, span: Span) -> bool:
+        """Whether a live span covers all of this one."""
+        return any(_contains(self.folds[name].cover, span) for name in self.spans)
 
     def step_before(self, seq: int) -> int | None:
         """The last reply before `seq`."""
@@ -486,6 +508,13 @@ def worth_a_marker(block: Block) -> bool:
 def ends(cover: Cover) -> tuple[int, int]:
     """The first and the last seq a cover touches."""
     return (cover.seq, cover.seq) if isinstance(cover, PartRef) else (cover.first, cover.last)
+
+
+def overlap(one: Cover, other: Cover) -> bool:
+    """Whether two covers touch a fact in common."""
+    first, last = ends(one)
+    other_first, other_last = ends(other)
+    return first <= other_last and other_first <= last
 
 
 def _contains(outer: Cover, inner: Cover) -> bool:

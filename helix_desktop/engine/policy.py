@@ -10,7 +10,7 @@ import difflib
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from helix_desktop.engine.facts import PolicySet
 from helix_desktop.errors import WrongUse
@@ -196,7 +196,7 @@ class Policy:
     )  # fmt: skip
     summary_wait: float = _declared(
         180.0, "How long a model may take over a summary before the next one is asked.",
-        group="Safety", within=(1, 3_600), unit="seconds",
+        group="Safety", within=(0.01, 3_600), unit="seconds",
     )  # fmt: skip
     window: int = _declared(
         128_000, "The window of a model that does not say its own.",
@@ -218,8 +218,9 @@ class Policy:
         return PolicySet(self.preset, tuple((name, getattr(self, name)) for name in names))
 
     def with_values(self, values: Mapping[str, object]) -> Policy:
-        """This policy with some values changed; WrongUse for a name or a value that cannot be."""
-        return dataclasses.replace(self, **{name: checked(name, value) for name, value in values.items()})
+        """The policy with some values changed; WrongUse for a name or a value that cannot be."""
+        changes: dict[str, Any] = {name: checked(name, value) for name, value in values.items()}
+        return dataclasses.replace(self, **changes)
 
 
 @functools.cache
@@ -238,7 +239,8 @@ def preset(name: str) -> Policy:
     """A preset as it comes; WrongUse for a name that is none."""
     if name not in PRESETS:
         raise WrongUse(f"There is no preset {name!r}.", remedy=_near(name, list(PRESETS)))
-    return Policy(preset=name, **{key: declared.defaults[name] for key, declared in thresholds().items()})  # type: ignore[arg-type]
+    defaults: dict[str, Any] = {key: declared.defaults[name] for key, declared in thresholds().items()}
+    return Policy(preset=name, **defaults)
 
 
 def from_fact(fact: PolicySet | None) -> Policy:

@@ -100,6 +100,7 @@ class State:
     spent: list[Spent | ModelReplied] = field(default_factory=list)
     billed: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)  # per model: (counted, billed) of replies
     title: str = ""
+    folds_made: int = 0
     _returned: dict[bytes, int] = field(default_factory=dict)
     _before: list[int] = field(default_factory=list)  # of each fact, the one before it on its line
     _head: tuple[Block, ...] = ()
@@ -209,6 +210,8 @@ class State:
                 self.spent.append(spent)
             case Forgotten(entries=entries):
                 self.forgotten.update(digest.raw for digest in entries)
+            case Folded():
+                self.folds_made += 1
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
             case ConversationStarted(title=title) if title:

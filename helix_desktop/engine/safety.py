@@ -1,0 +1,127 @@
+"""Panic: the next request would not fit. One rung after the other, until it does; the last ones need no model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
+
+from helix_desktop.engine import budget
+from helix_desktop.engine.blocks import Block
+from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning
+from helix_desktop.engine.strategies import caching, truncation
+from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, tail_start
+from helix_desktop.engine.sweeping import Sweeping
+from helix_desktop.engine.writing import NothingWritten, Writer, read
+from helix_desktop.errors import HelixError
+
+if TYPE_CHECKING:
+    from helix_desktop.engine.steward import Steward
+
+LARGE = 700  # tokens of a part that an excerpt makes shorter
+EXCERPT = 300  # tokens of such an excerpt
+TAILS = (8, 4, 2, 1)  # steps that truncation leaves standing, less and less
+OVERFLOW_SHARE = 0.8  # of what was refused as too long may be asked again
+WHY = "the next request would not fit"
+
+
+class Panic:
+    """One climb of the ladder."""
+
+    def __init__(self, steward: Steward, writer: Writer, sweeping: Sweeping) -> None:
+        self._steward = steward
+        self._writer = writer
+        self._sweeping = sweeping
+        self._target = 0
+
+    async def climb(self, *, overflowed: bool) -> None:
+        """Rung by rung; what is left undone after the last is recorded."""
+        meter = self._steward.conversation.meter()
+        room = meter.window - meter.reserve
+        self._target = min(room, int(meter.used * OVERFLOW_SHARE)) if overflowed else room
+        rungs = list(self._rungs())
+        for rung in rungs:
+            if self._fits():
+                return
+            await rung()
+        if rungs and not self._fits():
+            figures = self._steward.conversation.meter().figures()
+            await self._steward.conversation.append(
+                FoldFailed(FoldKind.TRUNCATION, f"everything that may be folded is folded, and there are {figures}")
+            )
+
+    def _rungs(self) -> Iterator[Callable[[], Awaitable[object]]]:
+        policy = self._steward.conversation.policy
+        if policy.caching != "off":
+            yield self._markers
+        if policy.handover != "off":
+            yield self._in_flight
+            yield self._handover
+        if policy.truncation:
+            yield self._excerpts
+            for steps in TAILS:
+                yield lambda steps=steps: self._truncation(steps)  # type: ignore[misc]
+                yield self._excerpts
+
+    def _fits(self) -> bool:
+        return self._steward.conversation.meter().used <= self._target
+
+    async def _markers(self) -> None:
+        situation = self._steward.situation()
+        clearing = caching.everything_old(situation, tail_start(situation))
+        if clearing is not None:
+            await self._sweeping.sweep(clearing, panic=True)
+
+    async def _in_flight(self) -> None:
+        await self._steward.flown(self._steward.conversation.policy.summary_wait)
+
+    async def _handover(self) -> None:
+        """By a model, where the breaker is closed and it could make enough room."""
+        situation = self._steward.situation()
+        span = foldable(situation)
+        if span is None or situation.line.failures[FoldKind.HANDOVER] >= situation.policy.failures:
+            return
+        reading = read(Plan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
+        try:
+            fold = self._steward.new_fold(FoldKind.HANDOVER)
+            written = await self._writer.write(reading, fold, situation.policy.summary_wait / 4)
+        except NothingWritten as error:
+            await self._steward.conversation.append(FoldFailed(FoldKind.HANDOVER, error.what))
+            return
+        await self._steward.append(written)
+
+    async def _excerpts(self) -> None:
+        """The largest parts, the oldest first, wherever they stand."""
+        for block in sorted(self._large(), key=lambda block: -block.tokens):
+            if self._fits():
+                return
+            assert isinstance(block.source, PartRef)
+            try:
+                await self._sweeping.excerpt(block.source, WHY, EXCERPT)
+            except HelixError:
+                continue  # the next one may work
+
+    def _large(self) -> list[Block]:
+        view = self._steward.conversation.view()
+        return [block for block in view.blocks if block.tokens > LARGE and _may_be_excerpted(block)]
+
+    async def _truncation(self, steps: int) -> None:
+        situation = self._steward.situation()
+        plan = truncation.plan(situation, _until(situation, steps))
+        if plan is None:
+            return
+        reading = read(plan, situation)
+        if reading.shown - reading.kept <= budget.reserve(situation.state, situation.policy) // 20:
+            return
+        await self._steward.append(await self._writer.truncate(reading, self._steward.new_fold(FoldKind.TRUNCATION)))
+
+
+def _until(situation: Situation, steps: int) -> int:
+    """The first message that a truncation leaving `steps` steps leaves standing."""
+    made = situation.line.steps
+    if len(made) < steps:
+        return situation.line.order[0]
+    return made[-steps]
+
+
+def _may_be_excerpted(block: Block) -> bool:
+    return isinstance(block.source, PartRef) and not block.pinned and not isinstance(block.content, Reasoning)

@@ -1,0 +1,334 @@
+"""The steward of one conversation's context: decides, with the policy, what is folded when, and sees it through.
+
+Three phases for every strategy: read without a pause; ask the model while everything goes on; append if the covered
+facts are still the same. One fold is in flight at a time; three failures in a row of a kind open its breaker. Nothing
+here ever fails a turn: what goes wrong is recorded as `FoldFailed`, and in panic the next rung is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+
+from helix_desktop.engine.arrival import Admission
+from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.crew import Spawn
+from helix_desktop.engine.events import Folding
+from helix_desktop.engine.facts import (
+    Fact,
+    Folded,
+    FoldFailed,
+    FoldKind,
+    Recorded,
+    Refolded,
+    Span,
+    ToolReturned,
+    Unfolded,
+    UserSaid,
+)
+from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens
+from helix_desktop.engine.safety import Panic
+from helix_desktop.engine.strategies import caching, handover, observation, reflection
+from helix_desktop.engine.strategies.caching import Clearing
+from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, tail_start
+from helix_desktop.engine.sweeping import Sweeping
+from helix_desktop.engine.writing import NothingWritten, Reading, Writer, Written, read, still_same
+from helix_desktop.errors import HelixError, NotThere, Refused, Stopped
+
+log = logging.getLogger(__name__)
+RETRY_AFTER = 60.0  # seconds a strategy rests after a failure
+DOCUMENT_KINDS = (FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
+
+
+class Steward:
+    """`before_step` and `admit` are awaited by the turn; `after_turn` and background writing take none of its time."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        *,
+        cache: Cache,
+        index: Index,
+        tokens: Tokens,
+        clock: Clock,
+        models: Callable[[str], ModelClient | None],
+        spawn: Spawn,
+    ) -> None:
+        self.conversation = conversation
+        self.index = index
+        self._clock = clock
+        self._spawn = spawn
+        self._contents = Contents(cache)
+        self._writer = Writer(conversation, cache, tokens, clock, models, self._contents)
+        self._sweeping = Sweeping(conversation, cache, tokens, self.new_fold)
+        self._admission = Admission(conversation, cache, tokens, models, self._contents, self.new_fold)
+        self._given = 0
+        self._flying: asyncio.Task[object] | None = None
+        self._flying_plan: Plan | None = None
+        self._ready: Written | None = None
+        self._failed_at: dict[FoldKind, float] = {}
+
+    # --- for the turn -----------------------------------------------------------------------------------------------
+
+    async def admit(self, batch: Sequence[ToolReturned], keeps: Mapping[str, str] | None = None) -> tuple[Fact, ...]:
+        """The excerpts to append behind the batch in one transaction; `keeps`: by call, what it asked to keep."""
+        try:
+            return await self._admission.outputs(batch, keeps or {})
+        except HelixError as error:
+            log.info("admission failed: %s", error.what)
+            return (FoldFailed(FoldKind.EXCERPT, error.what),)
+
+    async def admit_message(self, said: UserSaid) -> tuple[Fact, ...]:
+        """The user's message, its oversized parts stored and excerpted, to append in one transaction."""
+        try:
+            return await self._admission.message(said)
+        except HelixError as error:
+            log.info("storing a large message failed: %s", error.what)
+            return (said, FoldFailed(FoldKind.EXCERPT, error.what))
+
+    async def before_step(self, *, overflowed: bool = False) -> None:
+        """Adopt what is ready, clear what is due, start what is due, and see to it that the next request fits.
+
+        `overflowed`: the provider has just refused a request as too long, whatever the meter says.
+        """
+        await self._guarded(FoldKind.HANDOVER, self.adopt)
+        if overflowed or not self.conversation.meter().fits:
+            await self._guarded(FoldKind.TRUNCATION, lambda: self._panic(overflowed=overflowed))
+        else:
+            await self._guarded(FoldKind.MARKER, self._clear)
+        self._start_due()
+
+    def after_turn(self) -> None:
+        """Start what is due between turns, in the background."""
+        self._start_due()
+
+    # --- for the user -----------------------------------------------------------------------------------------------
+
+    async def fold_now(self, kind: FoldKind, wish: str = "") -> tuple[Recorded, ...]:
+        """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
+        if kind is FoldKind.MARKER:
+            clearing = caching.everything_old(self.situation(), tail_start(self.situation()))
+            if clearing is None:
+                raise Refused("There is no old output that a marker would make shorter.")
+            return await self._sweeping.sweep(replace(clearing, why="asked for by the user"))
+        plan = self._asked_plan(kind, wish)
+        if plan is None:
+            raise Refused("There is nothing to fold before the part of the conversation that stays as it is.")
+        if self._flying is not None:
+            raise Refused("A fold is being made already.", remedy="Wait for it, or cancel it.")
+        if kind is FoldKind.TRUNCATION:
+            return await self.append(await self._writer.truncate(read(plan, self.situation()), self.new_fold(kind)))
+        self._start(plan)
+        return await self._finished()
+
+    async def undo(self, fold: str) -> tuple[Recorded, ...]:
+        """Take a fold out of force. Refused, with the figures, where the view would not fit then."""
+        state = self.conversation.state
+        if state.fold(fold) is None:
+            raise NotThere(f"There is no fold {fold!r} in this conversation.")
+        if fold not in state.line.live:
+            raise Refused("This fold is undone already.")
+        meter = self.conversation.meter()
+        more = round((state.line.tokens_after(fold) - state.line.total_tokens) * meter.factor)
+        if more > max(meter.free, 0):
+            raise Refused(
+                f"Undoing this would bring back {more:,} tokens, and {max(meter.free, 0):,} are free: {meter.figures()}.",
+                remedy="Fold something else first, or recall the part you need.",
+            )
+        return await self.conversation.append(Unfolded(fold))
+
+    async def redo(self, fold: str) -> tuple[Recorded, ...]:
+        """Put an undone fold back. Refused where another one crosses it by now."""
+        line = self.conversation.state.line
+        folded = line.folds.get(fold)
+        if folded is None:
+            raise NotThere(f"There is no fold {fold!r} in this conversation.")
+        if fold in line.live:
+            raise Refused("This fold is in force already.")
+        if not line.may_nest(folded.cover):
+            raise Refused("Another fold covers a part of the same facts by now.", remedy="Undo that one first.")
+        return await self.conversation.append(Refolded(fold))
+
+    def cancel(self) -> None:
+        """Stop the fold that is being made, and forget one that is ready but not adopted."""
+        self._ready = None
+        if self._flying is not None:
+            self._flying.cancel()
+
+    async def idle(self) -> None:
+        """Wait for the fold that is being made, and adopt it. For a caller who does not go on meanwhile."""
+        if self._flying is not None:
+            await asyncio.wait([self._flying])
+        await self._guarded(FoldKind.HANDOVER, self.adopt)
+
+    async def aclose(self) -> None:
+        """Stop; nothing is lost but the fold that was being made."""
+        flying = self._flying
+        self.cancel()
+        if flying is not None:
+            await asyncio.wait([flying])
+
+    def forecast(self) -> str:
+        """What would be folded next, and why, in a sentence."""
+        if self._flying_plan is not None:
+            return f"A {self._flying_plan.kind.value} is being written: {self._flying_plan.why}."
+        situation = self.situation()
+        plan = self._due(situation)
+        if plan is not None:
+            return f"Next: {plan.kind.value}, because {plan.why}."
+        clearing = caching.due(situation)
+        if clearing is not None:
+            return f"Next: {len(clearing.refs)} old outputs become markers, {clearing.why}."
+        return f"Nothing is due: {situation.meter.figures()}."
+
+    # --- deciding ---------------------------------------------------------------------------------------------------
+
+    def situation(self) -> Situation:
+        """How things stand now."""
+        conversation = self.conversation
+        return Situation(conversation.state, conversation.policy, conversation.meter(), self._clock.now())
+
+    def new_fold(self, kind: FoldKind) -> str:
+        """A name no fold of this conversation has, the ones in the making included."""
+        self._given = max(self._given, self.conversation.state.folds_made) + 1
+        return f"{kind.value}-{self._given}"
+
+    def _due(self, situation: Situation) -> Plan | None:
+        dues: tuple[Callable[[Situation], Plan | None], ...] = (reflection.due, observation.due, handover.due)
+        for due in dues:
+            plan = due(situation)
+            if plan is not None and not self._resting(plan.kind, situation):
+                return plan
+        return None
+
+    def _resting(self, kind: FoldKind, situation: Situation) -> bool:
+        """After a failure for a while; after three in a row until the user says so."""
+        if situation.line.failures[kind] >= situation.policy.failures:
+            return True
+        failed = self._failed_at.get(kind)
+        return failed is not None and situation.now - failed < RETRY_AFTER
+
+    def _asked_plan(self, kind: FoldKind, wish: str) -> Plan | None:
+        situation, why = self.situation(), "asked for by the user"
+        span: Span | None
+        match kind:
+            case FoldKind.HANDOVER | FoldKind.TRUNCATION:
+                span = foldable(situation)
+            case FoldKind.OBSERVATIONS:
+                span = observation.unobserved(situation)
+            case FoldKind.REFLECTION:
+                span = reflection.observations(situation)
+            case _:
+                raise Refused("Excerpts are made when an output arrives.", remedy="Use markers for old outputs.")
+        return None if span is None else Plan(kind, span, why, wish=wish)
+
+    # --- writing in the background ----------------------------------------------------------------------------------
+
+    def _start_due(self) -> None:
+        if self._flying is None and self._ready is None:
+            plan = self._due(self.situation())
+            if plan is not None:
+                self._start(plan)
+
+    def _start(self, plan: Plan) -> None:
+        reading = read(plan, self.situation())
+        try:
+            self._flying = self._spawn(self._write(reading), name=f"{plan.kind.value} of {self.conversation.id}")
+        except Stopped:
+            return
+        self._flying_plan = plan
+        self.conversation.tell(Folding(self.conversation.id, plan.kind, plan.why))
+
+    async def _write(self, reading: Reading) -> None:
+        """The task of a fold in flight. Its end is told whatever it is."""
+        plan = reading.plan
+        try:
+            wait = reading.situation.policy.summary_wait
+            self._ready = await self._writer.write(reading, self.new_fold(plan.kind), wait)
+        except HelixError as error:
+            await self._failed(plan.kind, error.what)
+        except Exception:
+            log.exception("a %s could not be written", plan.kind.value)
+            await self._failed(plan.kind, "an error in the program; it is in the log")
+        finally:
+            self._flying, self._flying_plan = None, None
+            self.conversation.tell(Folding(self.conversation.id, plan.kind, plan.why, done=True))
+
+    async def _failed(self, kind: FoldKind, why: str) -> None:
+        self._failed_at[kind] = self._clock.now()
+        await self.conversation.append(FoldFailed(kind, why))
+
+    async def _finished(self) -> tuple[Recorded, ...]:
+        """What the fold in flight came to, adopted."""
+        flying = self._flying
+        if flying is not None:
+            await asyncio.wait([flying])
+        if self._ready is None:
+            failures = [r.fact for r in self.conversation.state.facts[-3:] if isinstance(r.fact, FoldFailed)]
+            raise NothingWritten(f"Nothing was folded: {failures[-1].why if failures else 'it was cancelled'}")
+        return await self.adopt()
+
+    async def adopt(self) -> tuple[Recorded, ...]:
+        """Append what is ready, if the covered facts are still the same; clearing is taken along."""
+        ready, self._ready = self._ready, None
+        if ready is None:
+            return ()
+        if not still_same(ready.reading, self.conversation.state):
+            log.info("%s was not adopted: what it covers has changed", ready.fold.fold)
+            return ()
+        along = None
+        if self.conversation.policy.caching != "off":
+            situation = self.situation()
+            along = caching.everything_old(situation, tail_start(situation))
+        recorded = await self.append(ready)
+        if along is not None and recorded:
+            left = tuple(ref for ref in along.refs if ref.seq > ready.reading.plan.span.last)
+            if left:
+                await self._sweeping.sweep(replace(along, refs=left), batch=ready.fold.fold)
+        return recorded
+
+    async def append(self, written: Written) -> tuple[Recorded, ...]:
+        """Phase three."""
+
+        def facts(_: int) -> tuple[Fact, ...]:
+            same = still_same(written.reading, self.conversation.state)
+            return (*written.spent, *((written.fold,) if same else ()))
+
+        recorded = await self.conversation.append_made(facts)
+        return tuple(one for one in recorded if isinstance(one.fact, Folded))
+
+    # --- clearing and panic -----------------------------------------------------------------------------------------
+
+    async def _clear(self) -> None:
+        clearing: Clearing | None = caching.due(self.situation())
+        if clearing is not None:
+            await self._sweeping.sweep(clearing)
+
+    async def _panic(self, *, overflowed: bool) -> None:
+        """The ladder, until the next request fits."""
+        await Panic(self, self._writer, self._sweeping).climb(overflowed=overflowed)
+
+    async def flown(self, seconds: float) -> bool:
+        """Whether a fold was in flight and has come in within the time; then it is adopted."""
+        if self._flying is None:
+            return False
+        await asyncio.wait([self._flying], timeout=seconds)
+        if self._flying is not None:
+            self.cancel()
+            return False
+        return bool(await self.adopt())
+
+    async def _guarded(self, kind: FoldKind, work: Callable[[], Awaitable[object]]) -> None:
+        """A failure of a strategy is recorded and never fails a turn."""
+        try:
+            await work()
+        except HelixError as error:
+            log.info("%s failed: %s", kind.value, error.what)
+            await self._failed(kind, error.what)
+        except Exception:
+            log.exception("a %s failed", kind.value)
+            await self._failed(kind, "an error in the program; it is in the log")
+

@@ -1,0 +1,153 @@
+"""Handover: a document with six sections takes the place of what it covers; a later one updates the earlier one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from helix_desktop.engine import budget, economics
+from helix_desktop.engine.economics import Handover
+from helix_desktop.engine.facts import FoldKind, ModelSet, Span
+from helix_desktop.engine.strategies.plan import Plan, Situation, covered_facts, foldable
+
+TITLE = "[Conversation History Summary]"
+SECTIONS = (
+    "Project Background",
+    "Technical Details",
+    "Completed Work",
+    "Current Issues",
+    "TODO Items",
+    "User Preferences",
+)
+EXPECTED = 3_000  # tokens of a document, until there is one to learn from
+NOTHING = "Nothing to report."
+
+_HEADING = re.compile(r"^\s{0,3}(?:#{1,6}\s*|\*\*)?(?:\d+[.)]\s*)?([^\n#*:]{3,40}?)\s*(?:\*\*)?\s*:?\s*(?:\*\*)?\s*$", re.MULTILINE)
+
+
+def due(situation: Situation) -> Plan | None:
+    """A handover that the policy wants now: it pays, or the window is nearly full."""
+    policy, line, meter = situation.policy, situation.line, situation.meter
+    if policy.handover not in ("share", "pays"):
+        return None
+    full = meter.utilization >= policy.handover_share
+    if not full and (policy.handover == "share" or meter.used < floor(situation)):
+        return None
+    if line.last_handover and situation.now - line.last_handover < policy.handover_cooldown:
+        return None
+    span = foldable(situation)
+    if span is None or covered_facts(line, span) < policy.handover_facts:
+        return None
+    if full:
+        return Plan(FoldKind.HANDOVER, span, f"the window is {meter.utilization:.0%} full")
+    return _when_it_pays(situation, span)
+
+
+def floor(situation: Situation) -> float:
+    """The context below which no handover is written for gain."""
+    policy = situation.policy
+    return economics.handover_floor(situation.meter.window, policy.handover_floor_tokens, policy.handover_floor_share)
+
+
+def _when_it_pays(situation: Situation, span: Span) -> Plan | None:
+    """Rent or buy: what was paid for carrying it has reached what a handover costs now."""
+    price = budget.prices(situation.state.settings.model("main"))
+    away, steps = situation.line.carried(span.last + 1)
+    factor = situation.meter.factor
+    paid = economics.rent(round(steps * factor), price)
+    costs = cost(situation, round(away * factor))
+    if not economics.handover_pays(paid, costs):
+        return None
+    why = f"carrying {away:,} tokens has cost {paid:,.0f} input tokens so far, a handover costs {costs:,.0f}"
+    return Plan(FoldKind.HANDOVER, span, why)
+
+
+def cost(situation: Situation, away: int) -> float:
+    """What a handover costs now by the cheaper writer, in input tokens of the main model."""
+    price = budget.prices(situation.state.settings.model("main"))
+    planned = Handover(situation.meter.used, max(0, situation.meter.used - away), expected(situation))
+    main = economics.handover_cost(planned, price)
+    fast = situation.state.settings.model("fast")
+    if fast is None or situation.policy.handover_writer == "main":
+        return main
+    by_fast = economics.handover_cost(planned, price, budget.prices(fast), scale=_scale(situation, fast))
+    return by_fast if situation.policy.handover_writer == "fast" else min(main, by_fast)
+
+
+def main_writes(situation: Situation, away: int) -> bool:
+    """Whether the main model is the one to write: chosen by the user, or the cheaper of the two."""
+    writer, fast = situation.policy.handover_writer, situation.state.settings.model("fast")
+    if writer != "cheapest" or fast is None:
+        return writer != "fast" or fast is None
+    price = budget.prices(situation.state.settings.model("main"))
+    planned = Handover(situation.meter.used, max(0, situation.meter.used - away), expected(situation))
+    by_fast = economics.handover_cost(planned, price, budget.prices(fast), scale=_scale(situation, fast))
+    return economics.handover_cost(planned, price) <= by_fast
+
+
+def _scale(situation: Situation, fast: ModelSet) -> float:
+    """The fast model's input price as a share of the main model's; 1 where one of them is unknown."""
+    main = situation.state.settings.model("main")
+    if main is None or main.price_input <= 0 or fast.price_input <= 0:
+        return 1.0
+    return fast.price_input / main.price_input
+
+
+def expected(situation: Situation) -> int:
+    """What a document will take: as much as the last one did."""
+    made = [fold.tokens for fold in situation.line.folds.values() if fold.kind is FoldKind.HANDOVER]
+    return min(made[-1] if made else EXPECTED, situation.meter.window // 10)
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def question(span: Span, tail: int, *, wish: str = "", limit: int = EXPECTED) -> str:
+    """What the writer is asked, behind the conversation or its transcript."""
+    names = "\n".join(f"## {name}" for name in SECTIONS)
+    wanted = f"\nThe user asks to keep in particular: {wish}" if wish else ""
+    return (
+        f"Write a handover document about everything up to number {span.last} of this conversation, for a colleague "
+        f"who goes on with the work and sees only this document and the last {tail} steps. Do not call tools and do "
+        f"not go on with the work; answer with the document alone, in at most {limit * 3 // 5} words, with exactly "
+        f"these six headings:\n{names}\n"
+        "Be exact: paths, names, commands, values, error messages and decisions word for word. Give sources as "
+        "[number] of a message or as hash. State what the user demanded in the user's own words. If there is an "
+        f"earlier summary, carry over what still holds.{wanted}"
+    )
+
+
+def question_for(missing: Sequence[str]) -> str:
+    """Asked once, for the sections a first answer left out."""
+    names = "\n".join(f"## {name}" for name in missing)
+    return f"These sections of the handover document are missing. Answer with them alone:\n{names}"
+
+
+def sections(text: str) -> dict[str, str]:
+    """The document's sections by name; text under no known heading counts as Completed Work."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in text.splitlines():
+        heading = _section(line)
+        if heading:
+            name = heading
+            found.setdefault(name, [])
+        elif line.strip() and TITLE not in line:
+            found.setdefault(name, []).append(line.rstrip())
+    stray = found.pop("", [])
+    if stray:
+        found["Completed Work"] = [*stray, *found.get("Completed Work", [])]
+    return {name: "\n".join(lines).strip() for name, lines in found.items()}
+
+
+def lacking(found: Mapping[str, str]) -> list[str]:
+    """The sections that are not there or say nothing."""
+    return [name for name in SECTIONS if not found.get(name)]
+
+
+def _section(line: str) -> str:
+    match = _HEADING.match(line)
+    if match is None:
+        return ""
+    said = match.group(1).strip().casefold()
+    return next((name for name in SECTIONS if name.casefold() == said), "")

@@ -1,0 +1,113 @@
+"""What every strategy looks at, and what it wants done.
+
+A strategy is a module with `due(situation) -> Plan | None`: pure, cheap, asked before every step. What a model must
+write is asked for and checked by the steward, the same way for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from helix_desktop.engine import laws
+from helix_desktop.engine.budget import Meter
+from helix_desktop.engine.facts import FoldKind, PartRef, Span
+from helix_desktop.engine.line import Item, Line, ends
+from helix_desktop.engine.policy import Policy
+from helix_desktop.engine.view import State
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A conversation at a moment between two steps."""
+
+    state: State
+    policy: Policy
+    meter: Meter
+    now: float
+
+    @property
+    def line(self) -> Line:
+        """The line the view shows."""
+        return self.state.line
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A span to be folded, and the rule that says so, with its figures."""
+
+    kind: FoldKind
+    span: Span
+    why: str
+    panic: bool = False
+    wish: str = ""
+
+
+def tail_start(situation: Situation) -> int:
+    """The first message that stays as it is: the last turn between turns, else the last steps of the running one."""
+    line, steps = situation.line, situation.policy.tail_steps
+    if not line.order:
+        return 1
+    if not line.turn.running:
+        return line.turn.begin or line.order[0]
+    return line.steps[-steps] if len(line.steps) >= steps else line.order[0]
+
+
+def foldable(situation: Situation, until: int = 0) -> Span | None:
+    """The facts a span may cover: from the first that is not barred to the last legal cut before the tail.
+
+    `until`: a seq to use in place of the tail's first, in panic.
+    """
+    line = situation.line
+    if not line.order:
+        return None
+    first = line.order[0] if until else _after_barred(line)
+    cut = legal_cut(line, until or tail_start(situation))
+    last = _before(line, cut)
+    if last < first or not line.may_nest(Span(first, last)):
+        return None
+    return Span(first, last)
+
+
+def legal_cut(line: Line, seq: int) -> int:
+    """The last place at or before `seq` where a span may end."""
+    position = line.position(seq)
+    while position > 0 and not laws.is_cut(line, line.order[position] if position < len(line.order) else 0):
+        position -= 1
+    return line.order[position] if position < len(line.order) else line.order[-1]
+
+
+def _before(line: Line, seq: int) -> int:
+    position = line.position(seq)
+    return line.order[position - 1] if position else 0
+
+
+def _after_barred(line: Line) -> int:
+    """The first message no undone span bars; what another live span still covers is not barred by it."""
+    first = line.order[0]
+    for cover in line.barred:
+        if isinstance(cover, Span) and not line.inside_live(cover):
+            first = max(first, cover.last + 1)
+    return first
+
+
+def is_barred(line: Line, ref: PartRef) -> bool:
+    """Whether the user has brought this part back."""
+    return ref in line.barred or any(
+        isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in line.barred
+    )
+
+
+def fresh_items(line: Line, span: Span) -> list[Item]:
+    """The messages of a span that stand in the view as messages."""
+    return [item for item in line.visible(span) if not item.fold]
+
+
+def covered_facts(line: Line, span: Span) -> int:
+    """How many messages a fold of the span would newly take away."""
+    return len(fresh_items(line, span))
+
+
+def crosses(one: Span, other: Span) -> bool:
+    """Whether two spans overlap without nesting."""
+    first, last = ends(other)
+    return one.first < first <= one.last < last or first < one.first <= last < one.last

@@ -1,0 +1,51 @@
+"""Reflection: observations are merged; repetition and what is out of date go, priorities are reconsidered."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.facts import Folded, FoldKind, Span
+from helix_desktop.engine.line import OBSERVED
+from helix_desktop.engine.strategies.plan import Plan, Situation
+
+
+def due(situation: Situation) -> Plan | None:
+    """A reflection once observations have passed their share of the window."""
+    policy, meter = situation.policy, situation.meter
+    observed = meter.parts[Kind.OBSERVATIONS]
+    if not policy.observation or observed < policy.reflection_share * meter.window:
+        return None
+    span = observations(situation)
+    if span is None:
+        return None
+    return Plan(FoldKind.REFLECTION, span, f"observations are {observed / meter.window:.0%} of the window")
+
+
+def observations(situation: Situation) -> Span | None:
+    """The span of all observations in the view that stand one behind the other."""
+    line = situation.line
+    if not line.order:
+        return None
+    run: list[Folded] = []
+    for item in line.items:
+        fold = line.folds.get(item.fold)
+        if fold is not None and fold.kind in OBSERVED:
+            run.append(fold)
+        elif run:
+            break
+    if not run:
+        return None
+    first, last = run[0].cover, run[-1].cover
+    assert isinstance(first, Span)
+    assert isinstance(last, Span)
+    return Span(first.first, last.last)
+
+
+def question(span: Span, *, wish: str = "", limit: int = 3_000) -> str:
+    """What the writer is asked, behind the observations."""
+    wanted = f"\nThe user asks to keep in particular: {wish}" if wish else ""
+    return (
+        f"Merge these observations about the numbers {span.first} to {span.last} of a conversation: same form, one line "
+        "each with its date, priority and [number]. Join what belongs together, drop repetition and what later lines "
+        "made untrue, reconsider the priorities. What the user demanded stays word for word. At most "
+        f"{limit * 3 // 5} words. Do not call tools; answer with the lines alone.{wanted}"
+    )

@@ -1,0 +1,152 @@
+"""A span of the conversation as text: for a model that writes about it, for the collector of details, for recall.
+
+Writers read what the view shows, so a summary costs no more than the context did; the collector reads originals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from helix_desktop.engine.blocks import Block, Role
+from helix_desktop.engine.contents import shown
+from helix_desktop.engine.details import Detail, Source
+from helix_desktop.engine.facts import (
+    Attachment,
+    ModelReplied,
+    PartRef,
+    Reasoning,
+    Span,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.engine.line import Item, Line
+from helix_desktop.engine.ports import Cache
+from helix_desktop.engine.strategies import caching
+from helix_desktop.errors import CacheCorrupt, NotThere
+
+MOST_BYTES = 2 << 20  # of one output that is read for details: its beginning and its end
+GONE = "[not available any more]"
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One message or document as text."""
+
+    seq: int
+    text: str
+    tokens: int
+
+
+async def stored_text(cache: Cache, stored: Stored) -> str:
+    """The text of an entry, at most its beginning and its end; a sentence where it is gone."""
+    try:
+        if stored.size <= MOST_BYTES:
+            content = shown(stored, await cache.get(stored.digest))
+            return content if isinstance(content, str) else f"[a picture, {stored.media_type}]"
+        head = await cache.read(stored.digest, 0, MOST_BYTES * 3 // 4)
+        tail = await cache.read(stored.digest, stored.size - MOST_BYTES // 4, MOST_BYTES // 4)
+    except (NotThere, CacheCorrupt):
+        return GONE
+    return head.decode("utf-8", "replace") + "\n[…]\n" + tail.decode("utf-8", "replace")
+
+
+# --- for writers -----------------------------------------------------------------------------------------------------
+
+
+async def passages(line: Line, span: Span, cache: Cache) -> list[Passage]:
+    """What the view shows of the span, message by message."""
+    return [await _passage(line, item, cache) for item in line.visible(span)]
+
+
+async def _passage(line: Line, item: Item, cache: Cache) -> Passage:
+    said = [await _said(line, block, cache) for block in item.blocks]
+    where = f"[{item.first}]" if item.first == item.last else f"[{item.first}–{item.last}]"
+    return Passage(item.first, "\n".join(f"{where} {text}" for text in said if text), item.tokens)
+
+
+async def _said(line: Line, block: Block, cache: Cache) -> str:
+    match block.content:
+        case Text(text=text) if block.role is Role.TOOL:
+            return f"output{_of_call(line, block)}:\n{text}"
+        case Text(text=text):
+            return text if block.fold else f"{block.role}: {text}"
+        case ToolCall(name=name, arguments=arguments):
+            return f"call of {name}: {arguments}"
+        case Stored() as stored:
+            return f"output{_of_call(line, block)}:\n{await stored_text(cache, stored)}"
+        case Attachment(name=name, stored=stored):
+            return f"user attached {name}:\n{await stored_text(cache, stored)}"
+        case _:
+            return ""  # reasoning is not passed on
+
+
+def _of_call(line: Line, block: Block) -> str:
+    call = line.calls.get(block.call)
+    return f" of {call.call.name}" if call else ""
+
+
+# --- for the collector -----------------------------------------------------------------------------------------------
+
+
+async def sources(line: Line, seqs: list[int], cache: Cache) -> list[Source]:
+    """The messages as they were said, the outputs whole; what the user took out stays out."""
+    found: list[Source] = []
+    for seq in seqs:
+        fact = line.messages[seq].fact
+        if isinstance(fact, ToolReturned):
+            if not line.is_excluded(PartRef(seq)):
+                found.append(await _output(line, seq, fact, cache))
+        elif isinstance(fact, UserSaid):
+            found.append(await _user(line, seq, fact, cache))
+        elif isinstance(fact, ModelReplied):
+            found.extend(_reply(line, seq, fact))
+    return found
+
+
+async def _output(line: Line, seq: int, fact: ToolReturned, cache: Cache) -> Source:
+    call = caching.call_of(line, seq)
+    text = await stored_text(cache, fact.output)
+    ok = fact.ok and not fact.exit_code
+    return Source(seq, "output", text, call.name if call else "", ok, changes=fact.changes)
+
+
+async def _user(line: Line, seq: int, fact: UserSaid, cache: Cache) -> Source:
+    texts, names = [], []
+    for index, part in enumerate(fact.parts):
+        if line.is_excluded(PartRef(seq, index)):
+            continue
+        if isinstance(part, Text):
+            texts.append(part.text)
+        else:
+            names.append(f"{part.name} {part.stored.digest.hex}")
+            if part.stored.media_type.startswith("text/"):
+                texts.append(await stored_text(cache, part.stored))
+    return Source(seq, "user", "\n".join(texts), names=tuple(names))
+
+
+def _reply(line: Line, seq: int, fact: ModelReplied) -> Iterator[Source]:
+    for index, part in enumerate(fact.parts):
+        if line.is_excluded(PartRef(seq, index)) or isinstance(part, Reasoning):
+            continue
+        if isinstance(part, ToolCall):
+            yield Source(seq, "call", part.arguments, part.name)
+        else:
+            yield Source(seq, "assistant", part.text)
+
+
+def hashes(line: Line, seqs: list[int]) -> Iterator[Detail]:
+    """Every entry the span's messages refer to, so that each can be recalled by its hash."""
+    for seq in seqs:
+        fact = line.messages[seq].fact
+        if isinstance(fact, ToolReturned):
+            yield Detail("stored", f"{fact.output.digest.hex} {caching.about_output(line, seq)}", seq)
+            for picture in fact.images:
+                yield Detail("stored", f"{picture.digest.hex} picture", seq)
+        elif isinstance(fact, UserSaid):
+            for part in fact.parts:
+                if isinstance(part, Attachment):
+                    yield Detail("stored", f"{part.stored.digest.hex} attachment {part.name}", seq)
