@@ -1,0 +1,436 @@
+"""The cache of one workspace: content by the SHA-256 of its bytes, in LevelDB. Plain calls, from one thread.
+
+Content is written before anything refers to it: chunks first, then one synced batch that makes the entry known. So a
+crash leaves at most chunks nobody knows; the numbers being written are marked, and swept when the cache opens. Every read
+is checked against SHA-256; what does not match is quarantined and never handed out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time as clock
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import plyvel
+import zstandard
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import Ambiguous, CacheCorrupt, NewerVersion, NotThere, WrongUse
+from helix_desktop.store import records
+from helix_desktop.store.level import Level, Write
+from helix_desktop.store.records import CHUNK, Record, State
+
+_LAST = b"\xff" * 8
+_TEXT = ("text/", "application/json", "application/xml", "application/x-")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Staged:
+    """Content ready to be committed. `writes` is empty where the cache has it already."""
+
+    record: Record
+    writes: tuple[Write, ...]
+
+
+class CacheFolder:
+    """The open cache. `put` = `stage` + `commit`; staging several before one commit shares the sync among them."""
+
+    def __init__(self, folder: Path, *, now: Callable[[], float] = clock.time) -> None:
+        self.level = Level(folder)
+        self.now = now
+        self._compressor = zstandard.ZstdCompressor(level=1)
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._staged: dict[Digest, Staged] = {}
+        self._check_version()
+        self._next = self._sweep()
+
+    def _check_version(self) -> None:
+        known = self.level.quick_get(records.VERSION_KEY)
+        if known is None:
+            self.level.write([(records.VERSION_KEY, str(records.VERSION).encode())])
+        elif int(known) > records.VERSION:
+            self.level.close()
+            raise NewerVersion(
+                f"This cache was written by a newer Helix Desktop (version {int(known)} of its format).",
+                remedy="Update the program; nothing was changed.",
+            )
+
+    def _sweep(self) -> int:
+        """Remove the chunks of entries that were never finished. Returns the first number that is free."""
+        free = 1
+        for key in list(self.level.keys(b"o", b"p")):
+            number = records.number_of(key)
+            free = max(free, number + 1)
+            self.drop_chunks(number, extra=[(key, None)])
+        for kind in (b"m", b"b"):
+            for key in self.level.keys(kind, kind + _LAST + b"\xff", reverse=True):
+                free = max(free, records.number_of(key) + 1)
+                break
+        return free
+
+    def close(self) -> None:
+        self.level.close()
+
+    @property
+    def last(self) -> int:
+        """The highest number given out."""
+        return self._next - 1
+
+    def known_last(self) -> int:
+        """The highest number of an entry that is known."""
+        for key in self.level.keys(b"m", b"m" + _LAST + b"\xff", reverse=True):
+            return records.number_of(key)
+        return 0
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def put(self, content: bytes, about: About = About()) -> Stored:
+        """Store it; on the disk when this returns. Putting it twice is harmless, and mends a damaged entry."""
+        staged = self.stage(content, about)
+        self.commit([staged])
+        return staged.record.stored
+
+    def stage(self, content: bytes, about: About) -> Staged:
+        digest = Digest.of(content)
+        if (known := self.known(digest)) is not None:
+            return known
+        if len(content) > CHUNK:
+            incoming = self.begin(about)
+            incoming.write(content)
+            return incoming.finish()
+        number = self.take()
+        value = self.encoded(content)
+        record = Record(number, number, digest, len(content), len(value), line_count(content, about), self.now(), about)
+        return self.ready(record, [(records.chunk_key(number, 0), value)])
+
+    def begin(self, about: About) -> Incoming:
+        """Store content that comes piece by piece and never stands in memory as a whole."""
+        return Incoming(self, self.take(), about)
+
+    def commit(self, staged: Sequence[Staged]) -> None:
+        """Make them known, in one synced batch."""
+        writes = [write for each in dict.fromkeys(staged) for write in each.writes]
+        try:
+            if writes:
+                self.level.write(writes)
+        finally:
+            for each in staged:
+                self._staged.pop(each.record.digest, None)
+
+    def ready(self, record: Record, writes: Sequence[Write]) -> Staged:
+        marks: list[Write] = [
+            (kind + record.digest.raw, None) for kind in (b"q", b"t") if self._mark(kind, record.digest)
+        ]
+        known: list[Write] = [
+            (b"h" + record.digest.raw, records.pack_number(record.number)),
+            (records.number_key(b"m", record.number), records.pack(record)),
+        ]
+        staged = Staged(record, (*writes, *known, *marks))
+        self._staged[record.digest] = staged
+        return staged
+
+    def known(self, digest: Digest) -> Staged | None:
+        """What makes a second put unnecessary: the same content on its way, or stored and intact."""
+        if (staged := self._staged.get(digest)) is not None:
+            return staged
+        if self.level.quick_get(b"h" + digest.raw) is None:
+            return None
+        try:
+            record = self.record(digest)
+            for _ in self.content(record):
+                pass
+        except (NotThere, CacheCorrupt):
+            return None
+        return Staged(record, ())
+
+    def take(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def encoded(self, content: bytes) -> bytes:
+        packed = self._compressor.compress(content)
+        if len(packed) < len(content):
+            return bytes((records.ZSTD,)) + packed
+        return bytes((records.RAW,)) + content
+
+    def drop_chunks(self, blob: int, *, extra: Sequence[Write] = ()) -> None:
+        keys = list(self.level.keys(records.chunk_key(blob, 0), records.chunk_key(blob + 1, 0)))
+        self.level.write([*((key, None) for key in keys), *extra])
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def record(self, digest: Digest) -> Record:
+        """What the entry is. NotThere says what became of it; CacheCorrupt where it is quarantined or unreadable."""
+        try:
+            held = self.level.get(b"h" + digest.raw)
+            if held is None:
+                raise self._missing(digest)
+            number = records.unpack_number(held)
+            value = self.level.get(records.number_key(b"m", number))
+            record = records.unpack(number, value) if value is not None else None
+        except (plyvel.Error, ValueError, UnicodeDecodeError) as error:
+            raise self.quarantine(digest, "its description is damaged") from error
+        if record is None or record.digest != digest:
+            raise self.quarantine(digest, "its description is missing")
+        if record.state is State.COLLECTED:
+            raise self._collected(record)
+        if (why := self._mark(b"q", digest)) is not None:
+            raise _corrupt(digest, why.decode("utf-8", "replace"))
+        return record
+
+    def described(self, digest: Digest) -> Record:
+        """Like `record`, and also for an entry that was collected or is quarantined, as long as it can be read."""
+        held = self.level.get(b"h" + digest.raw)
+        if held is None:
+            raise self._missing(digest)
+        return self.numbered(records.unpack_number(held))
+
+    def numbered(self, number: int) -> Record:
+        value = self.level.get(records.number_key(b"m", number))
+        if value is None:
+            raise NotThere(f"There is no entry number {number} in the cache.")
+        return records.unpack(number, value)
+
+    def get(self, digest: Digest) -> bytes:
+        """The whole content, checked against its SHA-256."""
+        record = self.record(digest)
+        if record.count == 1:
+            return self.chunk(record, 0)
+        content = b"".join(self._decoded(record, chunk) for chunk in range(record.count))
+        if hashlib.sha256(content).digest() != digest.raw:
+            raise self.quarantine(digest, "its content does not match its hash")
+        return content
+
+    def read(self, digest: Digest, start: int, length: int) -> bytes:
+        """A part of the content; only the chunks it lies in are read, and each is checked."""
+        record = self.record(digest)
+        if start < 0 or length < 0:
+            raise WrongUse("A part of an entry begins at 0 or later and has a length of 0 or more.")
+        stop = min(start + length, record.size)
+        parts = []
+        for chunk in range(start // CHUNK, -(-stop // CHUNK)):
+            base = chunk * CHUNK
+            parts.append(self.chunk(record, chunk)[max(0, start - base) : stop - base])
+        return b"".join(parts)
+
+    def content(self, record: Record) -> Iterator[bytes]:
+        """Chunk after chunk, each checked before it is handed out."""
+        for chunk in range(record.count):
+            yield self.chunk(record, chunk)
+
+    def chunk(self, record: Record, chunk: int) -> bytes:
+        content = self._decoded(record, chunk)
+        if hashlib.sha256(content).digest() != record.chunk_digest(chunk):
+            raise self.quarantine(record.digest, f"chunk {chunk} does not match its hash")
+        return content
+
+    def _decoded(self, record: Record, chunk: int) -> bytes:
+        try:
+            value = self.level.get(records.chunk_key(record.blob, chunk))
+            if value is None:
+                raise self.quarantine(record.digest, f"chunk {chunk} is missing")
+            if value[0] == records.RAW:
+                return value[1:]
+            return self._decompressor.decompress(value[1:], max_output_size=CHUNK)
+        except (plyvel.Error, zstandard.ZstdError, IndexError) as error:
+            raise self.quarantine(record.digest, f"chunk {chunk} cannot be read") from error
+
+    def quarantine(self, digest: Digest, why: str) -> CacheCorrupt:
+        """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
+        self.level.write([(b"q" + digest.raw, why.encode())])
+        return _corrupt(digest, why)
+
+    def _mark(self, kind: bytes, digest: Digest) -> bytes | None:
+        return self.level.quick_get(kind + digest.raw)
+
+    def _missing(self, digest: Digest) -> NotThere:
+        if self._mark(b"t", digest) is not None:
+            return NotThere(f"The entry {digest} was forgotten at the user's wish.")
+        return NotThere(f"There is no entry {digest} in this workspace's cache.")
+
+    def _collected(self, record: Record) -> NotThere:
+        what = " ".join(filter(None, (record.about.tool, record.about.source))) or "content put by hand"
+        return NotThere(
+            f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to make room.",
+            remedy="Run the tool again to have it back.",
+        )
+
+    def resolve(self, prefix: str) -> Digest:
+        """The one entry whose hash begins so."""
+        low, high = prefix_bounds(prefix)
+        found = []
+        for key in self.level.keys(b"h" + low, b"h" + high + b"\x00"):
+            if key[1:].hex().startswith(prefix.lower()):
+                found.append(Digest(key[1:]))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            near = ", ".join(digest.hex[: len(prefix) + 6] for digest in found[:4])
+            raise Ambiguous(f"{len(found)} entries begin with {prefix}: {near}.", remedy="Give more digits.")
+        if len(prefix) == 64 and self._mark(b"t", Digest.parse(prefix)) is not None:
+            raise self._missing(Digest.parse(prefix))
+        raise NotThere(f"No entry of this workspace begins with {prefix}.", remedy=self._near(prefix))
+
+    def _near(self, prefix: str) -> str:
+        digits = prefix.lower()
+        for length in range(min(len(digits), 64) - 1, 3, -1):
+            low, high = prefix_bounds(digits[:length])
+            near = [
+                key[1:].hex()
+                for key, _ in zip(self.level.keys(b"h" + low, b"h" + high + b"\x00"), range(3), strict=False)
+            ]
+            if near := [name for name in near if name.startswith(digits[:length])]:
+                return f"Near it: {', '.join(name[:16] for name in near)}."
+        return ""
+
+    def records(self, after: int = 0, limit: int = 1000) -> list[Record]:
+        """Known entries by number; unreadable ones are left out (verify names them)."""
+        found: list[Record] = []
+        for key, value in self.level.scan(records.number_key(b"m", after + 1), b"m" + _LAST + b"\xff"):
+            try:
+                found.append(records.unpack(records.number_of(key), value))
+            except (ValueError, UnicodeDecodeError):
+                continue
+            if len(found) == limit:
+                break
+        return found
+
+    # --- pins and removal -------------------------------------------------------------------------------------------
+
+    def pin(self, digest: Digest, *, pinned: bool = True) -> None:
+        """A pinned entry is never collected."""
+        self.record(digest)
+        self.level.write([(b"p" + digest.raw, b"" if pinned else None)])
+
+    def pinned(self) -> frozenset[Digest]:
+        return frozenset(Digest(key[1:]) for key in self.level.keys(b"p", b"q"))
+
+    def collect(self, digest: Digest) -> int:
+        """Remove the content to make room; what it was stays known. Returns the bytes freed."""
+        record = self.record(digest)
+        if self._mark(b"p", digest) is not None:
+            raise WrongUse(f"The entry {digest.short} is pinned.", remedy="Take the pin off first.")
+        gone = replace(record, state=State.COLLECTED, kept=0)
+        self.drop_chunks(record.blob, extra=[(records.number_key(b"m", record.number), records.pack(gone))])
+        return record.kept
+
+    def forget(self, digest: Digest) -> None:
+        """Remove the entry and all that is known of it; a tombstone stays. `level.compact` then takes it off the disk."""
+        held = self.level.get(b"h" + digest.raw)
+        marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", b"p", b"q")]
+        marks.append((b"t" + digest.raw, str(int(self.now())).encode()))
+        if held is None:
+            self.level.write(marks)
+            return
+        number = records.unpack_number(held)
+        self.drop_chunks(self.numbered(number).blob, extra=[(records.number_key(b"m", number), None), *marks])
+
+
+class Incoming:
+    """Content on its way into the cache, piece by piece. End it with `finish` (and commit that) or `abandon`."""
+
+    def __init__(self, cache: CacheFolder, blob: int, about: About) -> None:
+        self._cache = cache
+        self._blob = blob
+        self._about = about
+        self._whole = hashlib.sha256()
+        self._chunks: list[bytes] = []
+        self._held = bytearray()
+        self._size = self._kept = self._lines = 0
+        self._last = b"\n"
+
+    def write(self, piece: bytes) -> None:
+        """Take a piece of any size; whole chunks go to the disk at once."""
+        if not piece:
+            return
+        self._whole.update(piece)
+        self._size += len(piece)
+        self._lines += piece.count(b"\n")
+        self._last = piece[-1:]
+        view = memoryview(piece)
+        while len(self._held) + len(view) > CHUNK:
+            room = CHUNK - len(self._held)
+            self._held += view[:room]
+            view = view[room:]
+            self._flush()
+        self._held += view
+
+    def _flush(self) -> None:
+        content = bytes(self._held)
+        self._held.clear()
+        value = self._cache.encoded(content)
+        writes: list[Write] = [(records.chunk_key(self._blob, len(self._chunks)), value)]
+        if not self._chunks:
+            writes.append((records.number_key(b"o", self._blob), b""))
+        self._cache.level.write(writes)
+        self._chunks.append(hashlib.sha256(content).digest())
+        self._kept += len(value)
+
+    def finish(self) -> Staged:
+        """The entry, ready to be committed; content the cache has already is dropped again."""
+        digest = Digest(self._whole.digest())
+        cache = self._cache
+        if (known := cache.known(digest)) is not None:
+            self.abandon()
+            return known
+        if not self._chunks:
+            return self._single(digest)
+        self._flush()
+        lines = self._lines + (self._last != b"\n") if _is_text(self._about) else 0
+        record = Record(
+            cache.take(),
+            self._blob,
+            digest,
+            self._size,
+            self._kept,
+            lines,
+            cache.now(),
+            self._about,
+            tuple(self._chunks),
+        )
+        return cache.ready(record, [(records.number_key(b"o", self._blob), None)])
+
+    def _single(self, digest: Digest) -> Staged:
+        content = bytes(self._held)
+        cache = self._cache
+        value = cache.encoded(content)
+        lines = line_count(content, self._about)
+        number = cache.take()
+        record = Record(number, self._blob, digest, len(content), len(value), lines, cache.now(), self._about)
+        return cache.ready(record, [(records.chunk_key(self._blob, 0), value)])
+
+    def abandon(self) -> None:
+        """Take back what was written."""
+        if self._chunks:
+            self._cache.drop_chunks(self._blob, extra=[(records.number_key(b"o", self._blob), None)])
+        self._chunks.clear()
+
+
+def _corrupt(digest: Digest, why: str) -> CacheCorrupt:
+    return CacheCorrupt(
+        f"The entry {digest} is damaged on the disk ({why}) and was put into quarantine.",
+        remedy="Putting the same content again mends it; a backup of the folder has it too.",
+    )
+
+
+def _is_text(about: About) -> bool:
+    return about.media_type.startswith(_TEXT)
+
+
+def line_count(content: bytes, about: About) -> int:
+    """How many lines a text has; what is no text has none."""
+    if not _is_text(about):
+        return 0
+    return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
+
+
+def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:
+    """The first and the last hash that begin so; WrongUse where none can."""
+    digits = prefix.lower()
+    if not 4 <= len(digits) <= 64 or any(digit not in "0123456789abcdef" for digit in digits):
+        raise WrongUse(f"{prefix[:80]!r} is not the beginning of a SHA-256.", remedy="Give 4 to 64 hexadecimal digits.")
+    return bytes.fromhex(digits.ljust(64, "0")), bytes.fromhex(digits.ljust(64, "f"))

@@ -1,0 +1,303 @@
+"""workspace.toml: a workspace's settings, for the program and for hands.
+
+Comments, order and unknown keys survive. A mistake is a ConfigMistake with the line, the key and what was expected;
+a key that is not known but looks like one that is, is a warning. The policy's values and the MCP servers' tables are
+taken as they are: who uses them checks them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import ParseError, TOMLKitError
+
+from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed
+
+VERSION = 1
+NAME = "workspace.toml"
+MODES = ("ask", "edits", "read", "free")
+
+_HEAD = """\
+# The settings of one Helix Desktop workspace. Edit them while the workspace is closed or open: comments and
+# keys of your own stay. Keys and passwords never belong in here; the program keeps them in the system's keyring.
+"""
+_PLAIN = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What workspace.toml says. `proposed` came with an import and is not in force until the user agrees."""
+
+    name: str = ""
+    colour: str = ""
+    roots: tuple[str, ...] = ()
+    models: Mapping[str, str] = field(default_factory=dict)
+    preset: str = ""
+    policy: Mapping[str, _PLAIN] = field(default_factory=dict)
+    mode: str = ""
+    rules: tuple[Mapping[str, Any], ...] = ()
+    mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    limit: int = 0  # bytes the cache may take; 0: no limit
+    limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # where a turn stops by itself; engine.crew.Limits
+    trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
+    proposed: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One key that is known: what it holds, in words for people and as a check."""
+
+    expected: str
+    fits: Callable[[Any], bool]
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _tables(value: Any) -> bool:
+    return _table(value) and all(isinstance(item, dict) for item in value.values())
+
+
+def _list_of_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _colour(value: Any) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch(r"(#[0-9A-Fa-f]{6})?|[a-z]+", value))
+
+
+_KEYS: Mapping[str, _Key] = {
+    "version": _Key("a whole number", _whole),
+    "name": _Key('a text, like name = "Thesis"', _text),
+    "colour": _Key('a colour, like colour = "#7aa2f7"', _colour),
+    "roots": _Key('a list of folders, like roots = ["/home/me/project"]', _texts),
+    "models": _Key("a table with main, fast and long", _table),
+    "models.main": _Key('the name of a model, like main = "anthropic/claude"', _text),
+    "models.fast": _Key('the name of a model, like fast = "openai/mini"', _text),
+    "models.long": _Key('the name of a model, like long = "google/pro"', _text),
+    "policy": _Key("a table with a preset and values", _table),
+    "policy.preset": _Key('the name of a preset, like preset = "layered"', _text),
+    "policy.values": _Key("a table of values, like handover_at = 0.85", _table),
+    "permissions": _Key("a table with a mode and rules", _table),
+    "permissions.mode": _Key('the name of a mode, like mode = "ask"', _text),
+    "permissions.rules": _Key("tables that begin with [[permissions.rules]]", _list_of_tables),
+    "mcp": _Key("a table for each server, like [mcp.github]", _tables),
+    "limits": _Key("a table with cache_bytes", _table),
+    "limits.cache_bytes": _Key("a number of bytes, like cache_bytes = 5_000_000_000, or 0 for no limit", _whole),
+    "limits.steps": _Key("a whole number of steps, like steps = 400", _whole),
+    "limits.repeats": _Key("a whole number, like repeats = 5", _whole),
+    "limits.turn_cost": _Key("dollars, like turn_cost = 2.5, or 0 for no limit", _amount),
+    "limits.day_cost": _Key("dollars, like day_cost = 20, or 0 for no limit", _amount),
+    "limits.workspace_cost": _Key("dollars, like workspace_cost = 100, or 0 for no limit", _amount),
+    "permissions.trusted": _Key("a table of rules files and their SHA-256", _table),
+    "proposed": _Key("a table the program made from an import", _table),
+}
+_OPEN = ("policy.values", "mcp", "proposed", "permissions.rules", "permissions.trusted")  # what is inside is not ours to check
+
+
+def parse(text: str, path: Path) -> Settings:
+    """The settings in `text`; ConfigMistake names the line."""
+    try:
+        document = tomlkit.parse(text).unwrap()
+    except ParseError as error:
+        raise ConfigMistake(
+            f"{path}, line {error.line}: {_sentence(str(error))}",
+            remedy="Correct the line and open the workspace again.",
+        ) from error
+    except TOMLKitError as error:
+        raise ConfigMistake(
+            f"{path}: {_sentence(str(error))}", remedy="Correct it and open the workspace again."
+        ) from error
+    if _whole(document.get("version")) and document["version"] > VERSION:
+        raise NewerVersion(
+            f"{path} was written by a newer Helix Desktop (version {document['version']}).",
+            remedy="Update the program; nothing was changed.",
+        )
+    warnings = _check(document, text, path)
+    return _settings(document, warnings)
+
+
+def _sentence(text: str) -> str:
+    return re.sub(r" at line \d+ col \d+", "", text).rstrip(".") + "."
+
+
+def _check(document: Mapping[str, Any], text: str, path: Path) -> tuple[str, ...]:
+    warnings = []
+    for dotted, value in _walk(document, ""):
+        key = _KEYS.get(dotted)
+        where = f"{path}, line {line_of(text, dotted)}"
+        if key is None:
+            near = _near(dotted)
+            hint = f"; did you mean {near}?" if near else "."
+            warnings.append(f"{where}: {dotted} is no setting of a workspace and does nothing{hint}")
+        elif not key.fits(value):
+            raise ConfigMistake(
+                f"{where}: {dotted} = {_shown(value)} is not what was expected: {key.expected}.",
+                remedy="Correct the line and open the workspace again.",
+            )
+    return tuple(warnings)
+
+
+def _walk(table: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in table.items():
+        dotted = f"{prefix}{name}"
+        found.append((dotted, value))
+        if isinstance(value, dict) and dotted in _KEYS and dotted not in _OPEN:
+            found += _walk(value, f"{dotted}.")
+    return found
+
+
+def _near(dotted: str) -> str:
+    close = difflib.get_close_matches(dotted, _KEYS, n=1, cutoff=0.6)
+    if not close:
+        last = {key.rpartition(".")[2]: key for key in _KEYS}
+        close = [last[name] for name in difflib.get_close_matches(dotted.rpartition(".")[2], last, n=1, cutoff=0.75)]
+    return close[0] if close else ""
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def line_of(text: str, dotted: str) -> int:
+    """The line a key stands in, counted from 1: as `[a.b]`, as `c = ` below it, or as `a.b.c = `."""
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if head := re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?", line):
+            table = re.sub(r"[\s\"']", "", head[1])
+            if table == dotted or table.startswith(f"{dotted}."):
+                return number
+        elif (key := re.match(r"\s*([\w\-.\"' ]+?)\s*=", line)) is not None:
+            name = re.sub(r"[\s\"']", "", key[1])
+            full = f"{table}.{name}" if table else name
+            if full == dotted or full.startswith(f"{dotted}.") or dotted.startswith(f"{full}."):
+                return number
+    return 1
+
+
+def _settings(document: Mapping[str, Any], warnings: tuple[str, ...]) -> Settings:
+    policy = document.get("policy", {})
+    permissions = document.get("permissions", {})
+    return Settings(
+        name=document.get("name", ""),
+        colour=document.get("colour", ""),
+        roots=tuple(document.get("roots", ())),
+        models={role: name for role, name in document.get("models", {}).items() if isinstance(name, str) and name},
+        preset=policy.get("preset", ""),
+        policy=policy.get("values", {}),
+        mode=permissions.get("mode", ""),
+        rules=tuple(permissions.get("rules", ())),
+        mcp=document.get("mcp", {}),
+        limit=document.get("limits", {}).get("cache_bytes", 0),
+        limits=document.get("limits", {}),
+        trusted=permissions.get("trusted", {}),
+        proposed=document.get("proposed", {}),
+        warnings=warnings,
+    )
+
+
+def read(path: Path) -> Settings:
+    """The settings in the file."""
+    return parse(_text_of(path), path)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise NotThere(f"{path} is missing.", remedy="Restore it, or import the workspace from an export.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigMistake(f"{path} is not UTF-8 text.", remedy="Save it as UTF-8.") from error
+    except OSError as error:
+        raise StoreFailed(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def fresh(name: str, colour: str, roots: tuple[str, ...]) -> str:
+    """The text of a new workspace's file."""
+    document = tomlkit.parse(_HEAD)
+    document.add("version", tomlkit.item(VERSION))
+    document.add("name", tomlkit.item(name))
+    document.add("colour", tomlkit.item(colour))
+    document.add("roots", tomlkit.item(list(roots)))
+    return tomlkit.dumps(document)
+
+
+def change(path: Path, changes: Mapping[str, Any]) -> Settings:
+    """Set dotted keys (None takes one out) in the file as it stands now, so that edits by hand meanwhile survive."""
+    text = _text_of(path)
+    parse(text, path)  # never write over a file with a mistake in it
+    document = tomlkit.parse(text)
+    for dotted, value in changes.items():
+        _put(document, dotted.split("."), value)
+    changed = tomlkit.dumps(document)
+    settings = parse(changed, path)
+    write(path, changed)
+    return settings
+
+
+def _put(table: Any, names: list[str], value: Any) -> None:
+    *outer, last = names
+    for name in outer:
+        if name not in table:
+            if value is None:
+                return
+            table[name] = tomlkit.table()
+        table = table[name]
+    if value is None:
+        table.pop(last, None)
+    else:
+        table[last] = list(value) if isinstance(value, tuple) else value
+
+
+def write(path: Path, text: str) -> None:
+    """Put the text in the file's place, whole or not at all."""
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        with beside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StoreFailed(
+            f"{path} could not be written: {error.strerror}.", remedy="The old file is as it was."
+        ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename or a new file in `folder` last; Windows has no such call and needs none."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,117 @@
+"""The list of conversations: a row each, derived from the facts one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from helix_desktop.engine.facts import (
+    ConversationChanged,
+    ConversationStarted,
+    ModelReplied,
+    Recorded,
+    Spent,
+    Text,
+    TurnEnded,
+    Usage,
+    UserSaid,
+)
+
+COLUMNS = (
+    ("id", "TEXT NOT NULL"),
+    ("last_seq", "INTEGER NOT NULL"),
+    ("created", "REAL NOT NULL"),
+    ("updated", "REAL NOT NULL"),
+    ("title", "TEXT NOT NULL"),
+    ("begins", "TEXT NOT NULL"),
+    ("pinned", "INTEGER NOT NULL"),
+    ("archived", "INTEGER NOT NULL"),
+    ("trashed", "INTEGER NOT NULL"),
+    ("parent", "TEXT NOT NULL"),
+    ("parent_call", "TEXT NOT NULL"),
+    ("forked_from", "TEXT NOT NULL"),
+    ("forked_at", "INTEGER NOT NULL"),
+    ("turns", "INTEGER NOT NULL"),
+    ("sent", "INTEGER NOT NULL"),
+    ("written", "INTEGER NOT NULL"),
+    ("cost", "REAL NOT NULL"),
+)
+_BEGINS = 120  # characters of the first message, for a conversation without a title
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a list shows of a conversation. `meter` is what the program last kept about its context, as it wrote it."""
+
+    id: str
+    last_seq: int
+    created: float
+    updated: float
+    title: str = ""
+    begins: str = ""
+    pinned: bool = False
+    archived: bool = False
+    trashed: bool = False
+    parent: str = ""
+    parent_call: str = ""
+    forked_from: str = ""
+    forked_at: int = 0
+    turns: int = 0
+    sent: int = 0  # tokens of all requests, as reported
+    written: int = 0  # tokens of all replies
+    cost: float = 0.0
+    meter: str = ""
+
+    def values(self) -> tuple[str | int | float, ...]:
+        """The stored columns, in their order; half a surrogate pair from a model is no text a database takes."""
+        return tuple(_storable(getattr(self, name)) for name, _ in COLUMNS)
+
+    @classmethod
+    def of(cls, row: tuple[str | int | float, ...]) -> Row:
+        named = dict(zip((field.name for field in fields(cls)), row, strict=True))
+        for flag in ("pinned", "archived", "trashed"):
+            named[flag] = bool(named[flag])
+        return cls(**named)  # type: ignore[arg-type]  # the columns are declared beside the fields
+
+
+def _storable(value: str | int | float) -> str | int | float:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def empty(conversation: str, time: float) -> Row:
+    """A conversation before its first fact."""
+    return Row(conversation, 0, time, time)
+
+
+def advance(row: Row, recorded: Recorded) -> Row:
+    """The row after one more fact."""
+    row = replace(row, last_seq=recorded.seq, updated=recorded.time)
+    match recorded.fact:
+        case ConversationStarted() as begun if begun.forked_from:
+            row = replace(row, forked_from=begun.forked_from, forked_at=begun.forked_at, title=begun.title or row.title)
+            return replace(row, pinned=False, archived=False, trashed=False)
+        case ConversationStarted() as begun:
+            return replace(row, title=begun.title or row.title, parent=begun.parent, parent_call=begun.parent_call)
+        case ConversationChanged() as changed:
+            return _changed(row, changed)
+        case UserSaid() as said:
+            words = " ".join(part.text for part in said.parts if isinstance(part, Text))
+            return replace(row, begins=row.begins or " ".join(words[:1000].split())[:_BEGINS])
+        case ModelReplied(usage=usage) | Spent(usage=usage):
+            return _spent(row, usage)
+        case TurnEnded():
+            return replace(row, turns=row.turns + 1)
+    return row
+
+
+def _changed(row: Row, changed: ConversationChanged) -> Row:
+    return replace(
+        row,
+        title=row.title if changed.title is None else changed.title,
+        pinned=row.pinned if changed.pinned is None else changed.pinned,
+        archived=row.archived if changed.archived is None else changed.archived,
+        trashed=row.trashed if changed.trashed is None else changed.trashed,
+    )
+
+
+def _spent(row: Row, usage: Usage) -> Row:
+    return replace(row, sent=row.sent + usage.input, written=row.written + usage.output, cost=row.cost + usage.cost)

@@ -1,0 +1,115 @@
+"""SQLite as both of our databases use it: one way to open, one way to write, one way to say what failed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from helix_desktop.errors import NewerVersion, StoreBusy, StoreFailed, StoreFull
+
+
+def connect(path: Path, corrupt: type[StoreFailed], what: str, *, synchronous: str = "FULL") -> sqlite3.Connection:
+    """An open connection in WAL mode; used from the thread that made it, or one after another."""
+    with Reading(corrupt, what):
+        connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA synchronous={synchronous}")
+            connection.execute("PRAGMA secure_delete=ON")
+            connection.execute("PRAGMA cell_size_check=ON")
+        except sqlite3.Error:
+            connection.close()
+            raise
+    return connection
+
+
+def prepare(connection: sqlite3.Connection, schema: str, *, application: int, version: int, what: str) -> None:
+    """Make the tables of a new database; refuse a newer one. Closes the connection when it raises."""
+    try:
+        with Reading(StoreFailed, what):
+            known = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            if known == 0:
+                connection.executescript(
+                    f"BEGIN IMMEDIATE; {schema} PRAGMA application_id={application}; PRAGMA user_version={version}; COMMIT;"
+                )
+        if known > version:
+            raise NewerVersion(
+                f"This {what} was written by a newer Helix Desktop (version {known} of its format).",
+                remedy="Update the program; nothing was changed.",
+            )
+    except StoreFailed:
+        connection.close()
+        raise
+
+
+def defects(connection: sqlite3.Connection, what: str) -> Iterator[str]:
+    """What SQLite's own check finds, in sentences."""
+    try:
+        for (found,) in connection.execute("PRAGMA integrity_check(20)"):
+            if found != "ok":
+                yield f"The {what}'s database is damaged: {found}."
+    except sqlite3.DatabaseError as error:
+        yield f"The {what}'s database is damaged: {error}."
+
+
+class Reading:
+    """Turns SQLite's errors into ours."""
+
+    def __init__(self, corrupt: type[StoreFailed], what: str) -> None:
+        self._corrupt = corrupt
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
+            raise failure(error, self._corrupt, self._what) from error
+
+
+class Writing(Reading):
+    """A transaction: committed at the end, rolled back on any error, and then nothing of it counts as written."""
+
+    def __init__(self, connection: sqlite3.Connection, corrupt: type[StoreFailed], what: str) -> None:
+        super().__init__(corrupt, what)
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        with Reading(self._corrupt, self._what):
+            self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            try:
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as failed:
+                self._roll_back()
+                raise failure(failed, self._corrupt, self._what) from failed
+            return
+        self._roll_back()
+        super().__exit__(kind, error, trace)
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._connection.close()  # SQLite rolls back by itself when the file is opened next
+
+
+def failure(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFailed:
+    """The error of ours that says what SQLite's means."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"The {what} could not be written: the disk is full.", remedy="Make room and try again.")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(f"The {what} is used by another process.", remedy="Close it there, or wait.")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or isinstance(error, UnicodeDecodeError):
+        return corrupt(f"The {what}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
+    return StoreFailed(f"The {what} could not be read or written: {error}.", remedy="Check the disk, then try again.")

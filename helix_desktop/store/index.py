@@ -1,0 +1,254 @@
+"""The index of one workspace: what can be listed, sorted and searched fast. All of it is derived.
+
+It catches up behind watermarks, in slices: first the rows of entries, then the facts, then words and tokens. A crash
+loses nothing but work; the file can be deleted and comes back. Plain calls, from one thread; reading has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from helix_desktop.engine import facts as vocabulary
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.encoding import decode
+from helix_desktop.engine.facts import Fact
+from helix_desktop.errors import HelixError, StoreFailed
+from helix_desktop.store import database, words
+from helix_desktop.store.journal import Line
+from helix_desktop.store.records import Record, State
+
+VERSION = 1
+APPLICATION = 0x48454C49  # "HELI"
+SEARCHED = 8 << 20  # bytes of an entry whose words are indexed; a pattern search inside an entry goes over all of it
+ROWS, FACTS, WORDS = 2000, 500, 64  # entries and facts of a slice
+
+_SCHEMA = """
+CREATE TABLE entries(
+  number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, tool TEXT NOT NULL, source TEXT NOT NULL, media TEXT NOT NULL,
+  size INTEGER NOT NULL, kept INTEGER NOT NULL, lines INTEGER NOT NULL, tokens INTEGER NOT NULL, time REAL NOT NULL,
+  uses INTEGER NOT NULL, recalled REAL NOT NULL, pinned INTEGER NOT NULL, state INTEGER NOT NULL);
+CREATE INDEX by_tool ON entries(tool, number);
+CREATE INDEX by_source ON entries(source, number);
+CREATE INDEX by_media ON entries(media, number);
+CREATE INDEX by_size ON entries(size, number);
+CREATE INDEX by_tokens ON entries(tokens, number);
+CREATE INDEX by_time ON entries(time, number);
+CREATE INDEX by_uses ON entries(uses, number);
+CREATE INDEX by_recalled ON entries(recalled, number);
+CREATE INDEX by_pinned ON entries(number) WHERE pinned;
+CREATE INDEX by_state ON entries(state, number) WHERE state;
+CREATE TABLE uses(
+  digest BLOB NOT NULL, conversation TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, how TEXT NOT NULL,
+  PRIMARY KEY(digest, conversation, seq, how)) WITHOUT ROWID;
+CREATE INDEX used_by ON uses(conversation, digest);
+CREATE TABLE pieces(
+  id INTEGER PRIMARY KEY, number INTEGER NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
+  conversation TEXT NOT NULL, seq INTEGER NOT NULL);
+CREATE INDEX pieces_of ON pieces(number) WHERE number;
+CREATE INDEX pieces_in ON pieces(conversation, seq) WHERE seq;
+CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode61 remove_diacritics 2');
+CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the index is: entries known, entries whose words are in, facts; and of how many."""
+
+    rows: int
+    words: int
+    entries: int
+    facts: int
+    of_facts: int
+
+    @property
+    def done(self) -> bool:
+        return self.rows >= self.entries and self.words >= self.entries and self.facts >= self.of_facts
+
+
+class Feed(Protocol):
+    """Where the index takes its content from; each call is answered by the thread that owns the stores."""
+
+    def ends(self) -> tuple[int, int]:
+        """The highest number of an entry, and the highest id of a fact."""
+        ...
+
+    def records(self, after: int, limit: int) -> Sequence[Record]: ...
+
+    def beginning(self, record: Record, limit: int) -> bytes: ...
+
+    def lines(self, after: int, limit: int) -> Sequence[Line]: ...
+
+    def pinned(self) -> frozenset[Digest]: ...
+
+
+class IndexFile:
+    """The writing side."""
+
+    def __init__(self, path: Path, feed: Feed, *, count: Callable[[str], int] = lambda _: 0) -> None:
+        self._feed = feed
+        self._count = count
+        self.connection = database.connect(path, StoreFailed, "index", synchronous="NORMAL")
+        database.prepare(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def mark(self, name: str) -> int:
+        found = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def _set(self, name: str, value: int) -> None:
+        self.connection.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (name, value))
+
+    def progress(self) -> Progress:
+        entries, facts = self._feed.ends()
+        return Progress(self.mark("rows"), self.mark("words"), entries, self.mark("facts"), facts)
+
+    def step(self) -> Progress:
+        """One slice of what is missing; call it until it is done. What the stores cannot give now is left for later."""
+        progress = self.progress()
+        if progress.rows < progress.entries:
+            self._add_rows(progress)
+        elif progress.facts < progress.of_facts:
+            self._add_facts(progress)
+        elif progress.words < progress.entries:
+            self._add_words(progress)
+        return self.progress()
+
+    def _writing(self) -> database.Writing:
+        return database.Writing(self.connection, StoreFailed, "index")
+
+    # --- entries ----------------------------------------------------------------------------------------------------
+
+    def _add_rows(self, progress: Progress) -> None:
+        found = self._feed.records(progress.rows, ROWS)
+        pinned = self._feed.pinned()
+        with self._writing():
+            for record in found:
+                self._add_row(record, pinned=record.digest in pinned)
+            self._set("rows", found[-1].number if len(found) == ROWS else progress.entries)
+
+    def _add_row(self, record: Record, *, pinned: bool) -> None:
+        uses, recalled = self.connection.execute(
+            "SELECT count(*), coalesce(max(time) FILTER (WHERE how = 'recall'), 0) FROM uses WHERE digest = ?",
+            (record.digest.raw,),
+        ).fetchone()
+        about = record.about
+        self.connection.execute(
+            "INSERT OR REPLACE INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?)",
+            (record.number, record.digest.raw, about.tool, about.source, about.media_type, record.size, record.kept)
+            + (record.lines, record.time, uses, recalled, pinned, record.state),
+        )
+
+    def _add_words(self, progress: Progress) -> None:
+        found = self._feed.records(progress.words, WORDS)
+        with self._writing():
+            for record in found:
+                if record.state is State.LIVE:
+                    self._add_content(record)
+            self._set("words", found[-1].number if len(found) == WORDS else progress.entries)
+
+    def _add_content(self, record: Record) -> None:
+        try:
+            text = words.readable(self._feed.beginning(record, SEARCHED))
+        except HelixError:
+            return  # damaged or gone: whoever reads it is told
+        if text is None:
+            return
+        for start, piece in words.pieces(text):
+            self._add_piece(piece, number=record.number, start=start)
+        tokens = self._count(text)
+        if record.size > SEARCHED:
+            tokens = round(tokens * record.size / SEARCHED)
+        self.connection.execute("UPDATE entries SET tokens = ? WHERE number = ?", (tokens, record.number))
+
+    def _add_piece(self, text: str, *, number: int = 0, start: int = 0, conversation: str = "", seq: int = 0) -> None:
+        row = self.connection.execute(
+            "INSERT INTO pieces(number, start, length, conversation, seq) VALUES(?, ?, ?, ?, ?)",
+            (number, start, len(text), conversation, seq),
+        ).lastrowid
+        self.connection.execute("INSERT INTO words(rowid, text, parts) VALUES(?, ?, ?)", (row, text, words.parts(text)))
+
+    # --- facts ------------------------------------------------------------------------------------------------------
+
+    def _add_facts(self, progress: Progress) -> None:
+        lines = self._feed.lines(progress.facts, FACTS)
+        with self._writing():
+            for line in lines:
+                self._add_fact(line)
+            self._set("facts", lines[-1].id if len(lines) == FACTS else progress.of_facts)
+
+    def _add_fact(self, line: Line) -> None:
+        try:
+            fact = decode(line.fact)
+        except HelixError:
+            return
+        for text in said(fact):
+            for start, piece in words.pieces(text):
+                self._add_piece(piece, start=start, conversation=line.conversation, seq=line.seq)
+        for how, digest in used(fact):
+            added = self.connection.execute(
+                "INSERT OR IGNORE INTO uses VALUES(?, ?, ?, ?, ?)",
+                (digest.raw, line.conversation, line.seq, line.time, how),
+            ).rowcount
+            if added:
+                self.connection.execute(
+                    "UPDATE entries SET uses = uses + 1, recalled = max(recalled, ?) WHERE digest = ?",
+                    (line.time if how == "recall" else 0, digest.raw),
+                )
+
+
+def said(fact: Fact) -> list[str]:
+    """The texts of a fact that a search over messages finds."""
+    match fact:
+        case vocabulary.UserSaid(parts=parts) | vocabulary.ModelReplied(parts=parts):
+            return [part.text for part in parts if isinstance(part, vocabulary.Text) and part.text]
+        case vocabulary.Folded(kind=kind, text=text) if kind is not vocabulary.FoldKind.MARKER:
+            return [text]
+        case vocabulary.DocumentEdited(text=text):
+            return [text]
+    return []
+
+
+def used(fact: Fact) -> list[tuple[str, Digest]]:
+    """The entries a fact refers to, and how."""
+    match fact:
+        case vocabulary.UserSaid(parts=parts):
+            return [("attachment", part.stored.digest) for part in parts if isinstance(part, vocabulary.Attachment)]
+        case vocabulary.ToolReturned():
+            changes = [digest for each in fact.changes for digest in (each.before, each.after) if digest]
+            return [
+                ("output", fact.output.digest),
+                *(("image", image.digest) for image in fact.images),
+                *(("change", digest) for digest in changes),
+            ]
+        case vocabulary.Folded(entries=entries):
+            return [("fold", digest) for digest in entries]
+        case vocabulary.ModelReplied(parts=parts):
+            return [("recall", digest) for digest in _recalled(parts)]
+    return []
+
+
+def _recalled(parts: Iterable[object]) -> list[Digest]:
+    found = []
+    for part in parts:
+        if isinstance(part, vocabulary.ToolCall) and part.name.endswith("recall_cached_content"):
+            try:
+                found.append(Digest.parse(json.loads(part.arguments)["sha256"]))
+            except (ValueError, TypeError, KeyError):
+                continue  # a shortened or malformed hash: the recall itself answers that
+    return found
+
+
+def reading(path: Path) -> sqlite3.Connection:
+    """A second connection, for the thread that answers questions."""
+    connection = database.connect(path, StoreFailed, "index", synchronous="NORMAL")
+    connection.execute("PRAGMA query_only=ON")
+    connection.execute("PRAGMA cache_size=-16000")
+    return connection

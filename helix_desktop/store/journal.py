@@ -1,0 +1,258 @@
+"""The journal of one workspace: facts that are only ever appended, in SQLite. Plain calls, from one thread.
+
+WAL with synchronous=FULL: what `append` returned is on the disk. Each fact carries a digest over its place and its text, so
+damage is found and named. The table of conversations is derived, and kept in the same transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time as clock
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from helix_desktop.engine import encoding
+from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded
+from helix_desktop.errors import JournalCorrupt, NotThere, WrongUse
+from helix_desktop.store import database
+from helix_desktop.store.conversations import COLUMNS, Row, advance, empty
+
+VERSION = 1
+APPLICATION = 0x48454C4A  # "HELJ"
+
+_SCHEMA = f"""
+CREATE TABLE facts(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  conversation TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  time REAL NOT NULL,
+  fact TEXT NOT NULL,
+  digest BLOB NOT NULL,
+  UNIQUE(conversation, seq)
+);
+CREATE TABLE conversations({", ".join(f"{name} {kind}" for name, kind in COLUMNS)}, PRIMARY KEY(id));
+CREATE TABLE meters(conversation TEXT PRIMARY KEY, meter TEXT NOT NULL);
+"""
+_UPSERT = f"INSERT OR REPLACE INTO conversations VALUES({', '.join('?' * len(COLUMNS))})"  # noqa: S608 - a constant
+_INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest) VALUES(?, ?, ?, ?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A fact as it is stored: `id` counts over all conversations, so it is what others catch up by."""
+
+    id: int
+    conversation: str
+    seq: int
+    time: float
+    fact: str
+    digest: bytes
+
+    @property
+    def intact(self) -> bool:
+        return self.digest == seal(self.conversation, self.seq, self.time, self.fact)
+
+    def recorded(self) -> Recorded:
+        if not self.intact:
+            raise _corrupt(self.conversation, self.seq, "does not match its digest")
+        return Recorded(self.conversation, self.seq, self.time, encoding.decode(self.fact))
+
+
+def seal(conversation: str, seq: int, time: float, fact: str) -> bytes:
+    """The digest of a fact in its place."""
+    return hashlib.sha256(f"{conversation}\0{seq}\0{time!r}\0{fact}".encode()).digest()
+
+
+class JournalFile:
+    """The open journal."""
+
+    def __init__(self, path: Path, *, now: Callable[[], float] = clock.time) -> None:
+        self.path = path
+        self._now = now
+        self.connection = database.connect(path, JournalCorrupt, "journal")
+        database.prepare(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="journal")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def append(self, conversation: str, facts: Sequence[Fact]) -> tuple[Recorded, ...]:
+        """All of them or none, on the disk when this returns. A new conversation begins with its first fact."""
+        if not facts:
+            return ()
+        if not conversation:
+            raise WrongUse("A conversation needs an id.")
+        time = self._now()
+        with self._writing():
+            row = self._row(conversation) or empty(conversation, time)
+            recorded = tuple(Recorded(conversation, row.last_seq + 1 + i, time, fact) for i, fact in enumerate(facts))
+            self._insert(row, recorded)
+        return recorded
+
+    def _insert(self, row: Row, recorded: Sequence[Recorded]) -> None:
+        for each in recorded:
+            text = encoding.encode(each.fact)
+            digest = seal(each.conversation, each.seq, each.time, text)
+            self.connection.execute(_INSERT, (each.conversation, each.seq, each.time, text, digest))
+            row = advance(row, each)
+        self.connection.execute(_UPSERT, row.values())
+
+    def read(self, conversation: str, after: int = 0, limit: int = 0) -> tuple[Recorded, ...]:
+        """The facts behind `after`; an unknown conversation has none. Every one is checked, and none may be missing."""
+        found: list[Recorded] = []
+        for line in self.lines(conversation, after, limit):
+            if line.seq != after + len(found) + 1:
+                raise _corrupt(conversation, after + len(found) + 1, "is missing")
+            found.append(line.recorded())
+        if not limit or len(found) < limit:
+            with self._reading():
+                row = self._row(conversation)
+            last = row.last_seq if row else 0
+            if after + len(found) < last:
+                raise _corrupt(conversation, after + len(found) + 1, "is missing")
+        return tuple(found)
+
+    def lines(self, conversation: str, after: int = 0, limit: int = 0) -> list[Line]:
+        with self._reading():
+            rows = self.connection.execute(
+                "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE conversation = ? AND seq > ?"
+                " ORDER BY seq LIMIT ?",
+                (conversation, after, limit or -1),
+            )
+            return [_line(row) for row in rows]
+
+    def since(self, watermark: int, limit: int) -> list[Line]:
+        """Facts of all conversations in the order they were written, behind `watermark`."""
+        with self._reading():
+            rows = self.connection.execute(
+                "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE id > ? ORDER BY id LIMIT ?",
+                (watermark, limit),
+            )
+            return [_line(row) for row in rows]
+
+    def fork(self, conversation: str, at: int, new: str) -> tuple[Recorded, ...]:
+        """Copy the facts up to `at`, with their numbers and times, and begin the new conversation behind them."""
+        copied = tuple(
+            Recorded(new, each.seq, each.time, each.fact) for each in (self.read(conversation, 0, at) if at > 0 else ())
+        )
+        if len(copied) != at or at < 1:
+            raise NotThere(f"The conversation {conversation} has no fact {at} to fork from.")
+        time = self._now()
+        begun = Recorded(new, at + 1, time, ConversationStarted(forked_from=conversation, forked_at=at))
+        with self._writing():
+            if self._row(new) is not None:
+                raise WrongUse(f"There is a conversation {new} already.")
+            self._insert(empty(new, copied[0].time), (*copied, begun))
+        return (*copied, begun)
+
+    def conversations(self) -> tuple[Row, ...]:
+        """All of them, the one changed last first."""
+        with self._reading():
+            rows = self.connection.execute(
+                "SELECT conversations.*, coalesce(meter, '') FROM conversations"
+                " LEFT JOIN meters ON meters.conversation = conversations.id ORDER BY updated DESC, id"
+            )
+            return tuple(Row.of(row) for row in rows)
+
+    def conversation(self, conversation: str) -> Row:
+        with self._reading():
+            row = self._row(conversation)
+        if row is None:
+            raise NotThere(f"There is no conversation {conversation} in this workspace.")
+        return row
+
+    def _row(self, conversation: str) -> Row | None:
+        found = self.connection.execute(
+            "SELECT conversations.*, coalesce(meter, '') FROM conversations"
+            " LEFT JOIN meters ON meters.conversation = conversations.id WHERE id = ?",
+            (conversation,),
+        ).fetchone()
+        return Row.of(found) if found else None
+
+    def set_meter(self, conversation: str, meter: str) -> None:
+        """Keep a derived text beside the conversation, for lists: what its context holds."""
+        with self._writing():
+            self.connection.execute("INSERT OR REPLACE INTO meters VALUES(?, ?)", (conversation, meter))
+
+    def remove(self, conversation: str) -> int:
+        """Delete a conversation for good. Returns how many facts it had."""
+        with self._writing():
+            gone = self.connection.execute("DELETE FROM facts WHERE conversation = ?", (conversation,)).rowcount
+            self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
+            self.connection.execute("DELETE FROM meters WHERE conversation = ?", (conversation,))
+        return gone
+
+    def restore(self, lines: Sequence[Line]) -> None:
+        """Put stored facts back as they were (an import, a repair); the derived tables follow."""
+        with self._writing():
+            for line in lines:
+                self.connection.execute(_INSERT, (line.conversation, line.seq, line.time, line.fact, line.digest))
+            for conversation in dict.fromkeys(line.conversation for line in lines):
+                self._derive(conversation)
+
+    def replace(self, line: Line, fact: Fact) -> None:
+        """Put another fact in a fact's place: for forgetting and for repairs alone."""
+        text = encoding.encode(fact)
+        digest = seal(line.conversation, line.seq, line.time, text)
+        with self._writing():
+            self.connection.execute("UPDATE facts SET fact = ?, digest = ? WHERE id = ?", (text, digest, line.id))
+            self._derive(line.conversation)
+
+    def _derive(self, conversation: str) -> None:
+        """Compute the conversation's row anew from its facts."""
+        row: Row | None = None
+        for line in self.lines(conversation):
+            row = advance(row or empty(conversation, line.time), line.recorded())
+        if row is not None:
+            self.connection.execute(_UPSERT, row.values())
+
+    def count(self) -> int:
+        with self._reading():
+            return int(self.connection.execute("SELECT count(*) FROM facts").fetchone()[0])
+
+    def last(self) -> int:
+        """The highest id given to a fact."""
+        with self._reading():
+            return int(self.connection.execute("SELECT coalesce(max(id), 0) FROM facts").fetchone()[0])
+
+    def damage(self) -> Iterator[str]:
+        """Check everything; each defect in a sentence."""
+        yield from database.defects(self.connection, "journal")
+        with self._reading():
+            names = [row[0] for row in self.connection.execute("SELECT DISTINCT conversation FROM facts")]
+            rows = {row.id: row for row in self.conversations()}
+        for name in names:
+            yield from self._damage(name, rows.pop(name, None))
+        for name in rows:
+            yield f"The conversation {name} has lost its facts."
+
+    def _damage(self, conversation: str, row: Row | None) -> Iterator[str]:
+        expected, derived = 1, None
+        for line in self.lines(conversation):
+            if line.seq != expected:
+                yield f"Fact {expected} of the conversation {conversation} is missing."
+            expected = line.seq + 1
+            try:
+                derived = advance(derived or empty(conversation, line.time), line.recorded())
+            except JournalCorrupt as error:
+                yield error.what
+        if row is None or (derived is not None and row.values() != derived.values() and row.last_seq >= expected):
+            yield f"The end of the conversation {conversation} is missing, or its row is damaged."
+
+    def _writing(self) -> database.Writing:
+        return database.Writing(self.connection, JournalCorrupt, "journal")
+
+    def _reading(self) -> database.Reading:
+        return database.Reading(JournalCorrupt, "journal")
+
+
+def _line(row: tuple[int, str, int, float, str, bytes]) -> Line:
+    return Line(*row)
+
+
+def _corrupt(conversation: str, seq: int, what: str) -> JournalCorrupt:
+    return JournalCorrupt(
+        f"Fact {seq} of the conversation {conversation} {what}.",
+        remedy="Open the workspace again to repair it from its backups.",
+    )

@@ -1,0 +1,124 @@
+"""LevelDB through plyvel, with its traps closed.
+
+Every write is synced: an unsynced one in a log that has since been replaced would not be covered by a later sync. After
+any failed write the handle is not trusted: LevelDB's log can be misaligned behind it, and a sync that is tried again proves
+nothing. The next write opens the database anew first, which reads the log back and writes it out once more. Reads check
+LevelDB's checksums; what proves content is our own SHA-256, one floor up.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import plyvel
+
+from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
+
+Write = tuple[bytes, bytes | None]  # key and value; None deletes
+_OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 4 << 20, "max_open_files": 500}
+
+
+class Level:
+    """One open LevelDB. Used from one thread. The owner holds the workspace's lock before it makes one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._db = self._open()
+        self._failed = False
+
+    def _open(self) -> plyvel.DB:
+        try:
+            return plyvel.DB(str(self.folder), create_if_missing=True, **_OPTIONS)
+        except plyvel.Error as error:
+            raise failure(error, "The cache cannot be opened") from error
+
+    def close(self) -> None:
+        self._db.close()
+
+    def reopen(self) -> None:
+        self._db.close()
+        self._db = self._open()
+        self._failed = False
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value. A miss is looked at twice: a damaged Bloom filter says "not there" of what is there."""
+        value: bytes | None = self._db.get(key, verify_checksums=True, fill_cache=len(key) != 13)
+        return value if value is not None else self._seek(key)
+
+    def quick_get(self, key: bytes) -> bytes | None:
+        """The value, or None where a miss does no harm."""
+        value: bytes | None = self._db.get(key, verify_checksums=True)
+        return value
+
+    def _seek(self, key: bytes) -> bytes | None:
+        for found, value in self.scan(key, key + b"\x00"):
+            return value if found == key else None
+        return None
+
+    def scan(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Keys from `start` up to but not `stop`, with their values."""
+        with self._db.iterator(
+            start=start, stop=stop, reverse=reverse, verify_checksums=True, fill_cache=False
+        ) as found:
+            yield from found
+
+    def keys(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[bytes]:
+        with self._db.iterator(
+            start=start, stop=stop, reverse=reverse, include_value=False, verify_checksums=True, fill_cache=False
+        ) as found:
+            yield from found
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """All or nothing, on the disk when it returns. StoreFull or StoreFailed: none of it counts as written."""
+        if self._failed:
+            self.reopen()
+        batch = self._db.write_batch(sync=True)
+        for key, value in writes:
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        try:
+            batch.write()
+        except plyvel.Error as error:
+            self._failed = True
+            raise failure(error, "The cache could not be written; what was stored before is safe") from error
+
+    def compact(self, start: bytes | None = None, stop: bytes | None = None) -> None:
+        """Rewrite the range, so that what was deleted is gone from the files."""
+        self._db.compact_range(start=start, stop=stop)
+
+    def sizes(self, start: bytes, stop: bytes) -> int:
+        return int(self._db.approximate_size(start, stop))
+
+    def dropped(self) -> int:
+        """How many bytes of its log LevelDB dropped as damaged when it opened; a torn end is not among them."""
+        try:
+            said = (self.folder / "LOG").read_text("utf-8", "replace")
+        except OSError:
+            return 0
+        return sum(int(line.split("dropping ")[1].split()[0]) for line in said.splitlines() if ": dropping " in line)
+
+
+def failure(error: Exception, what: str) -> StoreFailed:
+    """The error of ours that says what LevelDB's means."""
+    text = str(error)
+    if isinstance(error, plyvel.CorruptionError):
+        return CacheCorrupt(
+            f"{what}: its files are damaged.", remedy="Helix Desktop repairs it when it opens the workspace."
+        )
+    if "No space left" in text or "quota" in text.lower() or getattr(error, "errno", 0) == errno.ENOSPC:
+        return StoreFull(f"{what}: the disk is full.", remedy="Make room and try again.")
+    return StoreFailed(f"{what}: {text.strip()}.", remedy="Check the disk, then try again.")
+
+
+def repair(folder: Path) -> None:
+    """LevelDB's own repair: keeps every table and log record it can read. Copy the folder aside before."""
+    try:
+        plyvel.repair_db(str(folder), **_OPTIONS)
+    except plyvel.Error as error:
+        raise failure(error, "The cache cannot be repaired") from error
+    shutil.rmtree(folder / "lost", ignore_errors=True)

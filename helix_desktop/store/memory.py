@@ -1,0 +1,154 @@
+"""The stores in memory: the same ports, for tests and for what need not last. They pass the same conformance suite."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded, Stored
+from helix_desktop.engine.ports import About, Entry, Hit
+from helix_desktop.errors import Ambiguous, NotThere, WrongUse
+from helix_desktop.store import words
+from helix_desktop.store.cache import line_count, prefix_bounds
+from helix_desktop.store.conversations import Row, advance, empty
+from helix_desktop.store.index import said
+
+
+class MemoryJournal:
+    """ports.Journal in a dictionary."""
+
+    def __init__(self, *, now: Callable[[], float] = clock.time) -> None:
+        self._now = now
+        self._facts: dict[str, list[Recorded]] = {}
+        self._meters: dict[str, str] = {}
+
+    async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+        if not facts:
+            return ()
+        if not conversation:
+            raise WrongUse("A conversation needs an id.")
+        held = self._facts.setdefault(conversation, [])
+        time = self._now()
+        recorded = tuple(Recorded(conversation, len(held) + 1 + i, time, fact) for i, fact in enumerate(facts))
+        held += recorded
+        return recorded
+
+    async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
+        held = self._facts.get(conversation, [])
+        return tuple(held[after : after + limit if limit else None])
+
+    async def fork(self, conversation: str, at: int, new: str) -> Sequence[Recorded]:
+        held = self._facts.get(conversation, [])
+        if not 1 <= at <= len(held):
+            raise NotThere(f"The conversation {conversation} has no fact {at} to fork from.")
+        if new in self._facts:
+            raise WrongUse(f"There is a conversation {new} already.")
+        self._facts[new] = [Recorded(new, each.seq, each.time, each.fact) for each in held[:at]]
+        await self.append(new, [ConversationStarted(forked_from=conversation, forked_at=at)])
+        return tuple(self._facts[new])
+
+    async def conversations(self) -> Sequence[Row]:
+        rows = [await self.conversation(name) for name in self._facts]
+        return tuple(sorted(rows, key=lambda row: (-row.updated, row.id)))
+
+    async def conversation(self, conversation: str) -> Row:
+        held = self._facts.get(conversation)
+        if not held:
+            raise NotThere(f"There is no conversation {conversation} in this workspace.")
+        row = empty(conversation, held[0].time)
+        for each in held:
+            row = advance(row, each)
+        return Row(*row.values(), meter=self._meters.get(conversation, ""))  # type: ignore[arg-type]
+
+    async def set_meter(self, conversation: str, meter: str) -> None:
+        self._meters[conversation] = meter
+
+    def texts(self) -> Iterable[tuple[Recorded, str]]:
+        """What a search goes through."""
+        return ((each, "\n".join(said(each.fact))) for held in self._facts.values() for each in held)
+
+
+class MemoryCache:
+    """ports.Cache in a dictionary."""
+
+    def __init__(self, *, now: Callable[[], float] = clock.time) -> None:
+        self._now = now
+        self._entries: dict[Digest, tuple[bytes, Entry]] = {}
+
+    async def put(self, content: bytes | AsyncIterable[bytes], about: About) -> Stored:
+        whole = content if isinstance(content, bytes) else b"".join([piece async for piece in content])
+        digest = Digest.of(whole)
+        if digest not in self._entries:
+            stored = Stored(digest, len(whole), line_count(whole, about), about.media_type)
+            self._entries[digest] = (whole, Entry(stored, about, self._now()))
+        return self._entries[digest][1].stored
+
+    def _held(self, digest: Digest) -> tuple[bytes, Entry]:
+        if digest not in self._entries:
+            raise NotThere(f"There is no entry {digest} in this workspace's cache.")
+        return self._entries[digest]
+
+    async def get(self, digest: Digest) -> bytes:
+        return self._held(digest)[0]
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        if start < 0 or length < 0:
+            raise WrongUse("A part of an entry begins at 0 or later and has a length of 0 or more.")
+        return self._held(digest)[0][start : start + length]
+
+    async def about(self, digest: Digest) -> Entry:
+        return self._held(digest)[1]
+
+    async def resolve(self, prefix: str) -> Digest:
+        prefix_bounds(prefix)
+        found = [digest for digest in self._entries if digest.hex.startswith(prefix.lower())]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Ambiguous(f"{len(found)} entries begin with {prefix}.", remedy="Give more digits.")
+        raise NotThere(f"No entry of this workspace begins with {prefix}.")
+
+    def contents(self) -> Iterable[tuple[bytes, Entry]]:
+        """What a search goes through."""
+        return self._entries.values()
+
+
+class MemoryIndex:
+    """ports.Index by looking at everything."""
+
+    def __init__(self, journal: MemoryJournal, cache: MemoryCache) -> None:
+        self._journal = journal
+        self._cache = cache
+
+    async def search(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[Hit]:
+        terms = words.asked(query)
+        hits = [*self._entries(terms, tool), *([] if entries_only or tool else self._messages(terms))]
+        return tuple(hits[:limit]) if terms else ()
+
+    def _entries(self, terms: list[str], tool: str) -> Iterable[Hit]:
+        for content, entry in self._cache.contents():
+            text = words.readable(content)
+            if text is not None and (not tool or entry.about.tool == tool) and _holds(text, terms):
+                at = words.where(text, terms)
+                line = text.count("\n", 0, at) + 1
+                yield Hit(words.snippet(text, at), entry.stored.digest, line=line, about=entry.about)
+
+    def _messages(self, terms: list[str]) -> Iterable[Hit]:
+        for recorded, text in self._journal.texts():
+            if _holds(text, terms):
+                at = words.where(text, terms)
+                yield Hit(words.snippet(text, at), None, recorded.conversation, recorded.seq, text.count("\n", 0, at) + 1)
+
+
+def _holds(text: str, terms: list[str]) -> bool:
+    """Whether the text has each term, as whole words, as the real index cuts them."""
+    held = f" {' '.join(words.plain(text))} "
+    hidden = f" {' '.join(words.plain(words.parts(text)))} "
+    return all(any(f" {' '.join(words.plain(term))}{_end(term)}" in each for each in (held, hidden)) for term in terms)
+
+
+def _end(term: str) -> str:
+    return "" if term.endswith("*") else " "

@@ -1,0 +1,144 @@
+"""How the cache's keys and values look in LevelDB: the bytes of version 1. FORMATS.md describes them for readers.
+
+| key                          | value                                                     |
+|------------------------------|-----------------------------------------------------------|
+| `h` SHA-256                  | number of the entry                                       |
+| `m` number                   | check, then the record: what the entry is                 |
+| `b` blob, chunk              | codec byte and up to 1 MiB of content                     |
+| `o` blob                     | this blob is being written; its chunks may be orphans   |
+| `p` SHA-256                  | pinned by the user                                        |
+| `q` SHA-256                  | quarantined: why, as text                                 |
+| `t` SHA-256                  | tombstone: forgotten, when                                |
+| `version`                    | the version of all this                                   |
+
+Numbers are eight bytes, big-endian, so that they sort; they only grow, so LevelDB writes in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.ports import About, Entry
+
+VERSION = 1
+CHUNK = 1 << 20
+VERSION_KEY = b"version"
+RAW, ZSTD = 0, 1
+_SOURCE_LIMIT = 4000  # characters; a source is a line for people
+
+_FIXED = struct.Struct(">BB32sQQQQdHHHI")
+_CHECK = 8
+_U64 = struct.Struct(">Q")
+
+
+class State(IntEnum):
+    """LIVE: the content is there. COLLECTED: it was removed for room, and what it was is still known."""
+
+    LIVE = 0
+    COLLECTED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the cache knows of one entry. `kept`: bytes on the disk. `chunks`: empty where there is only one.
+
+    `number` is given when the entry becomes known, so that who follows the numbers misses none; `blob` is the number its
+    chunks are stored under, given when the first of them came.
+    """
+
+    number: int
+    blob: int
+    digest: Digest
+    size: int
+    kept: int
+    lines: int
+    time: float
+    about: About
+    chunks: tuple[bytes, ...] = ()
+    state: State = State.LIVE
+
+    @property
+    def stored(self) -> Stored:
+        return Stored(self.digest, self.size, self.lines, self.about.media_type)
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(self.stored, self.about, self.time)
+
+    @property
+    def count(self) -> int:
+        """How many chunks there are; an empty entry has one, empty."""
+        return max(1, -(-self.size // CHUNK))
+
+    def chunk_digest(self, chunk: int) -> bytes:
+        return self.chunks[chunk] if self.chunks else self.digest.raw
+
+
+def number_key(kind: bytes, number: int) -> bytes:
+    return kind + _U64.pack(number)
+
+
+def chunk_key(number: int, chunk: int) -> bytes:
+    return struct.pack(">cQI", b"b", number, chunk)
+
+
+def number_of(key: bytes) -> int:
+    """The number in an `m`, `o` or `b` key."""
+    return int(_U64.unpack_from(key, 1)[0])
+
+
+def pack_number(number: int) -> bytes:
+    return _U64.pack(number)
+
+
+def unpack_number(value: bytes) -> int:
+    return int(_U64.unpack(value)[0])
+
+
+def pack(record: Record) -> bytes:
+    tool, source, media = (
+        text.encode("utf-8", "replace")
+        for text in (record.about.tool[:200], record.about.source[:_SOURCE_LIMIT], record.about.media_type[:200])
+    )
+    head = _FIXED.pack(
+        VERSION,
+        record.state,
+        record.digest.raw,
+        record.blob,
+        record.size,
+        record.kept,
+        record.lines,
+        record.time,
+        len(tool),
+        len(source),
+        len(media),
+        len(record.chunks),
+    )
+    payload = b"".join((head, tool, source, media, *record.chunks))
+    return _check(record.number, payload) + payload
+
+
+def _check(number: int, payload: bytes) -> bytes:
+    return hashlib.sha256(_U64.pack(number) + payload).digest()[:_CHECK]
+
+
+def unpack(number: int, value: bytes) -> Record:
+    """ValueError where the value is not what was written."""
+    payload = value[_CHECK:]
+    if _check(number, payload) != value[:_CHECK]:
+        raise ValueError("the record does not match its check")
+    fields = _FIXED.unpack_from(payload)
+    _, state, digest, blob, size, kept, lines, time, tool, source, media, chunks = fields
+    at = _FIXED.size
+    texts = []
+    for length in (tool, source, media):
+        texts.append(payload[at : at + length].decode())
+        at += length
+    digests = tuple(payload[at + 32 * i : at + 32 * i + 32] for i in range(chunks))
+    about = About(texts[0], texts[1], texts[2])
+    return Record(number, blob, Digest(digest), size, kept, lines, time, about, digests, State(state))

@@ -1,0 +1,256 @@
+"""The engine's ports on the stores: coroutines whose work is done on the workspace's threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Fact, Recorded, Stored
+from helix_desktop.engine.ports import About, Entry, Hit
+from helix_desktop.errors import HelixError
+from helix_desktop.store import search
+from helix_desktop.store.cache import CacheFolder, Incoming, Staged
+from helix_desktop.store.catalogue import Catalogue, Filter, Row, Sort, Stats, Use
+from helix_desktop.store.conversations import Row as ConversationRow
+from helix_desktop.store.index import IndexFile, Progress
+from helix_desktop.store.journal import JournalFile, Line
+from helix_desktop.store.records import CHUNK, Record
+from helix_desktop.store.thread import StoreThread
+
+
+class Journal:
+    """ports.Journal on the journal file. `changed` is called, on the event loop, after facts were written."""
+
+    def __init__(self, file: JournalFile, thread: StoreThread, changed: Callable[[], None]) -> None:
+        self._file = file
+        self._thread = thread
+        self._changed = changed
+
+    async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+        """On the disk when this returns. Cancelling the wait does not take back what was begun."""
+        recorded = await self._thread.run(self._file.append, conversation, facts)
+        self._changed()
+        return recorded
+
+    async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
+        return await self._thread.run(self._file.read, conversation, after, limit)
+
+    async def fork(self, conversation: str, at: int, new: str) -> Sequence[Recorded]:
+        recorded = await self._thread.run(self._file.fork, conversation, at, new)
+        self._changed()
+        return recorded
+
+    async def conversations(self) -> Sequence[ConversationRow]:
+        """All of them, the one changed last first."""
+        return await self._thread.run(self._file.conversations)
+
+    async def conversation(self, conversation: str) -> ConversationRow:
+        return await self._thread.run(self._file.conversation, conversation)
+
+    async def set_meter(self, conversation: str, meter: str) -> None:
+        """Keep a derived text beside the conversation, for lists."""
+        await self._thread.run(self._file.set_meter, conversation, meter)
+
+
+class Cache:
+    """ports.Cache on the cache folder. Puts that come together share one sync."""
+
+    def __init__(self, folder: CacheFolder, thread: StoreThread, changed: Callable[[], None]) -> None:
+        self._folder = folder
+        self._thread = thread
+        self._changed = changed
+        self._waiting: list[tuple[Staged, Future[Stored]]] = []
+
+    async def put(self, content: bytes | AsyncIterable[bytes], about: About) -> Stored:
+        if isinstance(content, bytes):
+            stored = await asyncio.wrap_future(self._submit(content, about))
+        else:
+            stored = await self._stream(content, about)
+        self._changed()
+        return stored
+
+    def _submit(self, content: bytes, about: About) -> Future[Stored]:
+        outcome: Future[Stored] = Future()
+        self._thread.submit(self._stage, content, about, outcome)
+        self._thread.submit(self._commit)
+        return outcome
+
+    def _stage(self, content: bytes, about: About, outcome: Future[Stored]) -> None:
+        if not outcome.set_running_or_notify_cancel():
+            return
+        try:
+            self._waiting.append((self._folder.stage(content, about), outcome))
+        except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
+            outcome.set_exception(error)
+
+    def _commit(self) -> None:
+        """Commit all that is staged by now; the commits queued behind find nothing left to do."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        try:
+            self._folder.commit([staged for staged, _ in waiting])
+        except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
+            for _, outcome in waiting:
+                outcome.set_exception(error)
+        else:
+            for staged, outcome in waiting:
+                outcome.set_result(staged.record.stored)
+
+    async def _stream(self, content: AsyncIterable[bytes], about: About) -> Stored:
+        incoming = await self._thread.run(self._folder.begin, about)
+        try:
+            async for piece in content:
+                for start in range(0, len(piece), CHUNK):
+                    await self._thread.run(incoming.write, piece[start : start + CHUNK])
+            outcome: Future[Stored] = Future()
+            self._thread.submit(self._finish, incoming, outcome)
+            return await asyncio.wrap_future(outcome)
+        except BaseException:
+            self._thread.submit(incoming.abandon)
+            raise
+
+    def _finish(self, incoming: Incoming, outcome: Future[Stored]) -> None:
+        if not outcome.set_running_or_notify_cancel():
+            return
+        try:
+            self._waiting.append((incoming.finish(), outcome))
+        except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
+            outcome.set_exception(error)
+        self._commit()
+
+    async def get(self, digest: Digest) -> bytes:
+        record = await self._thread.run(self._folder.record, digest)
+        if record.count == 1:
+            return await self._thread.run(self._folder.get, digest)
+        content = bytearray()
+        async for chunk in self.stream(digest):
+            content += chunk
+        return bytes(content)
+
+    async def stream(self, digest: Digest) -> AsyncIterator[bytes]:
+        """The content chunk by chunk, each checked; an entry of any size takes a megabyte or two of memory."""
+        record = await self._thread.run(self._folder.record, digest)
+        for chunk in range(record.count):
+            yield await self._thread.run(self._folder.chunk, record, chunk)
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        return await self._thread.run(self._folder.read, digest, start, length)
+
+    async def about(self, digest: Digest) -> Entry:
+        return (await self._thread.run(self._folder.record, digest)).entry
+
+    async def resolve(self, prefix: str) -> Digest:
+        return await self._thread.run(self._folder.resolve, prefix)
+
+
+class StoreFeed:
+    """What the index takes from the stores; called from the index's threads, answered by the stores' thread."""
+
+    def __init__(self, cache: CacheFolder, journal: JournalFile, thread: StoreThread) -> None:
+        self._cache = cache
+        self._journal = journal
+        self._thread = thread
+
+    def ends(self) -> tuple[int, int]:
+        return self._thread.call(lambda: (self._cache.known_last(), self._journal.last()))
+
+    def records(self, after: int, limit: int) -> Sequence[Record]:
+        return self._thread.call(self._cache.records, after, limit)
+
+    def described(self, digest: Digest) -> Record:
+        return self._thread.call(self._cache.record, digest)
+
+    def beginning(self, record: Record, limit: int) -> bytes:
+        return self._thread.call(self._cache.read, record.digest, 0, limit)
+
+    def lines(self, after: int, limit: int) -> Sequence[Line]:
+        return self._thread.call(self._journal.since, after, limit)
+
+    def line(self, conversation: str, seq: int) -> Line | None:
+        found = self._thread.call(self._journal.lines, conversation, seq - 1, 1)
+        return found[0] if found and found[0].seq == seq else None
+
+    def pinned(self) -> frozenset[Digest]:
+        return self._thread.call(self._cache.pinned)
+
+
+class Index:
+    """ports.Index, and the catalogue of entries. It follows the stores by itself, a little behind."""
+
+    def __init__(
+        self, file: IndexFile, catalogue: Catalogue, feed: StoreFeed, writer: StoreThread, reader: StoreThread
+    ) -> None:
+        self._file = file
+        self._catalogue = catalogue
+        self._feed = feed
+        self._writer = writer
+        self._reader = reader
+        self._following: Future[None] | None = None
+        self._closing = False
+        self.progress = Progress(0, 0, 0, 0, 0)
+
+    def follow(self) -> None:
+        """Catch up in the background; harmless while it does so already."""
+        if not self._closing and (self._following is None or self._following.done()):
+            self._following = self._writer.submit(self._step)
+
+    def _step(self) -> None:
+        try:
+            self.progress = self._file.step()
+        except HelixError:
+            return  # the stores are closing or in trouble; the next change tries again
+        if not self.progress.done and not self._closing:
+            self._following = self._writer.submit(self._step)
+
+    async def caught_up(self, report: Callable[[Progress], None] = lambda _: None) -> Progress:
+        """Wait until everything is in the index, reporting after each slice."""
+        while True:
+            self.progress = await self._writer.run(self._file.step)
+            report(self.progress)
+            if self.progress.done:
+                return self.progress
+
+    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
+        return await self._reader.run(
+            lambda: search.search(
+                self._catalogue.connection, self._feed, query, tool=tool, limit=limit, entries_only=entries_only
+            )
+        )
+
+    async def entries(
+        self,
+        chosen: Filter = Filter(),
+        *,
+        sort: Sort = Sort.TIME,
+        descending: bool = True,
+        offset: int = 0,
+        limit: int = 200,
+    ) -> Sequence[Row]:
+        return await self._reader.run(
+            lambda: self._catalogue.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
+        )
+
+    async def count(self, chosen: Filter = Filter()) -> int:
+        return await self._reader.run(self._catalogue.count, chosen)
+
+    async def row(self, digest: Digest) -> Row | None:
+        return await self._reader.run(self._catalogue.row, digest)
+
+    async def tools(self) -> Sequence[tuple[str, int]]:
+        return await self._reader.run(self._catalogue.tools)
+
+    async def uses(self, digest: Digest) -> Sequence[Use]:
+        return await self._reader.run(self._catalogue.uses, digest)
+
+    async def stats(self) -> Stats:
+        return await self._reader.run(self._catalogue.stats)
+
+    async def aclose(self) -> None:
+        self._closing = True
+        await self._writer.run(self._file.close)
+        await self._reader.run(self._catalogue.connection.close)
+        await self._writer.aclose()
+        await self._reader.aclose()

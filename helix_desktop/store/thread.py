@@ -1,0 +1,46 @@
+"""The threads of one open workspace: one that owns its stores, one that keeps the index, one that answers from it.
+
+LevelDB and the journal are only ever touched from `store`. The index asks for its content there too, so nothing is shared;
+a question to the index waits neither for a commit nor for the index being made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import ParamSpec, TypeVar
+
+from helix_desktop import tasks
+from helix_desktop.errors import StoreFailed
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class StoreThread:
+    """A thread that does one thing after another."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pool = tasks.pool(name, threads=1)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do it there. Once begun it is finished, even where nobody waits any more."""
+        return await asyncio.wrap_future(self.submit(work, *args, **kwargs))
+
+    def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        try:
+            return self._pool.submit(work, *args, **kwargs)
+        except RuntimeError as error:
+            raise StoreFailed("The workspace is closed.", remedy="Open it again.") from error
+
+    def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do it there and wait: for other threads of the workspace, never for the event loop's."""
+        return self.submit(work, *args, **kwargs).result()
+
+    async def aclose(self) -> None:
+        """Finish what is queued, then end."""
+        last = self.submit(lambda: None)
+        await asyncio.wrap_future(last)
+        self._pool.shutdown(wait=True)

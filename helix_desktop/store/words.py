@@ -1,0 +1,91 @@
+"""Words as the search sees them: prose, code identifiers and paths.
+
+The index has two columns. `text` is the text itself, cut at everything that is no letter or digit, so `snake_case` and
+`a/path.py` are found by their parts and, as a phrase, as a whole. `parts` adds what that misses: the humps of camelCase,
+and the single characters of scripts without blanks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+PIECE = 64 * 1024  # characters of a row of the index; small, so that a hit is found again quickly
+
+_HUMPED = re.compile(r"[A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*")
+_HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_ASKED = re.compile(r'"([^"]*)"|(\S+)')
+_WORDS = re.compile(r"\w+")
+
+
+def parts(text: str) -> str:
+    """The words that are hidden inside words."""
+    humps = (" ".join(_HUMPS.findall(word)) for word in _HUMPED.findall(text))
+    single = (" ".join(run) for run in _UNSPACED.findall(text))
+    return " . ".join((*humps, *single))
+
+
+def plain(text: str) -> list[str]:
+    """The words of a text as the index has them, but for accents."""
+    return [word for word in re.split(r"[\W_]+", text.lower()) if word]
+
+
+def pieces(text: str) -> Iterator[tuple[int, str]]:
+    """Cut into pieces at line ends where that is possible; each with where it begins."""
+    start = 0
+    while start < len(text):
+        stop = start + PIECE
+        if stop < len(text):
+            stop = text.rfind("\n", start, stop) + 1 or stop
+        yield start, text[start:stop]
+        start = stop
+
+
+def readable(content: bytes) -> str | None:
+    """The text of some bytes, or None where they are no text."""
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16", "replace")
+    if b"\0" in content[:8192]:
+        return None
+    return content.decode("utf-8", "replace")
+
+
+def asked(query: str) -> list[str]:
+    """The terms of a query: words, and phrases in quotes."""
+    terms = [phrase or word for phrase, word in _ASKED.findall(query)]
+    return [term for term in terms if _WORDS.search(term)]
+
+
+def expression(terms: list[str], *, every: bool = True) -> str:
+    """What FTS5 is asked: every term (or any), as it stands or by its hidden words. A `*` at a term's end means "begins so"."""
+    return (" AND " if every else " OR ").join(_term(term) for term in terms)
+
+
+def _term(term: str) -> str:
+    star = "*" if term.endswith("*") else ""
+    plain = term.replace('"', " ").rstrip("*")
+    asked = f'"{plain}"{star}'
+    hidden = parts(plain)
+    if not hidden:
+        return asked
+    return f'({asked} OR parts : "{hidden.replace(" . ", " ")}"{star})'
+
+
+def where(text: str, terms: list[str]) -> int:
+    """Where in `text` the first of the terms stands that does; 0 where none is found as it was asked."""
+    low = text.lower()
+    for term in terms:
+        words = _WORDS.findall(term.lower().rstrip("*"))
+        for needle in (term.lower().rstrip("*"), *sorted(words, key=len, reverse=True)):
+            if (at := low.find(needle)) >= 0:
+                return at
+    return 0
+
+
+def snippet(text: str, at: int, *, width: int = 200) -> str:
+    """The line around a place, shortened on both sides."""
+    first = max(text.rfind("\n", 0, at) + 1, at - width // 3)
+    last = text.find("\n", at)
+    last = min(last if last >= 0 else len(text), first + width)
+    return " ".join(text[first:last].split())

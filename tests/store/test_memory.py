@@ -1,0 +1,258 @@
+"""The conformance suite: what every implementation of the ports does, run on memory and on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    ConversationChanged,
+    ConversationStarted,
+    Fact,
+    Pinned,
+    Span,
+    Text,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import Ambiguous, NotThere, WrongUse
+from helix_desktop.store.memory import MemoryCache, MemoryJournal
+from helix_desktop.store.records import CHUNK
+from tests.store.conftest import Stores
+
+SHELL = About("shell", "make test")
+
+
+def said(text: str) -> UserSaid:
+    return UserSaid((Text(text),))
+
+
+async def pieces(*content: bytes) -> AsyncIterator[bytes]:
+    for piece in content:
+        yield piece
+
+
+CONTENTS = [
+    b"",
+    b"x",
+    b"two\nlines\n",
+    bytes(range(256)) * 20,
+    b"\0" * CHUNK,
+    b"a" * (CHUNK + 1),
+    bytes(7) * CHUNK,
+    "naïve 日本語".encode("utf-16"),
+    b"\xff\xfe\x00\xd8",
+]
+
+
+@pytest.mark.parametrize("content", CONTENTS, ids=lambda content: f"{len(content)}-{content[:4].hex()}")
+async def test_content_comes_back_as_it_was(stores: Stores, content: bytes) -> None:
+    stored = await stores.cache.put(content, SHELL)
+    assert stored.digest == Digest.of(content)
+    assert stored.size == len(content)
+    assert await stores.cache.get(stored.digest) == content
+    assert (await stores.cache.about(stored.digest)).stored == stored
+
+
+async def test_streamed_content_is_the_same_entry(stores: Stores) -> None:
+    content = bytes(range(256)) * 10_000
+    whole = await stores.cache.put(content, SHELL)
+    streamed = await stores.cache.put(pieces(content[:7], b"", content[7:1_500_000], content[1_500_000:]), About("other"))
+    assert streamed == whole
+    assert (await stores.cache.about(whole.digest)).about == SHELL
+
+
+async def test_only_streamed_content_comes_back(stores: Stores) -> None:
+    for content in ([b""], [b"short"], [b"x" * 700_000] * 4, [bytes(CHUNK)] * 2):
+        stored = await stores.cache.put(pieces(*content), SHELL)
+        assert await stores.cache.get(stored.digest) == b"".join(content)
+
+
+async def test_a_stream_that_fails_leaves_nothing(stores: Stores) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"y" * (3 * CHUNK)
+        raise EOFError
+
+    with pytest.raises(EOFError):
+        await stores.cache.put(broken(), SHELL)
+    await stores.settle()
+    assert await stores.index.search("yyy") == ()
+
+
+async def test_a_part_is_the_part(stores: Stores) -> None:
+    content = bytes(range(251)) * 12_000
+    stored = await stores.cache.put(content, SHELL)
+    for start, length in [(0, 0), (0, 10), (CHUNK - 3, 6), (len(content) - 4, 100), (len(content) + 1, 5), (5, 2 * CHUNK)]:
+        assert await stores.cache.read(stored.digest, start, length) == content[start : start + length]
+    with pytest.raises(WrongUse):
+        await stores.cache.read(stored.digest, -1, 5)
+
+
+async def test_lines_are_counted_in_text_alone(stores: Stores) -> None:
+    assert (await stores.cache.put(b"a\nb\n", SHELL)).lines == 2
+    assert (await stores.cache.put(b"a\nb", SHELL)).lines == 2
+    assert (await stores.cache.put(b"a\nb", About(media_type="image/png"))).lines == 2, "the entry is the one stored first"
+    assert (await stores.cache.put(b"\n\n\n", About(media_type="image/png"))).lines == 0
+
+
+async def test_what_is_not_there_is_named(stores: Stores) -> None:
+    unknown = Digest.of(b"never")
+    for call in (stores.cache.get(unknown), stores.cache.read(unknown, 0, 1), stores.cache.about(unknown)):
+        with pytest.raises(NotThere, match=unknown.hex):
+            await call
+
+
+async def test_a_shortened_hash_is_found_while_it_is_unique(stores: Stores) -> None:
+    stored = [await stores.cache.put(str(number).encode(), SHELL) for number in range(600)]
+    first = stored[0].digest
+    assert await stores.cache.resolve(first.hex) == first
+    assert await stores.cache.resolve(first.hex[:20].upper()) == first
+    assert await stores.cache.resolve(first.hex[:21]) == first
+    heads = [each.digest.hex[:4] for each in stored]
+    twice = next(head for head in heads if heads.count(head) > 1)
+    with pytest.raises(Ambiguous, match="2 entries"):
+        await stores.cache.resolve(twice)
+    with pytest.raises(NotThere):
+        await stores.cache.resolve("0123456789abcdef")
+    for wrong in ("abc", "", "xyzw", "12345g", "a" * 65):
+        with pytest.raises(WrongUse):
+            await stores.cache.resolve(wrong)
+
+
+async def test_many_puts_at_once_all_last(stores: Stores) -> None:
+    stored = await asyncio.gather(*(stores.cache.put(str(number % 40).encode(), SHELL) for number in range(200)))
+    assert len({each.digest for each in stored}) == 40
+    assert [await stores.cache.get(each.digest) for each in stored] == [str(number % 40).encode() for number in range(200)]
+
+
+async def test_facts_are_numbered_from_one_in_each_conversation(stores: Stores) -> None:
+    first = await stores.journal.append("a", [said("one"), said("two")])
+    other = await stores.journal.append("b", [said("three")])
+    more = await stores.journal.append("a", [said("four")])
+    assert [each.seq for each in (*first, *more)] == [1, 2, 3]
+    assert [each.seq for each in other] == [1]
+    assert list(await stores.journal.read("a")) == [*first, *more]
+    assert await stores.journal.read("nobody") == ()
+    assert await stores.journal.append("a", []) == ()
+    with pytest.raises(WrongUse):
+        await stores.journal.append("", [said("x")])
+
+
+async def test_reading_begins_behind_and_ends_at_a_limit(stores: Stores) -> None:
+    facts = await stores.journal.append("a", [said(str(number)) for number in range(10)])
+    assert list(await stores.journal.read("a", 4)) == list(facts[4:])
+    assert list(await stores.journal.read("a", 4, 3)) == list(facts[4:7])
+    assert await stores.journal.read("a", 10) == ()
+    assert await stores.journal.read("a", 99) == ()
+
+
+async def test_a_fork_owns_a_copy(stores: Stores) -> None:
+    facts = await stores.journal.append("a", [ConversationStarted("Title"), said("one"), said("two")])
+    fork = await stores.journal.fork("a", 2, "b")
+    assert [each.fact for each in fork] == [*(each.fact for each in facts[:2]), ConversationStarted(forked_from="a", forked_at=2)]
+    assert [(each.conversation, each.seq) for each in fork] == [("b", 1), ("b", 2), ("b", 3)]
+    await stores.journal.append("b", [said("three")])
+    assert len(await stores.journal.read("a")) == 3
+    assert list(await stores.journal.read("b"))[:3] == list(fork)
+    for conversation, at, new, error in [("a", 4, "c", NotThere), ("a", 0, "c", NotThere), ("no", 1, "c", NotThere), ("a", 1, "b", WrongUse)]:
+        with pytest.raises(error):
+            await stores.journal.fork(conversation, at, new)
+
+
+async def test_the_list_of_conversations_follows_the_facts(stores: Stores) -> None:
+    journal = stores.journal
+    assert isinstance(journal, MemoryJournal) or stores.workspace
+    await journal.append("a", [ConversationStarted("First", parent="p", parent_call="c"), said("  hello\n there "), TurnEnded(TurnEnd.DONE)])
+    await journal.append("a", [ConversationChanged(title="Renamed", pinned=True, trashed=True)])
+    await journal.fork("a", 4, "b")
+    rows = {row.id: row for row in await journal.conversations()}  # type: ignore[attr-defined]  # beyond the port
+    assert (rows["a"].title, rows["a"].begins, rows["a"].turns, rows["a"].last_seq) == ("Renamed", "hello there", 1, 4)
+    assert (rows["a"].pinned, rows["a"].trashed, rows["a"].parent) == (True, True, "p")
+    assert (rows["b"].title, rows["b"].forked_from, rows["b"].forked_at, rows["b"].trashed) == ("Renamed", "a", 4, False)
+    await journal.set_meter("a", "{}")  # type: ignore[attr-defined]
+    assert (await journal.conversation("a")).meter == "{}"  # type: ignore[attr-defined]
+    with pytest.raises(NotThere):
+        await journal.conversation("nobody")  # type: ignore[attr-defined]
+
+
+async def test_half_a_surrogate_pair_does_no_harm(stores: Stores) -> None:
+    await stores.journal.append("a", [ConversationStarted("bad \ud800 title"), said("bad \ud800 text")])
+    assert len(await stores.journal.read("a")) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("zebra", True),
+        ("ZEBRA crossing", True),
+        ("parseHttpRequest", True),
+        ("HttpRequest", True),
+        ("request", True),
+        ("retry_budget", True),
+        ("budget", True),
+        ("src/net/http_client.py", True),
+        ("http_client", True),
+        ('"zebra crossing"', True),
+        ('"crossing zebra"', False),
+        ("zeb*", True),
+        ("zeb", False),
+        ("unicorn", False),
+        ("", False),
+        ('"', False),
+        ("AND OR NOT ( ) * :", False),
+    ],
+)
+async def test_words_and_identifiers_are_found(stores: Stores, query: str, found: bool) -> None:
+    text = b"first line\na zebra crossing\ndef parseHttpRequest(retry_budget): # src/net/http_client.py\n"
+    stored = await stores.cache.put(text, SHELL)
+    await stores.settle()
+    hits = await stores.index.search(query)
+    assert [hit.digest for hit in hits] == ([stored.digest] if found else [])
+
+
+async def test_a_hit_says_where(stores: Stores) -> None:
+    stored = await stores.cache.put(b"one\ntwo\nthree zebras here\n", SHELL)
+    await stores.cache.put(b"zebras elsewhere", About("fetch", "page"))
+    await stores.journal.append("a", [said("nothing"), said("about zebras")])
+    await stores.settle()
+    (hit,) = await stores.index.search("zebras", tool="shell")
+    assert (hit.digest, hit.line, hit.snippet, hit.about) == (stored.digest, 3, "three zebras here", SHELL)
+    places = await stores.index.search("zebras")
+    assert {(each.conversation, each.seq) for each in places if each.digest is None} == {("a", 2)}
+    assert len(places) == 3
+    assert len(await stores.index.search("zebras", entries_only=True)) == 2
+    assert len(await stores.index.search("zebras", limit=1)) == 1
+
+
+FACTS: st.SearchStrategy[Fact] = st.one_of(
+    st.builds(said, st.text(max_size=50)),
+    st.builds(ConversationStarted, st.text(max_size=10)),
+    st.builds(Pinned, st.builds(Span, st.integers(1, 99), st.integers(1, 99))),
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(batches=st.lists(st.tuples(st.sampled_from("abc"), st.lists(FACTS, max_size=4)), max_size=8))
+async def test_memory_and_disk_agree(stores: Stores, batches: list[tuple[str, list[Fact]]]) -> None:
+    """On the disk this also covers everything earlier examples left behind."""
+    before = {name: len(await stores.journal.read(name)) for name in "abc"}
+    memory = MemoryJournal()
+    for name, facts in batches:
+        await memory.append(name, facts)
+        await stores.journal.append(name, facts)
+    for name in "abc":
+        read = list(await stores.journal.read(name))
+        added = [each.fact for each in read[before[name] :]]
+        assert added == [each.fact for each in await memory.read(name)]
+        assert [each.seq for each in read] == list(range(1, len(read) + 1))
+
+
+def test_memory_is_a_cache_of_its_own() -> None:
+    assert MemoryCache().contents() == {}.values() or not list(MemoryCache().contents())
