@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from helix_desktop.engine.facts import FileChanged, ModelSet, PolicySet, RulesSet, SystemSet
 from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens, Tools
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Setup:
 class Spawn(Protocol):
     """Starts a named, owned task; see tasks.py."""
 
-    def __call__(self, coroutine: Coroutine[object, object, object], *, name: str) -> asyncio.Task[object]: ...
+    def __call__(self, work: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]: ...
 
 
 @dataclass(frozen=True, slots=True)

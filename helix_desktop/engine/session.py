@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from helix_desktop.engine import laws
@@ -69,7 +69,8 @@ class Session:
         self._contents = Contents(crew.cache)
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
-        self._turn: asyncio.Task[object] | None = None
+        self._turn: asyncio.Task[None] | None = None
+        self._elsewhere: Callable[[Question], Awaitable[Answer]] | None = None
 
     @property
     def id(self) -> str:
@@ -121,6 +122,10 @@ class Session:
         future = self._answers.get(number)
         if future is not None and not future.done():
             future.set_result(answer)
+
+    def ask_instead(self, ask: Callable[[Question], Awaitable[Answer]]) -> None:
+        """Ask there what this conversation would ask: a sub-agent's questions go to the one who sent it."""
+        self._elsewhere = ask
 
     async def idle(self) -> None:
         """Returns when no turn runs and nothing waits."""
@@ -287,8 +292,11 @@ class Session:
         return steering
 
     async def _ask(self, question: Question) -> Answer:
+        if self._elsewhere is not None:
+            return await self._elsewhere(question)
         number = next(self._numbers)
-        future = self._answers[number] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._answers[number] = future
         self.questions[number] = question
         self.conversation.tell(Asked(self.id, number, question))
         self._set(Running.ASKING, question.title)

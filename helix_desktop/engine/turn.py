@@ -38,6 +38,7 @@ CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
 LATELY = 12
 HEAD = 2_000
+Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
 UNREAD = "This call was not run: the user stopped the turn."
 
 
@@ -53,7 +54,9 @@ class Talk:
 class Turn:
     """One turn of one conversation. `run` records everything, its own end too, and never leaves a call open."""
 
-    def __init__(self, conversation: Conversation, crew: Crew, steward: Steward, contents: Contents, talk: Talk) -> None:
+    def __init__(
+        self, conversation: Conversation, crew: Crew, steward: Steward, contents: Contents, talk: Talk
+    ) -> None:
         self._conversation = conversation
         self._crew = crew
         self._steward = steward
@@ -178,7 +181,7 @@ class Turn:
             raise
         await self._record_results([task.result() for task in tasks])
 
-    async def _run_one(self, call: ToolCall) -> tuple[ToolReturned, Sequence[Fact], str]:
+    async def _run_one(self, call: ToolCall) -> Result:
         started = self._crew.clock.now()
         outcome = await self._crew.tools.run(call, self._context(call))
         returned = await self._returned(call, outcome, self._crew.clock.now() - started)
@@ -219,18 +222,18 @@ class Turn:
     def _count(self, text: str) -> int:
         return self._crew.tokens.count(text)
 
-    async def _record_results(self, results: Sequence[tuple[ToolReturned, Sequence[Fact], str]]) -> None:
+    async def _record_results(self, results: Sequence[Result]) -> None:
         returned = [result for result, _, _ in results]
         keeps = {result.call: keep for result, _, keep in results}
         folds = await self._steward.admit(returned, keeps)
         await self._conversation.append(*returned, *folds, *(fact for _, beside, _ in results for fact in beside))
 
     async def _record_stopped(
-        self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[tuple[ToolReturned, Sequence[Fact], str]]]
+        self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]
     ) -> None:
         """Results that were there stay; for the rest the model is told that the user stopped it."""
         await asyncio.wait(tasks)
-        results = []
+        results: list[Result] = []
         for call, task in zip(calls, tasks, strict=True):
             if task.cancelled() or task.exception():
                 stored = await self._crew.cache.put(UNREAD.encode(), About(call.name))
@@ -285,7 +288,7 @@ def _beside(call: ToolCall, outcome: Outcome) -> Sequence[Fact]:
     """What else a call leaves in the journal: who decided, and a new list of what is to do."""
     facts: list[Fact] = []
     if outcome.decided_by:
-        facts.append(Decided(call.id, outcome.ok, outcome.decided_by, outcome.decided_scope))
+        facts.append(Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope))
     if outcome.todo is not None:
         facts.append(TodoSet(outcome.todo))
     return facts

@@ -1,0 +1,414 @@
+"""One open workspace put together: stores, models, tools, and a session for every conversation that is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets as random
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import tasks
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.crew import Crew, Setup
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.events import Event, FactAppended, Running
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationStarted,
+    ModelReplied,
+    Recorded,
+    Spent,
+    Stored,
+    Text,
+    TurnEnd,
+    TurnEnded,
+)
+from helix_desktop.engine.policy import DEFAULT_PRESET
+from helix_desktop.engine.ports import About, Clock, Hit, Tokens
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.steward import Steward
+from helix_desktop.errors import NotThere, WrongUse
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.tools.kit import Kit, Options
+from helix_desktop.tools.permission import Mode, Rule
+from helix_desktop.tools.runner import Permissions
+from helix_desktop.tools.subagent import Child, Delegation
+from helix_desktop.workbench import rows, setup
+from helix_desktop.workbench.models import ROLES, Access, Models
+from helix_desktop.workbench.rows import ConversationRow
+
+Listener = Callable[[Event], None]
+SAMPLE = 1 << 20
+_open: weakref.WeakKeyDictionary[Workspace, Workbench] = weakref.WeakKeyDictionary()
+
+
+def of(workspace: Workspace) -> Workbench | None:
+    """The workbench on this workspace, if this program has one: a command from outside works on the same sessions."""
+    return _open.get(workspace)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter."""
+
+    access: Access
+    tokens: Tokens
+    clock: Clock
+    closed: tuple[Path, ...] = ()
+
+
+class Workbench:
+    """Made by `open`. Sessions stay open until the workbench closes; all of them are heard through `subscribe`."""
+
+    def __init__(self, workspace: Workspace, shared: Shared, kit: Kit, permissions: Permissions) -> None:
+        self.workspace = workspace
+        self.kit = kit
+        self.models = Models(shared.access, lambda: workspace.settings.models)
+        self._shared = shared
+        self._permissions = permissions
+        self._tasks = tasks.Tasks(workspace.name)
+        self._sessions: dict[str, Session] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._rows: dict[str, ConversationRow] = {}
+        self._listeners: list[Listener] = []
+        self._today = 0.0
+        self._day = ""
+
+    @classmethod
+    async def open(cls, workspace: Workspace, shared: Shared) -> Workbench:
+        """Get the tools ready and the conversations listed."""
+        permissions = Permissions(mode=_mode(workspace.settings.mode), rules=_rules(workspace.settings.rules))
+        owner = tasks.Tasks(f"{workspace.name} commands")
+        stores = (workspace.cache, workspace.index, shared.tokens)
+        folders = [Path(root) for root in workspace.settings.roots]
+        options = Options(closed=shared.closed)
+        kit = await Kit.open(folders, stores, permissions=permissions, spawn=owner.spawn, options=options)
+        bench = cls(workspace, shared, kit, permissions)
+        permissions.remember = bench._remember
+        await bench._list()
+        _open[workspace] = bench
+        return bench
+
+    async def aclose(self) -> None:
+        """Stop what runs, in order: sessions, commands, tasks. The workspace itself is closed by whoever opened it."""
+        _open.pop(self.workspace, None)
+        await asyncio.gather(*(session.aclose() for session in self._sessions.values()))
+        await self._tasks.aclose(limit=1.0)
+        await self.kit.aclose()
+
+    # --- what it is
+
+    @property
+    def id(self) -> str:
+        return self.workspace.id
+
+    @property
+    def name(self) -> str:
+        return self.workspace.name
+
+    @property
+    def colour(self) -> str:
+        return self.workspace.settings.colour
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.workspace.settings.roots[0]) if self.workspace.settings.roots else Path.home()
+
+    # --- conversations
+
+    def conversations(self) -> Sequence[ConversationRow]:
+        """All of them, the one that changed last first; sub-agents' name their parent."""
+        return sorted(self._rows.values(), key=lambda row: -row.updated)
+
+    def running(self, conversation: str) -> Running:
+        session = self._sessions.get(conversation)
+        return session.running if session else Running.IDLE
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Hear everything of every conversation; call what is returned to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def session(self, conversation: str) -> Session:
+        """The one session of a conversation."""
+        if conversation not in self._rows:
+            raise NotThere(f"There is no conversation {conversation} in {self.name}.")
+        async with self._opening.setdefault(conversation, asyncio.Lock()):
+            if conversation not in self._sessions:
+                opened = await Conversation.open(self.workspace.journal, conversation)
+                self._sessions[conversation] = self._made(opened)
+            return self._sessions[conversation]
+
+    async def new_conversation(self, title: str = "") -> Session:
+        return await self._begin(ConversationStarted(title=title))
+
+    async def fork(self, conversation: str, at: int = 0) -> Session:
+        """A conversation of its own that shares the past up to `at` (0: all of it)."""
+        last = (await self.session(conversation)).conversation.state.last_seq
+        new = _new_id()
+        copied = await self.workspace.journal.fork(conversation, at or last, new)
+        self._rows[new] = replace(self._rows[conversation], id=new, updated=copied[-1].time)
+        return await self.session(new)
+
+    async def child(self, conversation: str) -> Sequence[Recorded]:
+        """The facts of a conversation, to look at: a sub-agent's, or one of another day."""
+        if conversation in self._sessions:
+            return tuple(self._sessions[conversation].facts)
+        return await self.workspace.journal.read(conversation)
+
+    async def _begin(self, started: ConversationStarted) -> Session:
+        new = _new_id()
+        recorded = await self.workspace.journal.append(new, [started])
+        self._rows[new] = ConversationRow(new, started.title, recorded[0].time, parent=started.parent)
+        return await self.session(new)
+
+    def _made(self, conversation: Conversation, *, depth: int = 0, only: Sequence[str] = ()) -> Session:
+        crew = self._crew(conversation, depth, only)
+        steward = Steward(
+            conversation,
+            cache=crew.cache,
+            index=crew.index,
+            tokens=crew.tokens,
+            clock=crew.clock,
+            models=crew.models,
+            spawn=crew.spawn,
+        )
+        conversation.listeners.append(self._heard)
+        return Session(conversation, crew, steward)
+
+    def _crew(self, conversation: Conversation, depth: int, only: Sequence[str]) -> Crew:
+        async def start_child(wish: Delegation, context: Any) -> Child:
+            return await self._delegate(wish, context)
+
+        return Crew(
+            cache=self.workspace.cache,
+            index=self.workspace.index,
+            tokens=self._shared.tokens,
+            clock=self._shared.clock,
+            tools=self.kit.toolbox(start_child=start_child, depth=depth, only=only),
+            models=self.models.client,
+            setup=self._setup,
+            spawn=self._tasks.spawn,
+            restore=self.kit.restore,
+            limits=lambda: setup.limits_of(self.workspace.settings.limits),
+            spent=self._spent,
+        )
+
+    # --- sub-agents
+
+    async def _delegate(self, wish: Delegation, context: Any) -> Child:
+        """Run a sub-agent to its end; its questions are asked in the conversation that started it."""
+        title = " ".join(wish.task.split())[:60]
+        begun = ConversationStarted(title=title, parent=wish.parent, parent_call=wish.call)
+        new = _new_id()
+        recorded = await self.workspace.journal.append(new, [begun])
+        self._rows[new] = ConversationRow(new, title, recorded[0].time, parent=wish.parent)
+        conversation = await Conversation.open(self.workspace.journal, new)
+        session = self._sessions[new] = self._made(conversation, depth=wish.depth, only=wish.tools)
+        session.ask_instead(context.ask)
+        session.send((Text(f"{wish.context}\n\n{wish.task}".strip()),))
+        try:
+            await session.idle()
+        except asyncio.CancelledError:
+            session.stop()
+            await asyncio.shield(session.idle())
+            raise
+        return _result(session)
+
+    # --- content
+
+    async def search(self, query: str, *, limit: int = 20) -> Sequence[Hit]:
+        """Messages and entries of this workspace."""
+        return await self.workspace.index.search(query, limit=limit)
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        return await self.workspace.cache.read(digest, start, length)
+
+    async def texts(self, digests: Sequence[Digest]) -> dict[Digest, str]:
+        """Whole entries as text, for an export; what cannot be read says so."""
+        found = {}
+        for digest in digests:
+            try:
+                found[digest] = (await self.workspace.cache.get(digest)).decode("utf-8", "replace")
+            except NotThere as error:
+                found[digest] = f"[{error.what}]"
+        return found
+
+    async def attach(self, name: str, content: bytes, media_type: str) -> Attachment:
+        """Put something the user adds to a message into the cache."""
+        stored = await self.workspace.cache.put(content, About("user", name, media_type))
+        return Attachment(name, stored, await self._tokens_of(stored, content[:SAMPLE]))
+
+    async def _tokens_of(self, stored: Stored, sample: bytes) -> int:
+        if not stored.media_type.startswith("text/"):
+            return 1_000  # what providers ask for a picture, roughly; the reported usage corrects it
+        counted = await asyncio.to_thread(self._shared.tokens.count, sample.decode("utf-8", "replace"))
+        return counted * max(stored.size, 1) // max(len(sample), 1)
+
+    async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
+        """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""
+        return await asyncio.to_thread(_files, self.folder, prefix.lower(), limit)
+
+    # --- what can be chosen, and what is
+
+    @property
+    def policy(self) -> str:
+        return self.workspace.settings.preset or DEFAULT_PRESET
+
+    @property
+    def model(self) -> str:
+        return self.workspace.settings.models.get("main", "")
+
+    @property
+    def mode(self) -> str:
+        return self._permissions.mode.value
+
+    def modes(self) -> Mapping[str, str]:
+        """Every mode with what it means."""
+        return {
+            Mode.READ_ONLY.value: "Read only",
+            Mode.ASK.value: "Ask before changes and commands",
+            Mode.ALLOW_EDITS.value: "Allow edits, ask before commands",
+            Mode.ALLOW_ALL.value: "Allow everything",
+        }
+
+    async def choose_policy(self, name: str, values: Mapping[str, Any] | None = None) -> None:
+        """A preset, with the values that differ from it."""
+        setup.policy_fact(name, values or {})
+        self.workspace.change({"policy.preset": name, "policy.values": dict(values or {})})
+
+    async def choose_model(self, name: str, role: str = "main") -> None:
+        """`provider/model` for a role; an empty name leaves the role to the main model."""
+        if role not in ROLES:
+            raise WrongUse(f"There is no role {role!r} for a model; there are {', '.join(ROLES)}.")
+        if name:
+            self.models.named(name)
+        self.workspace.change({f"models.{role}": name or None})
+
+    async def choose_mode(self, name: str) -> None:
+        self._permissions.mode = Mode(name)
+        self.workspace.change({"permissions.mode": name})
+
+    def rules_to_trust(self) -> Sequence[setup.RulesFile]:
+        """Rules files that are new or have changed since the user agreed to them: shown, then trusted or left."""
+        files = setup.rules_files(self.workspace.settings.roots, self.workspace.settings.trusted)
+        return [file for file in files if not file.trusted]
+
+    async def trust(self, file: setup.RulesFile) -> None:
+        """The user has seen this text and agrees: from the next step on it is pinned word for word."""
+        trusted = {**self.workspace.settings.trusted, str(file.path): file.sha256}
+        self.workspace.change({"permissions.trusted": trusted})
+
+    # --- behind it
+
+    def _setup(self) -> Setup:
+        settings = self.workspace.settings
+        files = setup.rules_files(settings.roots, settings.trusted)
+        return Setup(
+            system=setup.system_prompt(self.name, settings.roots, self._shared.tokens),
+            policy=setup.policy_fact(settings.preset, settings.policy),
+            models=self.models.facts(),
+            rules=setup.rules_facts(files, settings.roots, self._shared.tokens),
+        )
+
+    def _remember(self, rule: Rule) -> None:
+        """The user said "always": a rule of the workspace from now on."""
+        rules = [*self.workspace.settings.rules, rule.plain()]
+        self.workspace.change({"permissions.rules": rules})
+
+    def _spent(self) -> tuple[float, float]:
+        return self._today, sum(row.cost for row in self._rows.values())
+
+    async def _list(self) -> None:
+        """The conversations, and what was spent since midnight."""
+        self._rows = {row.id: rows.shown(row) for row in await self.workspace.journal.conversations()}
+        self._day = _day(time.time())
+        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        for row in self._rows.values():
+            if row.updated >= midnight and row.cost:
+                for recorded in await self.workspace.journal.read(row.id):
+                    self._charge(recorded)
+
+    def _charge(self, recorded: Recorded) -> None:
+        day = _day(time.time())
+        if day != self._day:
+            self._day, self._today = day, 0.0
+        if isinstance(recorded.fact, ModelReplied | Spent) and _day(recorded.time) == day:
+            self._today += recorded.fact.usage.cost
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, FactAppended):
+            self._note(event.recorded)
+        for listener in tuple(self._listeners):
+            listener(event)
+
+    def _note(self, recorded: Recorded) -> None:
+        """Keep the list true, and at the end of a turn the meter beside the conversation."""
+        self._charge(recorded)
+        row = rows.after(self._rows[recorded.conversation], recorded)
+        session = self._sessions.get(recorded.conversation)
+        if session is not None:
+            meter = session.meter()
+            row = rows.with_meter(row, meter)
+            if isinstance(recorded.fact, TurnEnded):
+                keeping = self.workspace.journal.set_meter(recorded.conversation, rows.written(meter))
+                self._tasks.spawn(keeping, name="keep the meter")
+        self._rows[recorded.conversation] = row
+
+
+def _new_id() -> str:
+    """Sorts by time, and is unlike any other."""
+    return f"{int(time.time() * 1000):012x}{random.token_hex(4)}"
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().date().isoformat()
+
+
+def _mode(name: str) -> Mode:
+    try:
+        return Mode(name)
+    except ValueError:
+        return Mode.ASK
+
+
+def _rules(tables: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
+    return tuple(Rule.parse(table) for table in tables)
+
+
+def _result(session: Session) -> Child:
+    """What a sub-agent's conversation came to: its last words, and whether its last turn was finished."""
+    facts = [recorded.fact for recorded in session.facts]
+    ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
+    replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
+    answer = "".join(part.text for part in replies[-1].parts if isinstance(part, Text)) if replies else ""
+    done = bool(ends) and ends[-1].reason is TurnEnd.DONE
+    why = f"[It ended early: {ends[-1].reason.value}. {ends[-1].why}]" if ends and not done else ""
+    return Child(session.id, f"{answer}\n{why}".strip(), done)
+
+
+def _files(folder: Path, wanted: str, limit: int) -> list[str]:
+    """Walks breadth first, skipping what is hidden, and looks at no more than some thousands of places."""
+    found: list[str] = []
+    waiting, looked = [folder], 0
+    while waiting and looked < 20_000 and len(found) < limit * 5:
+        here = waiting.pop(0)
+        try:
+            inside = sorted(here.iterdir())
+        except OSError:
+            continue
+        for path in inside:
+            looked += 1
+            if path.name.startswith(".") or path.is_symlink():
+                continue
+            if path.is_dir():
+                waiting.append(path)
+            name = path.relative_to(folder).as_posix()
+            if wanted in name.lower():
+                found.append(name)
+    return sorted(found, key=lambda name: (len(name), name))[:limit]

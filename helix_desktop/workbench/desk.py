@@ -1,0 +1,124 @@
+"""All workspaces of this program: which there are, and a workbench for each that is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from helix_desktop.places import Places
+from helix_desktop.providers.catalog import SystemClock
+from helix_desktop.providers.configured import Configured
+from helix_desktop.providers.transport import Connections
+from helix_desktop.secrets import Secrets
+from helix_desktop.store.workspace import Known, Workspace, Workspaces
+from helix_desktop.tokens import Counter
+from helix_desktop.workbench.bench import Shared, Workbench
+from helix_desktop.workbench.models import Access
+
+
+class Serving(Protocol):
+    """Answers commands from outside about an open workspace until it is finished."""
+
+    async def finish(self) -> None: ...
+
+
+Serve = Callable[[Workspace], Awaitable[Serving]]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRow:
+    """A workspace as a list shows it. `mistake`: why it cannot be opened, or empty."""
+
+    id: str
+    name: str
+    colour: str
+    folder: Path
+    mistake: str = ""
+
+
+class Desk:
+    """`serve` lets the command line reach a workspace while it is open here."""
+
+    def __init__(self, places: Places, secrets: Secrets, *, serve: Serve | None = None) -> None:
+        self.places = places
+        self.secrets = secrets
+        self.configured = Configured(places.providers)
+        self.connections = Connections()
+        self.tokens = Counter()
+        self._serve = serve
+        self._known = Workspaces(places.workspaces, count=self.tokens.count)
+        self._open: dict[str, tuple[Workspace, Workbench, Serving | None]] = {}
+        self._opening = asyncio.Lock()
+
+    def workspaces(self, *, trashed: bool = False) -> Sequence[WorkspaceRow]:
+        return [_row(known) for known in self._known.list(trashed=trashed)]
+
+    def opened(self) -> Sequence[Workbench]:
+        return [bench for _, bench, _ in self._open.values()]
+
+    async def open(self, workspace: str) -> Workbench:
+        """The workbench of a workspace; opened when nobody here has it open."""
+        known = self._known.find(workspace)
+        async with self._opening:
+            if known.id not in self._open:
+                self._open[known.id] = await self._opened(known.id)
+            return self._open[known.id][1]
+
+    async def close(self, workspace: str) -> None:
+        """Close it here; what runs in it is stopped."""
+        if workspace in self._open:
+            opened, bench, serving = self._open.pop(workspace)
+            if serving is not None:
+                await serving.finish()
+            await bench.aclose()
+            await opened.aclose()
+
+    async def create(self, name: str, folder: Path) -> Workbench:
+        """A workspace on a folder, with the models chosen last."""
+        models = next((dict(known.settings.models) for known in self._known.list() if known.settings.models), {})
+        known = self._known.create(name, folder)
+        bench = await self.open(known.id)
+        if models:
+            bench.workspace.change({f"models.{role}": model for role, model in models.items()})
+        return bench
+
+    async def rename(self, workspace: str, name: str) -> None:
+        self._known.rename(workspace, name)
+
+    async def recolour(self, workspace: str, colour: str) -> None:
+        self._known.recolour(workspace, colour)
+
+    async def trash(self, *, workspace: str) -> None:
+        """Close it and put it into the trash, whole; `restore` brings it back."""
+        known = self._known.find(workspace)
+        await self.close(known.id)
+        self._known.trash(known.id)
+
+    async def restore(self, workspace: str) -> None:
+        self._known.restore(workspace)
+
+    async def aclose(self) -> None:
+        """Close everything, all workspaces side by side."""
+        await asyncio.gather(*(self.close(workspace) for workspace in tuple(self._open)))
+        await self.connections.aclose()
+
+    async def _opened(self, workspace: str) -> tuple[Workspace, Workbench, Serving | None]:
+        opened = await self._known.open(workspace)
+        try:
+            bench = await Workbench.open(opened, self._shared())
+        except BaseException:
+            await opened.aclose()
+            raise
+        return opened, bench, await self._serve(opened) if self._serve else None
+
+    def _shared(self) -> Shared:
+        closed = (self.places.data, self.places.config, self.places.logs, self.places.run)
+        return Shared(Access(self.configured, self.secrets, self.connections), self.tokens, SystemClock(), closed)
+
+
+def _row(known: Known) -> WorkspaceRow:
+    folder = Path(known.settings.roots[0]) if known.settings.roots else Path.home()
+    return WorkspaceRow(known.id, known.name, known.settings.colour, folder, known.mistake)

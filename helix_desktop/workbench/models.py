@@ -1,0 +1,91 @@
+"""The models of one workspace, by role: named in its settings, described by the catalogue, connected when first used."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from helix_desktop.engine.blocks import Delta, Request
+from helix_desktop.engine.facts import ModelSet
+from helix_desktop.engine.ports import ModelClient
+from helix_desktop.errors import HelixError, UnknownModel
+from helix_desktop.providers import catalog
+from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.providers.configured import Configured
+from helix_desktop.providers.models import ModelInfo
+from helix_desktop.providers.transport import Connections
+from helix_desktop.secrets import Secrets
+
+ROLES = ("main", "fast", "long")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What all workspaces share to reach models."""
+
+    configured: Configured
+    secrets: Secrets
+    connections: Connections
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A model somebody chose. Its key is fetched for each request and kept nowhere."""
+
+    info: ModelInfo
+    config: ProviderConfig
+    access: Access
+
+    @property
+    def model(self) -> str:
+        return self.info.name
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        key = await self.access.secrets.get(self.config.name, variable=self.config.variable)
+        client = catalog.connect(self.config, self.info, key, connections=self.access.connections)
+        async with aclosing(client.stream(request)) as deltas:  # type: ignore[type-var]
+            async for delta in deltas:
+                yield delta
+
+
+class Models:
+    """`names`: the settings' model for each role, as `provider/model`. They may change at any time."""
+
+    def __init__(self, access: Access, names: Callable[[], Mapping[str, str]]) -> None:
+        self._access = access
+        self._names = names
+        self._known: dict[str, Chosen] = {}
+
+    def client(self, role: str) -> ModelClient | None:
+        """The model of a role, or None where none is chosen."""
+        name = self._names().get(role, "")
+        return self.named(name) if name else None
+
+    def named(self, name: str) -> Chosen:
+        """Any model by its full name; UnknownModel says what is wrong with the name."""
+        if name not in self._known:
+            self._known[name] = self._found(name)
+        return self._known[name]
+
+    def facts(self) -> tuple[ModelSet, ...]:
+        """What the journal keeps of the models in force. A name that leads nowhere is left to the request to report."""
+        found = []
+        for role in ROLES:
+            name = self._names().get(role, "")
+            try:
+                found += [self.named(name).info.as_fact(role)] if name else []
+            except HelixError:
+                continue
+        return tuple(found)
+
+    def forget(self) -> None:
+        """Look everything up again: providers or their corrections have changed."""
+        self._known.clear()
+
+    def _found(self, name: str) -> Chosen:
+        provider, slash, model = name.partition("/")
+        if not slash or not model:
+            raise UnknownModel(f"{name!r} names no model.", remedy="Models are written provider/model.")
+        config = self._access.configured.get(provider)
+        return Chosen(catalog.model_info(config, model), config, self._access)

@@ -1,0 +1,75 @@
+"""What a conversation depends on besides what is said: system prompt, trusted rules files, policy, models, limits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import resources
+from helix_desktop.engine import policy
+from helix_desktop.engine.crew import Limits
+from helix_desktop.engine.facts import PolicySet, RulesSet, SystemSet
+from helix_desktop.engine.ports import Tokens
+
+RULES = ("AGENTS.md", "CLAUDE.md")
+LARGEST_RULES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RulesFile:
+    """A rules file as it stands on the disk now. `trusted`: the user has seen exactly this text and agreed."""
+
+    path: Path
+    text: str
+    sha256: str
+    trusted: bool
+
+
+def system_prompt(name: str, roots: Sequence[str], tokens: Tokens) -> SystemSet:
+    """The program's own words to the agent; the same from request to request."""
+    text = (resources.folder() / "system_prompt.md").read_text(encoding="utf-8")
+    text = text.replace("{workspace}", name).replace("{roots}", ", ".join(roots) or "none")
+    return SystemSet(text, tokens.count(text))
+
+
+def rules_files(roots: Sequence[str], trusted: Mapping[str, Any]) -> tuple[RulesFile, ...]:
+    """The rules files of the folders. A link, a huge file or one that cannot be read is not taken for one."""
+    found = []
+    for path in (Path(root) / name for root in roots for name in RULES):
+        try:
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST_RULES:
+                continue
+            content = path.read_bytes()
+        except OSError:
+            continue
+        sha256 = hashlib.sha256(content).hexdigest()
+        text = content.decode("utf-8", "replace")
+        found.append(RulesFile(path, text, sha256, trusted.get(str(path)) == sha256))
+    return tuple(found)
+
+
+def rules_facts(files: Sequence[RulesFile], roots: Sequence[str], tokens: Tokens) -> tuple[RulesSet, ...]:
+    """Trusted ones word for word; one that is gone is taken out; one that changed stays as it was trusted."""
+    there = {file.path: file for file in files}
+    facts = [RulesSet(str(f.path), f.text, tokens.count(f.text)) for f in files if f.trusted]
+    gone = [Path(root) / name for root in roots for name in RULES]
+    return (*facts, *(RulesSet(str(path), "", 0) for path in gone if path not in there))
+
+
+def policy_fact(preset: str, values: Mapping[str, Any]) -> PolicySet:
+    """The policy of the settings; WrongUse where a value is no policy's."""
+    return policy.preset(preset or policy.DEFAULT_PRESET).with_values(values).to_fact()
+
+
+def limits_of(table: Mapping[str, Any]) -> Limits:
+    """The limits of the settings, the default for what is not said there."""
+    usual = asdict(Limits())
+    given = {name: type(usual[name])(value) for name, value in table.items() if name in usual and _number(value)}
+    return Limits(**given)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
