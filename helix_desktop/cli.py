@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from helix_desktop import commands
+from helix_desktop import commands, logs, places
 from helix_desktop.errors import HelixError, WrongUse
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
@@ -23,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if not hasattr(arguments, "run"):
             return _window(arguments.home)
-        return int(arguments.run(arguments))
+        return _command(arguments)
     except HelixError as error:
         print(error, file=sys.stderr)
         return WRONG_USE if isinstance(error, WrongUse) else FAILED
@@ -32,6 +33,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _command(arguments: argparse.Namespace) -> int:
+    """Its log has a file of its own: the window may be writing the other one."""
+    stop = logs.start(places.find(arguments.home).logs, logs.Redaction(), file="command")
+    try:
+        return int(arguments.run(arguments))
+    finally:
+        stop()
 
 
 def _speak_utf8() -> None:

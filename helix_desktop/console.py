@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sys
 import tempfile
 from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import IO, Protocol, Self
 
 from helix_desktop import tasks
 from helix_desktop.errors import NotThere, StoreFailed, WrongUse
@@ -39,11 +41,12 @@ class Console(Protocol):
 class Terminal:
     """Standard input, output and error of this process; `source` and `target` put a file in their place.
 
-    A target appears whole or not at all: when the block ends without an error. Binary on every platform.
+    `gather`: take standard input to its end first, into a temporary file, so that whoever reads this console never
+    waits for whoever fills it. A target appears whole or not at all: when the block ends without an error. Binary on every platform.
     """
 
-    def __init__(self, *, source: Path | None = None, target: Path | None = None) -> None:
-        self._source = _opened(source) if source else None
+    def __init__(self, *, source: Path | None = None, target: Path | None = None, gather: bool = False) -> None:
+        self._source: IO[bytes] | None = _opened(source) if source else _gathered() if gather else None
         self._target = target
         self._beside = tempfile.NamedTemporaryFile(dir=_folder_of(target), delete=False) if target else None  # noqa: SIM115
 
@@ -80,6 +83,16 @@ class Terminal:
     async def complain(self, sentence: str) -> None:
         sys.stderr.write(f"{sentence}\n")
         sys.stderr.flush()
+
+
+def _gathered() -> IO[bytes]:
+    with contextlib.ExitStack() as on_failure:
+        gathered = on_failure.enter_context(tempfile.TemporaryFile())
+        if sys.stdin:
+            shutil.copyfileobj(sys.stdin.buffer, gathered, PIECE)
+        gathered.seek(0)
+        on_failure.pop_all()
+        return gathered
 
 
 def _opened(path: Path) -> BufferedReader:

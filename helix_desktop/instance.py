@@ -6,7 +6,7 @@ command reads it, what the command writes goes to the caller's output. So every 
 with binary data of any size, and is written once.
 
 A frame is one letter, the length of what follows (four bytes, big endian), and that:
-A arguments (JSON) · R "read a piece of your input" · I of such a piece, D the piece is whole · O output · S a line for
+H hello, from the owner, who will answer · A arguments (JSON) · R "read a piece of your input" · I of such a piece, D the piece is whole · O output · S a line for
 standard output, E for standard error · X exit code. Windows has no such sockets in asyncio: there it is a port on loopback, whose number and a
 token (frame T, sent first) stand in a file of the private directory.
 """
@@ -123,11 +123,21 @@ class Owner:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump({"port": port, "token": self._token}, file)
 
+    async def finish(self) -> None:
+        """Take no more requests, and wait for those that run."""
+        self._leave()
+        await self._tasks.ended()
+
     async def aclose(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._address.unlink(missing_ok=True)
+        """Take no more requests, and end those that run."""
+        self._leave()
         await self._tasks.aclose(limit=2)
+
+    def _leave(self) -> None:
+        if self._server is not None:
+            self._address.unlink(missing_ok=True)
+            self._server.close()
+            self._server = None
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._tasks.spawn(self._serve(Wire(reader, writer)), name="request")
@@ -150,11 +160,12 @@ class Owner:
             raise Refused("Another user's program asked.")
 
     async def _opening(self, wire: Wire) -> bytes:
-        kind, content = await wire.receive()
         if wire.peer().family != getattr(socket, "AF_UNIX", None):
+            kind, content = await wire.receive()
             if kind != b"T" or not hmac.compare_digest(content, self._token.encode()):
                 raise Refused("A program without the token asked.")
-            kind, content = await wire.receive()
+        await wire.send(b"H")
+        kind, content = await wire.receive()
         if kind != b"A":
             raise WrongUse("A request begins with its arguments.")
         return content
@@ -219,13 +230,23 @@ async def reach(run: Path, name: str, *, sockets: bool = SOCKETS) -> Wire | None
         return None
     private(run, make=False)
     try:
-        if sockets:
-            return Wire(*await asyncio.open_unix_connection(address, limit=LARGEST))
-        at = _port_and_token(address)
-        wire = Wire(*await asyncio.open_connection("127.0.0.1", at["port"], limit=LARGEST))
-        await wire.send(b"T", at["token"].encode())
+        wire = await _connect(address, sockets=sockets)
     except (OSError, ValueError, KeyError):
         return None
+    try:
+        await wire.receive()  # an owner about to leave closes instead of saying hello
+    except (OSError, EOFError):
+        await wire.close()
+        return None
+    return wire
+
+
+async def _connect(address: Path, *, sockets: bool) -> Wire:
+    if sockets:
+        return Wire(*await asyncio.open_unix_connection(address, limit=LARGEST))
+    at = _port_and_token(address)
+    wire = Wire(*await asyncio.open_connection("127.0.0.1", at["port"], limit=LARGEST))
+    await wire.send(b"T", at["token"].encode())
     return wire
 
 

@@ -90,8 +90,10 @@ class PrivateFile(RotatingFileHandler):
         )
 
 
-def start(folder: Path, redaction: Redaction, *, level: str = "info", megabytes: int = 5) -> Callable[[], None]:
-    """Write the log to `folder`/helix.log from now on. A folder that cannot be written is no reason not to start.
+def start(
+    folder: Path, redaction: Redaction, *, file: str = "helix", level: str = "info", megabytes: int = 5
+) -> Callable[[], None]:
+    """Write the log to `folder`/`file`.log from now on; two programs at once need two files. A folder that cannot be written is no reason not to start.
 
     Call what is returned to stop.
     """
@@ -99,7 +101,7 @@ def start(folder: Path, redaction: Redaction, *, level: str = "info", megabytes:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handler: logging.Handler = PrivateFile(
-            folder / "helix.log", maxBytes=megabytes * 1_000_000, backupCount=KEPT_FILES, encoding="utf-8"
+            folder / f"{file}.log", maxBytes=megabytes * 1_000_000, backupCount=KEPT_FILES, encoding="utf-8"
         )
     except OSError:
         handler = logging.NullHandler()

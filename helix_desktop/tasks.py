@@ -56,6 +56,11 @@ class Tasks:
         if self._report is not None:
             self._report(task.get_name(), error)
 
+    async def ended(self) -> None:
+        """Wait until every task has ended by itself, those started meanwhile included."""
+        while self._running:
+            await asyncio.wait(tuple(self._running))
+
     async def aclose(self, *, limit: float = 5.0) -> tuple[str, ...]:
         """Cancel the newest first, each given `limit` seconds. Returns the names of those that did not end."""
         self._closed = True

@@ -163,6 +163,28 @@ async def test_an_owner_that_goes_away_is_said_so(run: Path) -> None:
         await caller
 
 
+async def test_an_owner_that_finishes_answers_those_it_has_begun_with(run: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def waits(_arguments: list[str], console: Console) -> int:
+        begun.set()
+        await go.wait()
+        await console.say("done")
+        return 0
+
+    listening = await listen(run, "it", waits)
+    console = MemoryConsole()
+    caller = asyncio.ensure_future(hand_over(run, [], console))  # noqa: TID251
+    await begun.wait()
+    finishing = asyncio.ensure_future(listening.finish())  # noqa: TID251
+    await asyncio.sleep(0)
+    assert await reach(run, "it") is None
+    go.set()
+    assert await caller == 0
+    await finishing
+    assert bytes(console.output) == b"done\n"
+
+
 async def test_a_request_nobody_understands_is_refused(run: Path, expect: Expect) -> None:
     expect("a caller was refused")
 
@@ -180,7 +202,7 @@ async def test_a_request_nobody_understands_is_refused(run: Path, expect: Expect
         for said in garbage:
             reader, writer = await asyncio.open_unix_connection(run / "it.sock")
             writer.write(said)
-            assert await reader.read() == b""
+            assert await reader.read() == HEADER.pack(b"H", 0)
             writer.close()
 
 
@@ -191,8 +213,7 @@ async def test_a_port_answers_only_those_who_know_the_token(run: Path, expect: E
         known = json.loads(address.read_text())
         assert address.stat().st_mode & 0o077 == 0
         address.write_text(json.dumps({**known, "token": "0" * 64}))
-        with pytest.raises(HelixError, match="went away"):
-            await hand_over(run, [], MemoryConsole(), sockets=False)
+        assert await reach(run, "it", sockets=False) is None
 
 
 async def test_the_folder_has_to_be_private(run: Path) -> None:

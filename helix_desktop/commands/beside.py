@@ -2,6 +2,9 @@
 
 A command's work is written once, as a coroutine on the open workspace and a console. The caller keeps its own files:
 it reads `source` and writes `target` itself, and the work sees both as the console's input and output.
+
+Who opens a workspace for a moment answers others meanwhile, and leaves after the last answer. So an answer must not
+wait for a person or a pipe; a command that does (`lasting`) is not asked of somebody who is about to leave.
 """
 
 from __future__ import annotations
@@ -23,40 +26,51 @@ if TYPE_CHECKING:
     from helix_desktop.store.workspace import Workspace, Workspaces
 
 Work = Callable[[argparse.Namespace, "Workspace", Console], Awaitable[int]]
+LATER = 75  # the exit code for "ask again in a moment", seen only between two of our processes
 PATIENCE = 5.0  # seconds: another command may hold the workspace for a moment
 
 
-def run(arguments: argparse.Namespace, *, source: Path | None = None, target: Path | None = None) -> int:
+def run(
+    arguments: argparse.Namespace, *, source: Path | None = None, target: Path | None = None, gather: bool = False
+) -> int:
     """Do `arguments.work` on the workspace the arguments name. The exit code."""
-    with Terminal(source=source, target=target) as console:
-        code = asyncio.run(_reach(arguments, console))
+    known = all_of(places.find(arguments.home)).find(arguments.workspace)
+    with Terminal(source=source, target=target, gather=gather) as console:
+        code = asyncio.run(_reach(arguments, known.id, console))
         if code and target is not None:
             raise SystemExit(code)  # the target is not put in its place
     return code
 
 
-async def _reach(arguments: argparse.Namespace, console: Console) -> int:
+async def _reach(arguments: argparse.Namespace, identity: str, console: Console) -> int:
     from helix_desktop import instance
 
     where = places.find(arguments.home)
     workspaces = all_of(where)
-    known = workspaces.find(arguments.workspace)
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE
     while True:
         try:
-            workspace = await workspaces.open(known.id)
+            workspace = await workspaces.open(identity)
         except StoreBusy:
-            if (wire := await instance.reach(where.run, known.id)) is not None:
-                return await instance.hand_over(wire, arguments.argv, console)
-            if loop.time() > until:
+            if (wire := await instance.reach(where.run, identity)) is not None:
+                code = await instance.hand_over(wire, arguments.argv, console)
+                if code != LATER:
+                    return code
+            elif loop.time() > until:
                 raise
             await asyncio.sleep(0.05)
         else:
-            try:
-                return int(await arguments.work(arguments, workspace, console))
-            finally:
-                await workspace.aclose()
+            return await _as_owner(arguments, workspace, where.run, console)
+
+
+async def _as_owner(arguments: argparse.Namespace, workspace: Workspace, run_folder: Path, console: Console) -> int:
+    serving = await serve(workspace, run_folder, leaving=not getattr(arguments, "lasting", False))
+    try:
+        return int(await arguments.work(arguments, workspace, console))
+    finally:
+        await serving.finish()
+        await workspace.aclose()
 
 
 def all_of(where: places.Places) -> Workspaces:
@@ -66,14 +80,14 @@ def all_of(where: places.Places) -> Workspaces:
     return Workspaces(where.workspaces, count=tokens.Counter().count)
 
 
-async def serve(workspace: Workspace, run_folder: Path) -> Owner:
+async def serve(workspace: Workspace, run_folder: Path, *, leaving: bool = False) -> Owner:
     """Answer commands about `workspace` for as long as this process has it open; close what is returned first."""
     from helix_desktop import instance
 
-    return await instance.listen(run_folder, workspace.id, partial(answer, workspace))
+    return await instance.listen(run_folder, workspace.id, partial(answer, workspace, leaving))
 
 
-async def answer(workspace: Workspace, argv: list[str], console: Console) -> int:
+async def answer(workspace: Workspace, leaving: bool, argv: list[str], console: Console) -> int:  # noqa: FBT001
     """Run a caller's command line on the open workspace. It is this workspace, whatever the arguments name."""
     try:
         arguments = commands.parser().parse_args(argv)
@@ -81,6 +95,8 @@ async def answer(workspace: Workspace, argv: list[str], console: Console) -> int
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):
         raise Refused("This command is not one that another program is asked for.")
+    if leaving and getattr(arguments, "lasting", False):
+        return LATER
     return int(await arguments.work(arguments, workspace, console))
 
 

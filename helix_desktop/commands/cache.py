@@ -34,7 +34,7 @@ def add(nouns: Subparsers) -> None:
     verbs = cache.add_subparsers(required=True, metavar="VERB")
     one = _verb(verbs, "put", "store a file or standard input; prints its hash", put)
     one.add_argument("file", type=Path, metavar="FILE", help="- reads standard input")
-    one.set_defaults(run=lambda arguments: beside.run(arguments, source=_file(arguments.file)))
+    one.set_defaults(run=_put)
     one = _verb(verbs, "get", "write an entry's bytes to a file or standard output", get)
     one.add_argument("hash", metavar="HASH", help="may be shortened while it is unique")
     one.add_argument("--output", "-o", type=Path, metavar="FILE", default=STANDARD)
@@ -61,6 +61,11 @@ def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.A
     as_json(one)
     one.set_defaults(run=beside.run, work=work)
     return one
+
+
+def _put(arguments: argparse.Namespace) -> int:
+    source = _file(arguments.file)
+    return beside.run(arguments, source=source, gather=source is None)
 
 
 def _file(path: Path) -> Path | None:

@@ -1,0 +1,297 @@
+"""The command line, whole: what goes in, what comes out, and the exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop import __version__, cli, places
+from helix_desktop.commands import beside
+
+PROGRAM = [sys.executable, "-m", "helix_desktop"]
+CONTENTS = {
+    "empty": b"",
+    "a line": b"hello\n",
+    "every byte": bytes(range(256)) * 10,
+    "windows lines": b"one\r\ntwo\r\n",
+    "utf-16": "Überraschung 你好".encode("utf-16"),
+    "several chunks": random.Random(1).randbytes(3_000_001),
+}
+
+
+class Said:
+    """What a command line came to."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Helix = Callable[..., Said]
+
+
+@pytest.fixture
+def helix(capfdbinary: pytest.CaptureFixture[bytes]) -> Helix:
+    def run(*arguments: object) -> Said:
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        out, err = capfdbinary.readouterr()
+        return Said(code, out.decode(), err.decode())
+
+    return run
+
+
+@pytest.fixture
+def workspace(helix: Helix, tmp_path: Path) -> str:
+    return helix("workspace", "new", "Work", "--folder", tmp_path).out.strip()
+
+
+# --- cache ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_what_was_put_comes_out_byte_for_byte(helix: Helix, workspace: str, tmp_path: Path, content: bytes) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(content)
+    said = helix("cache", "put", "--workspace", workspace, source)
+    assert (said.code, said.out.strip(), said.err) == (0, hashlib.sha256(content).hexdigest(), "")
+    assert helix("cache", "get", "--workspace", workspace, said.out[:12], "-o", target).code == 0
+    assert target.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["empty", "windows lines", "several chunks"])
+def test_through_pipes_as_well(workspace: str, name: str) -> None:
+    content = CONTENTS[name]
+    put = subprocess.run(
+        [*PROGRAM, "cache", "put", "-w", workspace, "-"], input=content, capture_output=True, check=True
+    )
+    digest = put.stdout.decode().strip()
+    got = subprocess.run([*PROGRAM, "cache", "get", "-w", workspace, digest], capture_output=True, check=True)
+    assert got.stdout == content
+
+
+def test_a_workspace_is_named_or_numbered_in_any_case(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    assert [helix("cache", "put", "-w", name, tmp_path / "a").code for name in (workspace, "Work", "WORK")] == [0, 0, 0]
+    assert helix("cache", "stats", "-w", "work", "--json").json["entries"] == 1
+
+
+def test_list_search_and_stats_for_people_and_programs(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    for name in ("one.log", "two.log"):
+        (tmp_path / name).write_text(f"the kettle of {name} boils\n")
+        helix("cache", "put", "-w", workspace, tmp_path / name)
+    listed = helix("cache", "list", "-w", workspace, "--json").json
+    assert [entry["source"] for entry in listed] == ["two.log", "one.log"]
+    assert listed[0]["sha256"][:16] in helix("cache", "list", "-w", workspace).out
+    shortened = helix("cache", "list", "-w", workspace, "--limit", 1)
+    assert (len(shortened.out.splitlines()), "1 more" in shortened.err) == (1, True)
+    found = helix("cache", "search", "-w", workspace, "two.log", "kettle", "--json").json
+    assert (found[0]["source"], found[0]["line"]) == ("two.log", 1)
+    assert helix("cache", "search", "-w", workspace, "teapot").code == 1
+    assert "entries" in helix("cache", "stats", "-w", workspace).out
+
+
+def test_get_as_json_holds_text_or_base64(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    for name, content in (("t", "täxt".encode()), ("b", b"\xff\x00")):
+        (tmp_path / name).write_bytes(content)
+    digests = [helix("cache", "put", "-w", workspace, tmp_path / name).out.strip() for name in "tb"]
+    described = [helix("cache", "get", "-w", workspace, digest, "--json").json for digest in digests]
+    assert (described[0]["text"], described[1]["base64"]) == ("täxt", "/wA=")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["cache", "get", "-w", "Work", "abcd1234"], 1, "begins with abcd1234"),
+        (["cache", "get", "-w", "Work", "not a hash"], 2, "hexadecimal"),
+        (["cache", "put", "-w", "Work", "/no/such/file"], 1, "no file /no/such/file"),
+        (["cache", "put", "-w", "Play", "-"], 1, "There is no workspace Play"),
+        (["cache", "list"], 2, "--workspace"),
+        (["cache", "list", "-w", "Work", "--limit", "-3"], 2, "-3"),
+        (["workspace", "new", "X", "--folder", "/no/such"], 1, "/no/such"),
+        (["cupboard"], 2, "cupboard"),
+        (["workspace"], 2, "VERB"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("workspace")
+def test_errors_are_a_sentence_on_stderr(helix: Helix, arguments: list[str], code: int, words: str) -> None:
+    said = helix(*arguments)
+    assert (said.code, said.out) == (code, "")
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert said.err.endswith(".\n")
+
+
+def test_a_get_that_fails_leaves_the_file_that_was_there(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("precious")
+    assert helix("cache", "get", "-w", workspace, "abcdef", "-o", target).code == 1
+    assert target.read_text() == "precious"
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("tmp")]
+
+
+def test_what_reads_only_the_beginning_is_no_error(workspace: str, tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(os.urandom(4_000_000))
+    put = subprocess.run(
+        [*PROGRAM, "cache", "put", "-w", workspace, str(tmp_path / "big")], capture_output=True, check=True
+    )
+    digest = put.stdout.decode().strip()
+    with subprocess.Popen([*PROGRAM, "cache", "get", "-w", workspace, digest], stdout=-1, stderr=-1) as got:
+        assert got.stdout is not None
+        assert got.stderr is not None
+        got.stdout.read(10)
+        got.stdout.close()
+        assert (got.wait(20), got.stderr.read()) == (0, b"")
+
+
+def test_a_large_file_never_stands_in_memory(workspace: str, tmp_path: Path) -> None:
+    """64 MB here; `dev.py faults` does it with 200 MB."""
+    source, target = tmp_path / "large", tmp_path / "back"
+    with source.open("wb") as file:
+        for number in range(64):
+            file.write(random.Random(number).randbytes(1_000_000))
+    peaks = []
+    for name in (Path(__file__), source):
+        digest = hashlib.sha256(name.read_bytes()).hexdigest()
+        peaks.append(_peak([*PROGRAM, "cache", "put", "-w", workspace, str(name)]))
+        peaks.append(_peak([*PROGRAM, "cache", "get", "-w", workspace, digest, "-o", str(target)]))
+        assert target.read_bytes() == name.read_bytes()
+    small_put, small_get, large_put, large_get = peaks
+    assert large_put - small_put < 40_000
+    assert large_get - small_get < 40_000
+
+
+def _peak(command: list[str]) -> int:
+    """The most memory a command had, in KB."""
+    script = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=-3)\n"
+    script += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    measured = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, check=True)
+    return int(measured.stdout)
+
+
+# --- beside a running program ----------------------------------------------------------------------------------------
+
+
+async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path) -> None:
+    where = places.find()
+    workspaces = beside.all_of(where)
+    known = workspaces.create("Open", tmp_path)
+    workspace = await workspaces.open(known.id)
+    serving = await beside.serve(workspace, where.run)
+    content = os.urandom(2_500_000)
+    try:
+        put = await _elsewhere("cache", "put", "-w", "open", "-", given=content)
+        assert put == (0, hashlib.sha256(content).hexdigest().encode() + b"\n", b"")
+        digest = put[1].decode().strip()
+        assert await _elsewhere("cache", "get", "-w", "open", digest[:10]) == (0, content, b"")
+        assert await _elsewhere("cache", "get", "-w", "open", digest, "-o", str(tmp_path / "got")) == (0, b"", b"")
+        assert (tmp_path / "got").read_bytes() == content
+        code, out, err = await _elsewhere("cache", "get", "-w", "open", "beef00")
+        assert (code, out, b"begins with beef00" in err) == (1, b"", True)
+        code, out, _ = await _elsewhere("workspace", "rename", "open", "Other", "--json")
+        assert (code, json.loads(out)["name"], workspace.name) == (0, "Other", "Other")
+        code, _, err = await _elsewhere("workspace", "trash", "Other")
+        assert (code, b"open" in err) == (1, True)
+    finally:
+        await serving.aclose()
+        await workspace.aclose()
+    assert (await _elsewhere("cache", "get", "-w", "Other", digest))[1] == content
+
+
+async def _elsewhere(*arguments: str, given: bytes = b"") -> tuple[int | None, bytes, bytes]:
+    process = await asyncio.create_subprocess_exec(*PROGRAM, *arguments, stdin=-1, stdout=-1, stderr=-1)
+    out, err = await process.communicate(given)
+    return process.returncode, out, err
+
+
+async def test_an_owner_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helix: Helix
+) -> None:
+    monkeypatch.setattr(beside, "PATIENCE", 0.1)
+    workspaces = beside.all_of(places.find())
+    workspace = await workspaces.open(workspaces.create("Open", tmp_path).id)
+    try:
+        said = await asyncio.to_thread(helix, "cache", "stats", "-w", "Open")
+    finally:
+        await workspace.aclose()
+    assert said.code == 1
+    assert f"process {os.getpid()}" in said.err
+
+
+def test_many_commands_at_once_all_get_through(workspace: str) -> None:
+    commands = [
+        subprocess.Popen([*PROGRAM, "cache", "put", "-w", workspace, "-"], stdin=-1, stdout=-1, stderr=-1)
+        for _ in range(6)
+    ]
+    said = [command.communicate(str(number).encode()) for number, command in enumerate(commands)]
+    assert [err for _, err in said] == [b""] * 6
+    assert [out.decode().strip() for out, _ in said] == [hashlib.sha256(str(n).encode()).hexdigest() for n in range(6)]
+
+
+# --- workspace, and the rest -----------------------------------------------------------------------------------------
+
+
+def test_a_workspace_from_new_to_the_trash_and_back(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    assert helix("workspace", "rename", "Work", "Thesis").code == 0
+    assert helix("workspace", "colour", "Thesis", "#123456", "--json").json["colour"] == "#123456"
+    shown = helix("workspace", "show", "Thesis", "--json").json
+    assert (shown["id"], shown["roots"], shown["entries"]) == (workspace, [str(tmp_path)], 0)
+    assert helix("workspace", "trash", "Thesis").code == 0
+    assert helix("workspace", "list", "--json").json == []
+    assert [one["id"] for one in helix("workspace", "list", "--trash", "--json").json] == [workspace]
+    assert helix("workspace", "restore", "Thesis").code == 0
+    assert workspace in helix("workspace", "list").out
+
+
+def test_home_moves_everything(helix: Helix, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    made = helix("--home", elsewhere, "workspace", "new", "There", "--folder", tmp_path).out.strip()
+    assert (elsewhere / "workspaces" / made / "workspace.toml").is_file()
+    assert helix("workspace", "list", "--json").json == []
+
+
+def test_version_and_help(helix: Helix) -> None:
+    assert helix("--version").out == f"Helix Desktop {__version__}\n"
+    assert "Exit codes" in helix("--help").out
+
+
+def test_without_a_display_the_window_says_so_in_one_line(helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(variable, raising=False)
+    said = helix()
+    assert (said.code, said.err.count("\n"), "xvfb-run" in said.err) == (1, 1, True)
+
+
+def test_doctor_finds_this_installation_sound(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    said = helix("doctor", "--json")
+    findings = said.json
+    assert [finding for finding in findings if finding["state"] == "bad"] == []
+    assert said.code == 0
+    assert {"Python", "LevelDB", "Encodings", "Workspace Work"} <= {finding["what"] for finding in findings}
+    assert "Read it before" in helix("doctor", "-o", tmp_path / "report").out
+    report = json.loads((tmp_path / "report").read_text())
+    assert report["program"] == __version__
+
+
+def test_the_command_line_starts_without_the_heavy_libraries() -> None:
+    script = (
+        "import sys; from helix_desktop import cli; cli.main(['workspace', 'list']); print(*sys.modules, sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines())
+    assert loaded & {"PySide6", "mcp", "httpx", "keyring", "openai", "pygments", "markdown_it"} == set()
