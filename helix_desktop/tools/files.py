@@ -11,6 +11,7 @@ import codecs
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from helix_desktop.engine.digest import Digest
@@ -92,7 +93,7 @@ async def _some_lines(use: Use, place: Place, first: int, last: int) -> Result:
 async def _image(use: Use, place: Place, kind: str) -> Result:
     shown = use.roots.shown(place)
     content = await asyncio.to_thread(confine.read, use.roots, place, LARGEST_IMAGE)
-    image = await use.keep(content, shown, kind)
+    image = replace(await use.keep(content, shown, kind), media_type=kind)  # it may be there as something else
     return Result(f"[image {shown}, {kind}, {len(content):,} bytes]", source=shown, images=(image,), note=kind)
 
 
@@ -172,10 +173,19 @@ async def apply(use: Use, change: Change, title: str) -> Result:
     fact = FileChanged(
         str(change.place.path), await _kept(use, change.before, shown), await _kept(use, change.after, shown)
     )
-    await asyncio.to_thread(write, use.roots, change)
+    await _finished(use, change)
     _remember(use, change)
     came, went = difference.counts(diff)
     return Result(diff or f"Wrote {shown}.", source=shown, changes=(fact,), note=f"+{came} −{went}")
+
+
+async def _finished(use: Use, change: Change) -> None:
+    """Once begun, a write is finished and recorded though the turn is stopped: no file changes without a fact."""
+    writing = asyncio.get_running_loop().run_in_executor(None, write, use.roots, change)
+    while not writing.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(writing)
+    writing.result()
 
 
 def write(roots: confine.Roots, change: Change) -> None:

@@ -179,6 +179,8 @@ def _held_back(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
         return Decision("deny", "mode", "this workspace is read only")
     if any(rule.decision == "ask" and _forbids(rule, action) for rule in rules):
         return Decision("ask", "rule", "a rule of this workspace asks for it", ("once",))
+    if _unreadable(action) and any(rule.command and rule.decision != "allow" for rule in rules):
+        return Decision("ask", "rule", "some commands are held back here, and this one cannot be read", ("once",))
     if action.effect is Effect.RUN and not sandboxed:
         return Decision("ask", "mode", "there is no sandbox, so every command is asked for", ("once",))
     if action.danger and (action.strict or mode is not Mode.ALLOW_ALL):
@@ -252,6 +254,10 @@ def _forbids(rule: Rule, action: Action) -> bool:
             action.command.replace("'", " ").replace('"', " ").split()
         )
     return any(_command_fits(rule.command, item) for item in commands)
+
+
+def _unreadable(action: Action) -> bool:
+    return action.effect is Effect.RUN and simple_commands(action.command) is None
 
 
 def _tool_fits(rule: Rule, action: Action) -> bool:

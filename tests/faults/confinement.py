@@ -1,0 +1,132 @@
+"""Somebody swaps folders and files for links all the time while tools read, write and edit: nothing may escape.
+
+    python -m tests.faults.confinement [--races 20000] [--seed 1]
+
+Two swappers run in processes of their own: one swaps a folder for a link to a folder outside, one a file for a link to
+a file outside. An escape is a byte of the outside that was read, or a byte of ours that arrived there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import HelixError
+from helix_desktop.tools import beneath, confine
+from helix_desktop.tools.confine import Roots
+from helix_desktop.tools.files import replaced
+
+# The two change places in one step (renameat2 with RENAME_EXCHANGE); a link that was written over is made again.
+SWAP = """
+import ctypes, os, sys
+path, outside = sys.argv[1:]
+other = path + ".other"
+exchange = ctypes.CDLL(None).renameat2
+one, two = os.fsencode(path), os.fsencode(other)
+swaps = 0
+while True:
+    exchange(-100, one, -100, two, 2)
+    swaps += 1
+    if not swaps % 16 and not os.path.islink(path) and not os.path.islink(other):
+        os.symlink(outside, other + ".new")
+        os.rename(other + ".new", other)
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--races", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    failed = False
+    for way in (beneath.open_by_kernel, beneath.open_by_steps, check_then_open):
+        with tempfile.TemporaryDirectory() as folder:
+            found, seconds = trial(Path(folder), way, arguments.races, random.Random(arguments.seed))
+        if way is not check_then_open:
+            failed |= bool(found["ESCAPED"])
+        print(f"{way.__name__}: {arguments.races:,} races in {seconds:.0f} s: {dict(sorted(found.items()))}")  # noqa: T201 -- the report
+    return 1 if failed else 0
+
+
+def trial(folder: Path, way: beneath.OpenBeneath, races: int, chance: random.Random) -> tuple[Counter[str], float]:
+    """Race, and count what came of it."""
+    outside, root = folder / "outside", folder / "root"
+    outside.mkdir()
+    root.mkdir()
+    (outside / "file").write_text("OUTSIDE")
+    roots = Roots.of([root])
+    (root / "folder").mkdir()
+    (root / "folder" / "file").write_text("inside")
+    (root / "plain").write_text("inside")
+    swappers = [swapper(root / "folder", outside), swapper(root / "plain", outside / "file")]
+    original, confine.open_beneath = confine.open_beneath, lambda: way  # type: ignore[assignment]
+    found: Counter[str] = Counter()
+    started = time.monotonic()
+    try:
+        for _ in range(races):
+            found[race(roots, chance)] += 1
+            time.sleep(chance.random() * 1e-4)  # or the swappers would hardly get to run
+    finally:
+        confine.open_beneath = original
+        for process in swappers:
+            process.kill()
+            process.wait()
+    if {path.name: path.read_text() for path in outside.iterdir()} != {"file": "OUTSIDE"}:
+        found["ESCAPED"] += 1
+    return found, time.monotonic() - started
+
+
+def swapper(path: Path, outside: Path) -> subprocess.Popen[bytes]:
+    path.with_name(f"{path.name}.other").symlink_to(outside)
+    return subprocess.Popen([sys.executable, "-I", "-S", "-c", SWAP, str(path), str(outside)])
+
+
+def check_then_open(folder: int, path: str, flags: int) -> int:
+    """The control: what this trial must be able to catch."""
+    base = str(Path(f"/proc/self/fd/{folder}").readlink())
+    if not os.path.realpath(os.path.join(base, path)).startswith(base):  # noqa: PTH118 -- as it is often done
+        raise OSError(errno.EXDEV, "leads out")
+    return os.open(os.path.join(base, path), flags | os.O_CLOEXEC)  # noqa: PTH118
+
+
+def race(roots: Roots, chance: random.Random) -> str:
+    """One read, write or edit of what is being swapped."""
+    place = roots.place(chance.choice(("folder/file", "plain", "folder/new")))
+    act: Callable[[], bytes] = chance.choice(
+        (lambda: read(roots, place), lambda: write(roots, place), lambda: edit(roots, place))
+    )
+    try:
+        return "ESCAPED" if b"OUTSIDE" in act() else "done"
+    except HelixError as error:
+        return f"refused ({type(error).__name__})"
+
+
+def read(roots: Roots, place: confine.Place) -> bytes:
+    return confine.read(roots, place)
+
+
+def write(roots: Roots, place: confine.Place) -> bytes:
+    before = confine.content_or_none(roots, place)
+    confine.replace(roots, place, b"inside too", expected=None if before is None else Digest.of(before))
+    return before or b""
+
+
+def edit(roots: Roots, place: confine.Place) -> bytes:
+    before = confine.read(roots, place)
+    after = replaced(before, "inside", "inside and in", "file", every=True)
+    confine.replace(roots, place, after, expected=Digest.of(before))
+    return after
+
+
+if __name__ == "__main__":
+    sys.exit(main())

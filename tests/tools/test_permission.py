@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.errors import WrongUse
+from helix_desktop.tools.permission import Action, Effect, Mode, Rule, allows, decide, rule_for
+
+READ = Action("read_file", Effect.READ, "Read a", "a", path="a")
+EDIT = Action("edit_file", Effect.EDIT, "Edit a", "-+", path="src/a.py")
+RUN = Action("run_command", Effect.RUN, "Run", "git status", command="git status")
+FETCH = Action("fetch_url", Effect.FETCH, "Fetch", "http://a", path="a.example")
+FOREIGN = Action("github__issue", Effect.FOREIGN, "GitHub: issue", "{}")
+
+
+def command(line: str, *, network: bool = False) -> Action:
+    return Action("run_command", Effect.RUN, "Run", line, command=line, network=network)
+
+
+def verdict(action: Action, mode: Mode = Mode.ASK, *rules: Rule, sandboxed: bool = True) -> str:
+    return decide(action, mode, rules, sandboxed=sandboxed).verdict
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdicts"),
+    [
+        (Mode.READ_ONLY, ["allow", "deny", "deny", "ask", "ask"]),
+        (Mode.ASK, ["allow", "ask", "ask", "ask", "ask"]),
+        (Mode.ALLOW_EDITS, ["allow", "allow", "ask", "ask", "ask"]),
+        (Mode.ALLOW_ALL, ["allow", "allow", "allow", "allow", "allow"]),
+    ],
+)
+def test_the_modes(mode: Mode, verdicts: list[str]) -> None:
+    assert [verdict(action, mode) for action in (READ, EDIT, RUN, FETCH, FOREIGN)] == verdicts
+
+
+def test_without_a_sandbox_every_command_asks_each_time() -> None:
+    rules = [Rule("allow", "run_command"), Rule("allow", command="git *")]
+    for mode in (Mode.ASK, Mode.ALLOW_EDITS, Mode.ALLOW_ALL):
+        decision = decide(RUN, mode, rules, sandboxed=False)
+        assert (decision.verdict, decision.scopes) == ("ask", ("once",))
+
+
+def test_a_rule_that_denies_wins_over_everything() -> None:
+    rules = [Rule("allow", "edit_file"), Rule("deny", path="src/*")]
+    assert verdict(EDIT, Mode.ALLOW_ALL, *rules) == "deny"
+    assert verdict(Action("edit_file", Effect.EDIT, "", "", path="SRC/A.py"), Mode.ALLOW_ALL, *rules) == "deny"
+    assert verdict(Action("read_file", Effect.READ, "", "", path="src/key"), Mode.ASK, *rules) == "deny"
+
+
+def test_a_rule_that_asks_wins_over_one_that_allows() -> None:
+    assert verdict(EDIT, Mode.ALLOW_ALL, Rule("allow", "edit_file"), Rule("ask", path="src/*")) == "ask"
+
+
+def test_danger_asks_although_edits_are_allowed() -> None:
+    hook = Action("write_file", Effect.EDIT, "", "", path=".git/hooks/x", danger="runs later")
+    assert verdict(hook, Mode.ALLOW_EDITS, Rule("allow", "write_file")) == "ask"
+    assert verdict(hook, Mode.ALLOW_ALL) == "allow"
+    private = Action("fetch_url", Effect.FETCH, "", "", path="router", danger="your own network", strict=True)
+    assert verdict(private, Mode.ALLOW_ALL) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "fits"),
+    [
+        ("git status", "git status", True),
+        ("git status", "git status -s", False),
+        ("git status *", "git status -s", True),
+        ("git status *", "git statusx", False),
+        ("git status *", "git status && rm -rf x", False),
+        ("git status *", "git status; rm x", False),
+        ("git status *", "git status\nrm x", False),
+        ("git status *", "git status $(rm x)", False),
+        ("git status *", "git status | sh", False),
+        ("git status *", "git status && git status -s", True),
+        ("git status *", "PATH=/evil git status", False),
+        ("git status *", "g'i't status", True),
+        ("git status *", "/tmp/git status", False),
+        ("git status *", "sudo git status", False),
+        ("git *", "git -c core.pager=evil log", True),
+    ],
+)
+def test_a_rule_about_a_command_is_not_stretched_to_another(rule: str, line: str, *, fits: bool) -> None:
+    assert verdict(command(line), Mode.ASK, Rule("allow", "run_command", command=rule)) == ("allow" if fits else "ask")
+
+
+def test_each_command_of_a_line_needs_a_rule_of_its_own() -> None:
+    rules = [Rule("allow", command="git *"), Rule("allow", command="tail *")]
+    assert verdict(command("git log | tail -3"), Mode.ASK, *rules) == "allow"
+    assert verdict(command("git log | head -3"), Mode.ASK, *rules) == "ask"
+
+
+def test_the_network_needs_a_rule_that_says_so() -> None:
+    assert verdict(command("npm install", network=True), Mode.ASK, Rule("allow", command="npm *")) == "ask"
+    assert verdict(command("npm install", network=True), Mode.ASK, Rule("allow", command="npm *", network=True)) == "allow"
+
+
+@pytest.mark.parametrize("line", ["rm -rf x", "git status; rm -rf x", "$(rm -rf x)", 'r"m" -rf x', "sudo rm -rf x"])
+def test_a_forbidden_command_is_found_anywhere_in_a_line(line: str) -> None:
+    assert verdict(command(line), Mode.ALLOW_ALL, Rule("deny", command="rm *"), Rule("deny", command="sudo *")) == "deny"
+
+
+@pytest.mark.parametrize("line", ["r\\m -rf x", "$X -rf x", "eval r''m x", "echo cm0= | base64 -d | sh > x"])
+def test_where_commands_are_held_back_what_cannot_be_read_is_asked_for(line: str) -> None:
+    assert verdict(command(line), Mode.ALLOW_ALL, Rule("deny", command="rm *")) == "ask"
+    assert verdict(command(line), Mode.ALLOW_ALL) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("line", "remembered"),
+    [
+        ("git status -s", "git status *"),
+        ("pytest -q tests", "pytest *"),
+        ("python x.py", "python x.py"),
+        ("bash -c 'rm x'", "bash -c 'rm x'"),
+        ("./run.sh now", "./run.sh now"),
+        ("git -c a=b log", "git -c a=b log"),
+    ],
+)
+def test_always_means_this_kind_of_command_and_no_more(line: str, remembered: str) -> None:
+    rule = rule_for(command(line))
+    assert rule is not None
+    assert rule.command == remembered
+    assert allows([rule], command(line))
+
+
+@pytest.mark.parametrize("line", ["git log | sh", "ls *.py", "a; b", "echo $HOME", ""])
+def test_always_is_not_offered_for_what_no_rule_can_describe(line: str) -> None:
+    assert rule_for(command(line)) is None
+    assert decide(command(line), Mode.ASK, (), sandboxed=True).scopes == ("once",)
+
+
+def test_rules_come_back_from_the_settings_as_they_were() -> None:
+    rule = Rule("allow", "run_command", command="git *", network=True)
+    assert rule.plain() == {"decision": "allow", "tool": "run_command", "command": "git *", "network": True}
+    assert Rule.parse(rule.plain()) == rule
+
+
+@pytest.mark.parametrize("values", [{}, {"decision": "yes"}, {"decision": "allow", "comand": "x"}, {"tool": "x"}])
+def test_a_mistake_in_a_rule_is_never_a_permission(values: dict[str, object]) -> None:
+    with pytest.raises(WrongUse):
+        Rule.parse(values)
