@@ -1,0 +1,80 @@
+"""doctor.py: what is wrong is found, named, and can be shown to others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import doctor, logs, places, settings
+from helix_desktop.doctor import Finding, State
+from helix_desktop.errors import NoKeyring
+from helix_desktop.places import Places
+from helix_desktop.secrets import Keyring, Secrets
+from helix_desktop.store.workspace import Workspaces
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Places:
+    return places.find(tmp_path / "home")
+
+
+def no_keyring() -> Keyring:
+    raise NoKeyring("There is none.", remedy="Choose another way.")
+
+
+async def examined(where: Places) -> dict[str, Finding]:
+    secrets = Secrets(where.key_file, keyring=no_keyring)
+    return {finding.what: finding for finding in await doctor.examine(where, secrets)}
+
+
+async def test_a_sound_installation_has_nothing_bad(where: Places) -> None:
+    findings = await examined(where)
+    assert [finding for finding in findings.values() if finding.state is State.BAD] == []
+    assert findings["Keyring"] == Finding("Keyring", State.NOTE, "There is none.", "Choose another way.")
+    assert not where.data.exists(), "looking changes nothing"
+
+
+async def test_a_workspace_that_does_not_open_is_named_and_the_others_are_looked_at(
+    where: Places, tmp_path: Path
+) -> None:
+    workspaces = Workspaces(where.workspaces)
+    sound, mistaken, broken = (workspaces.create(name, tmp_path) for name in ("Sound", "Mistaken", "Broken"))
+    (mistaken.folder / "workspace.toml").write_text("name = \n")
+    (broken.folder / "journal.sqlite3").write_bytes(b"this is no database" * 100)
+    busy = await workspaces.open(workspaces.create("Busy", tmp_path).id)
+    findings = await examined(where)
+    await busy.aclose()
+    assert findings["Workspace Sound"].state is State.GOOD
+    assert "line 1" in findings[f"Workspace {mistaken.id}"].says
+    assert findings["Workspace Broken"].state is State.BAD
+    assert "open in a running program" in findings["Workspace Busy"].says
+    assert sound.id
+
+
+async def test_mistakes_in_the_settings_are_told(where: Places) -> None:
+    where.config.mkdir()
+    where.settings.write_text("[appearance]\nzoom = 3\n")
+    assert "line 2" in (await examined(where))["Settings"].says
+
+
+async def test_a_check_that_fails_itself_is_a_finding(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_room", lambda _: 1 / 0)
+    findings = await examined(where)
+    failed = [finding for finding in findings.values() if "ZeroDivisionError" in finding.says]
+    assert [finding.state for finding in failed] == [State.BAD]
+
+
+def test_the_file_holds_no_key_and_no_name_of_the_home_folder(where: Places) -> None:
+    key = "planted-secret-4711"
+    where.config.mkdir()
+    where.logs.mkdir()
+    settings.Settings(where.settings).change(settings.FONT, key)
+    (where.logs / "helix.log").write_text(json.dumps({"says": f"used {key} in {Path.home()}/x"}) + "\ntorn li")
+    redaction = logs.Redaction()
+    redaction.add(key)
+    text = doctor.diagnostics([Finding("a", State.GOOD, f"{key} is kept")], where, redaction)
+    assert key not in text
+    assert str(Path.home()) + "/x" not in text
+    assert json.loads(text)["end of the log"] == [{"says": f"used {logs.BLOT} in ~/x"}, "torn li"]
