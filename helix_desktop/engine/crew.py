@@ -44,7 +44,10 @@ class Spawn(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """`models` gives the client of a role (main, fast, long) or None; `spent` the money of the day and of all time."""
+    """`models` gives the client of a role (main, fast, long) or None; `spent` the money of the day and of all time.
+
+    `restore` puts files back as they were before the changes it is given, in the order they happened.
+    """
 
     cache: Cache
     index: Index

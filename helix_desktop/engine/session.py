@@ -309,9 +309,9 @@ class Session:
                 self._set(Running.TOOLS)
 
     def _changes_after(self, seq: int) -> Sequence[FileChanged]:
-        """Newest first: the order in which they are to be put back."""
+        """In the order they happened."""
         after = [r.fact for r in self.conversation.state.present() if r.seq > seq]
-        return [c for fact in reversed(after) if isinstance(fact, ToolReturned) for c in reversed(fact.changes)]
+        return [change for fact in after if isinstance(fact, ToolReturned) for change in fact.changes]
 
     def _refuse_while_running(self, what: str) -> None:
         if self._turn is not None:

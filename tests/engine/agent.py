@@ -1,0 +1,182 @@
+"""A session on memory stores with a scripted model and scripted tools: real implementations of the ports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.crew import Crew, Limits, Setup
+from helix_desktop.engine.events import Event, FactAppended
+from helix_desktop.engine.facts import (
+    Fact,
+    FileChanged,
+    ModelSet,
+    PolicySet,
+    ReplyPart,
+    Stop,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+from helix_desktop.engine.ports import About, CallContext, ModelClient, Outcome
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.steward import Steward
+from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.tasks import Tasks
+
+NO_LIMITS = Limits()
+F = TypeVar("F")
+Scripted = Reply | Exception | Callable[[Request], Awaitable[Reply]]
+
+
+def says(text: str, stop: Stop = Stop.END, cost: float = 0.0) -> Reply:
+    return Reply((Text(text),), stop, Usage(input=10, output=1, cost=cost), "scripted")
+
+
+def calls(*named: str, cost: float = 0.0, **arguments: object) -> Reply:
+    """A reply that calls tools; the n-th call of a session has the id `name-n`."""
+    parts: tuple[ReplyPart, ...] = tuple(
+        ToolCall(f"{name}-{i}", name, json.dumps(arguments)) for i, name in enumerate(named)
+    )
+    return Reply(parts, Stop.CALLS, Usage(input=10, output=1, cost=cost), "scripted")
+
+
+@dataclass
+class ScriptedModel:
+    """Answers with the script, one entry a request, and says "done" when it is at its end."""
+
+    script: list[Scripted] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    model: str = "scripted"
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        self.requests.append(request)
+        next_one = self.script.pop(0) if self.script else says("done")
+        if isinstance(next_one, Exception):
+            raise next_one
+        reply = next_one if isinstance(next_one, Reply) else await next_one(request)
+        for part in reply.parts:
+            if isinstance(part, Text):
+                yield TextDelta(part.text)
+        numbered = tuple(
+            replace(part, id=f"{part.id}-{len(self.requests)}") if isinstance(part, ToolCall) else part
+            for part in reply.parts
+        )
+        yield replace(reply, parts=numbered)
+
+
+@dataclass
+class ScriptedTools:
+    """Every tool answers with its name, unless `runs` has something else for it."""
+
+    cache: MemoryCache
+    runs: dict[str, Callable[[ToolCall, CallContext], Awaitable[str | Outcome]]] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return tuple(ToolSpec(name, f"The tool {name}.", '{"type":"object"}') for name in ("look", "run"))
+
+    async def run(self, call: ToolCall, context: CallContext) -> Outcome:
+        answer = await self.runs[call.name](call, context) if call.name in self.runs else f"{call.name} answers"
+        self.ran.append(call.id)
+        if isinstance(answer, Outcome):
+            return answer
+        return Outcome(await self.cache.put(answer.encode(), About(call.name)))
+
+
+class Words:
+    """Tokens: a word each."""
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+@dataclass
+class SteppedClock:
+    """Time passes only where somebody sleeps."""
+
+    time: float = 1_000.0
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+@dataclass
+class World:
+    """A session and everything around it that a test wants to look at or to change."""
+
+    session: Session
+    model: ScriptedModel
+    tools: ScriptedTools
+    journal: MemoryJournal
+    cache: MemoryCache
+    events: list[Event]
+    restored: list[Sequence[FileChanged]]
+
+    @property
+    def facts(self) -> list[Fact]:
+        return [recorded.fact for recorded in self.session.facts]
+
+    def of(self, kind: type[F]) -> list[F]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+
+async def world(
+    *script: Scripted,
+    limits: Limits = NO_LIMITS,
+    spent: tuple[float, float] = (0.0, 0.0),
+    model: ModelClient | None = None,
+    preset: str = "layered",
+    window: int = 128_000,
+) -> World:
+    journal, cache = MemoryJournal(), MemoryCache()
+    scripted, tools = ScriptedModel(list(script)), ScriptedTools(cache)
+    conversation = await Conversation.open(journal, "c1")
+    restored: list[Sequence[FileChanged]] = []
+
+    async def restore(changes: Sequence[FileChanged]) -> Sequence[str]:
+        restored.append(changes)
+        return [f"{change.path} was put back." for change in changes]
+
+    setup = Setup(SystemSet("You are tested.", 3), PolicySet(preset), (ModelSet("main", "scripted", window),))
+    crew = Crew(
+        cache=cache,
+        index=MemoryIndex(journal, cache),
+        tokens=Words(),
+        clock=SteppedClock(),
+        tools=tools,
+        models=lambda role: (model or scripted) if role == "main" else None,
+        setup=lambda: setup,
+        spawn=Tasks("test").spawn,
+        restore=restore,
+        limits=lambda: limits,
+        spent=lambda: spent,
+    )
+    steward = Steward(
+        conversation,
+        cache=cache,
+        index=crew.index,
+        tokens=crew.tokens,
+        clock=crew.clock,
+        models=crew.models,
+        spawn=crew.spawn,
+    )
+    events: list[Event] = []
+    session = Session(conversation, crew, steward)
+    session.subscribe(events.append)
+    return World(session, scripted, tools, journal, cache, events, restored)
+
+
+def appended(events: Sequence[Event]) -> list[Fact]:
+    return [event.recorded.fact for event in events if isinstance(event, FactAppended)]

@@ -1,0 +1,221 @@
+"""The commands of a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from helix_desktop.engine import laws
+from helix_desktop.engine.crew import Limits
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.events import Queued, Running, StateChanged
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationChanged,
+    DocumentEdited,
+    FileChanged,
+    ModelReplied,
+    Rewound,
+    Text,
+    ToolCall,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.engine.ports import About, CallContext, Outcome
+from helix_desktop.errors import NotThere, Refused
+from tests.engine.agent import World, calls, says, world
+
+
+async def told(at: World, *texts: str) -> None:
+    for text in texts:
+        at.session.send((Text(text),))
+        await asyncio.wait_for(at.session.idle(), 10)
+
+
+def asked(at: World, request: int) -> list[str]:
+    """The texts of the messages of a request."""
+    return [p.text for message in at.model.requests[request].messages for p in message.parts if isinstance(p, Text)]
+
+
+async def test_the_first_message_gives_the_title_and_rename_another() -> None:
+    at = await world()
+    await told(at, "Extract the lock manager, please, and then everything that is beside it\nmore")
+    assert at.session.conversation.state.title == "Extract the lock manager, please, and then everything that…"
+    await at.session.rename("Locks")
+    assert at.session.conversation.state.title == "Locks"
+
+
+async def test_a_waiting_message_can_be_taken_back_and_changed() -> None:
+    at = await world(calls("look"), says("one"), says("two"))
+
+    async def queue(call: ToolCall, context: CallContext) -> str:
+        for text in ("a", "b"):
+            at.session.send((Text(text),))
+        at.session.edit_queued(1, (Text("changed"),))
+        assert at.session.unqueue(0) == (Text("a", 1),)
+        return "seen"
+
+    at.tools.runs = {"look": queue}
+    await told(at, "hello")
+    assert [said.parts[0] for said in at.of(UserSaid)] == [Text("hello", 1), Text("changed", 1)]
+    assert [event.texts for event in at.events if isinstance(event, Queued)][-1] == ()
+
+
+async def test_the_states_of_a_turn_are_told_in_order() -> None:
+    at = await world(calls("look"), says("done"))
+    await told(at, "hello")
+    states = [event.running for event in at.events if isinstance(event, StateChanged)]
+    assert states == [Running.THINKING, Running.TOOLS, Running.THINKING, Running.IDLE]
+
+
+async def test_a_turn_that_failed_is_shown_as_failed() -> None:
+    at = await world(*[calls("look", n=n) for n in range(5)], limits=Limits(steps=2))
+    await told(at, "hello")
+    assert at.session.running is Running.FAILED
+
+
+async def test_rewinding_goes_on_from_there_and_the_rest_stays_in_the_journal() -> None:
+    at = await world(says("one"), says("two"), says("three"))
+    await told(at, "first", "second")
+    first_end = next(recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, TurnEnded))
+    await at.session.rewind(first_end)
+    await told(at, "other")
+    assert asked(at, 2) == ["first", "one", "other"]
+    assert [said.parts[0] for said in at.of(UserSaid)] == [Text("first", 1), Text("second", 1), Text("other", 1)]
+
+
+async def test_rewinding_hands_over_the_changes_of_files_in_their_order() -> None:
+    at = await world(calls("look"), calls("look", n=2), says("done"))
+    changes = [FileChanged("a", None, Digest.of(b"1")), FileChanged("a", Digest.of(b"1"), Digest.of(b"2"))]
+
+    async def change(call: ToolCall, context: CallContext) -> Outcome:
+        stored = await at.cache.put(b"changed", About("look"))
+        return Outcome(stored, changes=(changes[len(at.tools.ran)],))
+
+    at.tools.runs = {"look": change}
+    await told(at, "hello")
+    said = next(recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, UserSaid))
+    assert await at.session.rewind(said, restore_files=True) == ["a was put back.", "a was put back."]
+    assert [list(restored) for restored in at.restored] == [changes]
+
+
+async def test_editing_a_message_and_asking_again_for_an_answer() -> None:
+    at = await world(says("one"), says("two"), says("three"))
+    await told(at, "first")
+    seq = next(recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, UserSaid))
+    await at.session.edit_and_resend(seq, (Text("better"),))
+    await at.session.idle()
+    assert asked(at, 1) == ["better"]
+    await at.session.regenerate()
+    await at.session.idle()
+    assert asked(at, 2) == ["better"]
+    assert len(at.of(Rewound)) == 2
+
+
+async def test_the_past_is_not_changed_while_the_agent_works() -> None:
+    at = await world(calls("look"), says("done"))
+    refused: list[str] = []
+
+    async def meddle(call: ToolCall, context: CallContext) -> str:
+        for attempt in (at.session.rewind(1), at.session.regenerate(), at.session.edit_and_resend(1, (Text("x"),))):
+            with pytest.raises(Refused) as error:
+                await attempt
+            refused.append(error.value.remedy)
+        return "meddled"
+
+    at.tools.runs = {"look": meddle}
+    await told(at, "hello")
+    assert refused == ["Stop it first (Esc)."] * 3
+
+
+async def test_what_the_model_saw_is_the_request_it_got() -> None:
+    at = await world(calls("look"), calls("run"), says("done"))
+    await told(at, "hello")
+    replies = [recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, ModelReplied)]
+    for sent, seq in zip(at.model.requests, replies, strict=True):
+        shown = await at.session.request_at(seq)
+        assert (shown.system, shown.messages, shown.tools) == (sent.system, sent.messages, sent.tools)
+
+
+async def test_what_is_not_there_is_said() -> None:
+    at = await world()
+    await told(at, "hello")
+    with pytest.raises(NotThere):
+        await at.session.request_at(1)
+    with pytest.raises(NotThere):
+        await at.session.request_at(999)
+    with pytest.raises(NotThere):
+        await at.session.edit_and_resend(1, (Text("x"),))
+    with pytest.raises(NotThere):
+        await at.session.edit_document("handover-9", "text")
+    with pytest.raises(NotThere):
+        await (await world()).session.regenerate()
+    assert at.of(DocumentEdited) == []
+
+
+async def test_an_entry_or_some_lines_of_it_go_into_the_next_message() -> None:
+    at = await world(says("one"))
+    stored = await at.cache.put(b"one\ntwo\nthree\nfour\n", About("read_file", "a.txt"))
+    whole = await at.session.recall(stored.digest)
+    assert (whole.name, whole.stored, whole.tokens) == ("a.txt", stored, 4)
+    piece = await at.session.recall(stored.digest, lines=(2, 3))
+    assert piece.name == "a.txt:2-3"
+    assert await at.cache.get(piece.stored.digest) == b"two\nthree\n"
+    at.session.send((Text("look at this"), piece))
+    await at.session.idle()
+    assert any("two\nthree" in text for text in asked(at, 0))
+    assert any(isinstance(part, Attachment) for said in at.of(UserSaid) for part in said.parts)
+
+
+async def test_archiving_pinning_and_the_trash_are_facts() -> None:
+    at = await world()
+    await told(at, "hello")
+    await at.session.archive()
+    await at.session.pin_conversation()
+    await at.session.trash()
+    await at.session.trash(trashed=False)
+    changes = at.of(ConversationChanged)[1:]
+    assert [(c.archived, c.pinned, c.trashed) for c in changes] == [
+        (True, None, None),
+        (None, True, None),
+        (None, None, True),
+        (None, None, False),
+    ]
+
+
+async def test_closing_stops_the_turn_and_leaves_a_conversation_that_can_be_continued() -> None:
+    at = await world(calls("look", "run"))
+
+    async def hang(call: ToolCall, context: CallContext) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    at.tools.runs = {"run": hang}
+    at.session.send((Text("hello"),))
+    while not any(isinstance(e, StateChanged) and e.running is Running.TOOLS for e in at.events):
+        await asyncio.sleep(0)
+    await at.session.aclose()
+    assert at.of(TurnEnded) == [TurnEnded(TurnEnd.STOPPED)]
+    assert laws.violations(await at.session.request_at()) == []
+
+
+async def test_a_sub_agents_questions_go_elsewhere() -> None:
+    from helix_desktop.engine.ports import Answer, Question
+
+    at = await world(calls("run"), says("done"))
+    elsewhere: list[str] = []
+
+    async def ask(question: Question) -> Answer:
+        elsewhere.append(question.title)
+        return Answer(allowed=True)
+
+    async def asking(call: ToolCall, context: CallContext) -> str:
+        return str((await context.ask(Question(call, "Run it", "x"))).allowed)
+
+    at.tools.runs = {"run": asking}
+    at.session.ask_instead(ask)
+    await told(at, "hello")
+    assert elsewhere == ["Run it"]
+    assert at.session.questions == {}

@@ -1,0 +1,264 @@
+"""The loop of a turn: what is recorded, in which order, and how every kind of trouble ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+from helix_desktop.engine import laws
+from helix_desktop.engine.blocks import Reply, Request, Role, ToolResult
+from helix_desktop.engine.crew import Limits
+from helix_desktop.engine.events import Asked, Event
+from helix_desktop.engine.facts import (
+    Decided,
+    ModelReplied,
+    Reasoning,
+    Stop,
+    SystemSet,
+    Text,
+    TodoSet,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
+from helix_desktop.errors import BadKey, ContextTooLong
+from tests.engine.agent import World, calls, says, world
+
+HELLO = (Text("hello"),)
+
+
+async def told(at: World) -> TurnEnded:
+    at.session.send(HELLO)
+    await asyncio.wait_for(at.session.idle(), 10)
+    end = at.facts[-1]
+    assert isinstance(end, TurnEnded)
+    return end
+
+
+async def test_a_plain_answer_is_one_step() -> None:
+    at = await world(says("hi"))
+    assert (await told(at)).reason is TurnEnd.DONE
+    assert [part.text for reply in at.of(ModelReplied) for part in reply.parts if isinstance(part, Text)] == ["hi"]
+    assert at.of(SystemSet) == [SystemSet("You are tested.", 3)]
+
+
+async def test_what_the_view_depends_on_is_appended_once() -> None:
+    at = await world(calls("look"), calls("look", a=1), says("done"))
+    await told(at)
+    await told(at)
+    assert len(at.of(SystemSet)) == 1
+
+
+async def test_parallel_calls_run_side_by_side_and_are_recorded_together() -> None:
+    at = await world(calls("look", "run"), says("done"))
+    met = asyncio.Barrier(2)
+
+    async def meet(call: ToolCall, context: CallContext) -> str:
+        await met.wait()
+        return call.name
+
+    at.tools.runs = {"look": meet, "run": meet}
+    await told(at)
+    results = at.of(ToolReturned)
+    assert [result.call for result in results] == ["look-0-1", "run-1-1"]
+    shown = [part for message in at.model.requests[1].messages for part in message.parts if isinstance(part, ToolResult)]
+    assert [part.text for part in shown] == ["look", "run"]
+
+
+async def test_a_short_output_is_kept_as_head_and_every_output_is_in_the_cache() -> None:
+    at = await world(calls("look"), says("done"))
+    await told(at)
+    (result,) = at.of(ToolReturned)
+    assert result.head == "look answers"
+    assert await at.cache.get(result.output.digest) == b"look answers"
+
+
+async def test_a_list_and_a_decision_stand_beside_the_result() -> None:
+    at = await world(calls("look"), says("done"))
+
+    async def look(call: ToolCall, context: CallContext) -> Outcome:
+        stored = await at.cache.put(b"no", About("look"))
+        return Outcome(stored, ok=False, todo=(("rest", "open"),), decided_by="user", refused=True)
+
+    at.tools.runs = {"look": look}
+    await told(at)
+    assert at.of(TodoSet) == [TodoSet((("rest", "open"),))]
+    assert [decided.allowed for decided in at.of(Decided)] == [False]
+
+
+async def test_a_message_that_steers_stands_behind_the_whole_batch() -> None:
+    at = await world(calls("look", "run"), says("done"))
+
+    async def steer(call: ToolCall, context: CallContext) -> str:
+        at.session.send((Text("rather so"),), steer=True)
+        return "seen"
+
+    at.tools.runs = {"look": steer}
+    await told(at)
+    kinds = [type(fact) for fact in at.facts if isinstance(fact, ToolReturned | UserSaid | ModelReplied)]
+    assert kinds == [UserSaid, ModelReplied, ToolReturned, ToolReturned, UserSaid, ModelReplied]
+    assert [said.steering for said in at.of(UserSaid)] == [False, True]
+    assert laws.violations(at.model.requests[1]) == []
+
+
+async def test_a_message_sent_meanwhile_waits_for_the_end_of_the_turn() -> None:
+    at = await world(calls("look"), says("first"), says("second"))
+
+    async def queue(call: ToolCall, context: CallContext) -> str:
+        at.session.send((Text("and then"),))
+        return "seen"
+
+    at.tools.runs = {"look": queue}
+    await told(at)
+    assert [fact.reason for fact in at.of(TurnEnded)] == [TurnEnd.DONE, TurnEnd.DONE]
+    assert [part.text for said in at.of(UserSaid) for part in said.parts if isinstance(part, Text)] == [
+        "hello",
+        "and then",
+    ]
+
+
+async def test_stopping_while_the_model_writes_keeps_the_words() -> None:
+    at = await world()
+
+    async def endless(request: Request) -> Reply:
+        at.session.stop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    at.model.script = [endless]
+    assert (await told(at)).reason is TurnEnd.STOPPED
+
+
+async def test_stopping_while_tools_run_leaves_no_call_open() -> None:
+    at = await world(calls("look", "run"))
+
+    async def hang(call: ToolCall, context: CallContext) -> str:
+        at.session.stop()
+        await asyncio.Event().wait()
+        return ""
+
+    at.tools.runs = {"run": hang}
+    assert (await told(at)).reason is TurnEnd.STOPPED
+    assert [(result.call, result.ok) for result in at.of(ToolReturned)] == [("look-0-1", True), ("run-1-1", False)]
+    assert laws.violations(await at.session.request_at()) == []
+
+
+async def test_a_cut_reply_keeps_its_words_loses_its_calls_and_is_continued() -> None:
+    torn = Reply((Text("half"), ToolCall("x", "look", '{"a')), Stop.CUT, Usage(), "scripted", "the stream broke")
+    at = await world(torn, says("whole"))
+    assert (await told(at)).reason is TurnEnd.DONE
+    first, second = at.of(ModelReplied)
+    assert first.stop is Stop.CUT
+    assert [type(part) for part in first.parts] == [Text]
+    assert second.stop is Stop.END
+    assert laws.violations(at.model.requests[1]) == []
+
+
+async def test_a_stream_that_breaks_again_and_again_ends_the_turn() -> None:
+    at = await world(*[Reply((Text("x"),), Stop.CUT, Usage(), "scripted", "cut")] * 9)
+    end = await told(at)
+    assert (end.reason, end.why) == (TurnEnd.FAILED, "cut")
+    assert len(at.model.requests) == 4
+
+
+async def test_a_model_that_says_nothing_is_not_taken_for_done() -> None:
+    at = await world(*[Reply((), Stop.END, Usage(input=5), "scripted")] * 9)
+    assert (await told(at)).reason is TurnEnd.FAILED
+
+
+async def test_a_failure_of_the_model_is_a_sentence_and_the_turn_can_be_resumed() -> None:
+    at = await world(BadKey("The key is refused.", remedy="Set another."), says("hi"))
+    end = await told(at)
+    assert (end.reason, end.why) == (TurnEnd.FAILED, "The key is refused. Set another.")
+    at.session.resume()
+    await at.session.idle()
+    assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
+    assert len(at.of(UserSaid)) == 1
+
+
+async def test_a_request_too_long_is_folded_and_asked_again() -> None:
+    at = await world(calls("look"), ContextTooLong("too long"), says("fits"))
+
+    async def much(call: ToolCall, context: CallContext) -> str:
+        return "word " * 3_000
+
+    at.tools.runs = {"look": much}
+    assert (await told(at)).reason is TurnEnd.DONE
+    assert len(at.model.requests) == 3
+
+
+async def test_a_provider_that_always_finds_it_too_long_ends_the_turn() -> None:
+    at = await world(*[ContextTooLong("too long")] * 9)
+    assert (await told(at)).reason is TurnEnd.FAILED
+
+
+async def test_the_step_limit_ends_a_turn() -> None:
+    at = await world(*[calls("look", n=n) for n in range(9)], limits=Limits(steps=3))
+    assert (await told(at)).reason is TurnEnd.STEP_LIMIT
+    assert len(at.model.requests) == 3
+
+
+async def test_the_same_call_with_the_same_result_again_and_again_ends_a_turn() -> None:
+    at = await world(*[calls("look", a=1)] * 20, limits=Limits(repeats=4))
+    assert (await told(at)).reason is TurnEnd.REPEATING
+    assert len(at.model.requests) == 4
+
+
+async def test_spending_limits_end_a_turn() -> None:
+    at = await world(*[calls("look", n=n, cost=0.4) for n in range(9)], limits=Limits(turn_cost=1.0))
+    end = await told(at)
+    assert end.reason is TurnEnd.SPENDING_LIMIT
+    assert len(at.model.requests) == 3
+    assert end.why == "This turn has cost $1.20; the limit is $1.00."
+    at = await world(calls("look"), says("done"), limits=Limits(day_cost=5.0), spent=(6.0, 6.0))
+    assert (await told(at)).why == "Today has cost $6.00; the limit is $5.00."
+
+
+async def test_a_tool_may_ask_and_is_answered() -> None:
+    at = await world(calls("run"), says("done"))
+    heard: list[Answer] = []
+
+    async def asking(call: ToolCall, context: CallContext) -> str:
+        heard.append(await context.ask(Question(call, "Run a command", "rm -r x")))
+        return "asked"
+
+    def answer(event: Event) -> None:
+        if isinstance(event, Asked):
+            at.session.answer(event.number, Answer(allowed=True, scope="once"))
+
+    at.tools.runs = {"run": asking}
+    at.session.subscribe(answer)
+    await told(at)
+    assert heard == [Answer(allowed=True, scope="once")]
+    assert at.session.questions == {}
+
+
+async def test_stopping_takes_an_open_question_back() -> None:
+    at = await world(calls("run"))
+
+    async def asking(call: ToolCall, context: CallContext) -> str:
+        await context.ask(Question(call, "Run a command", "rm -r x"))
+        return "asked"
+
+    at.tools.runs = {"run": asking}
+    at.session.subscribe(lambda event: at.session.stop() if isinstance(event, Asked) else None)
+    assert (await told(at)).reason is TurnEnd.STOPPED
+    assert at.session.questions == {}
+
+
+async def test_reasoning_is_kept_and_counted() -> None:
+    at = await world(Reply((Reasoning("let me see", opaque="sig"), Text("so")), Stop.END, Usage(input=1), "scripted"))
+    await told(at)
+    (reply,) = at.of(ModelReplied)
+    assert reply.parts == (Reasoning("let me see", 3, "sig"), Text("so", 1))
+    assert reply.saw == at.session.facts[-1].seq - 2
+
+
+async def test_every_request_of_a_long_turn_is_legal() -> None:
+    at = await world(*[calls("look", "run", n=n) for n in range(30)], says("done"))
+    await told(at)
+    assert [laws.violations(request) for request in at.model.requests] == [[]] * 31
+    assert all(request.messages[0].role is Role.USER for request in at.model.requests)
