@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from helix_desktop.engine import budget, laws
+from helix_desktop.engine import laws
 from helix_desktop.engine.asking import Asking, plain_request, with_question
 from helix_desktop.engine.blocks import Message, ToolResult
 from helix_desktop.engine.contents import Contents
@@ -67,10 +67,11 @@ class Admission:
         policy = self.conversation.policy
         if policy.admission == "off":
             return ()
-        factor = budget.factor(self.conversation.state)
+        meter = self.conversation.meter()
         own = {call.id for call in self.conversation.state.line.running_calls if call.call.name in RECALLS}
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
-        held = [await self._large(index, batch[index], policy) for index in admission.held_back(sizes, policy, factor)]
+        large = admission.held_back(sizes, policy, meter.window, meter.factor)
+        held = [await self._large(index, batch[index], policy) for index in large]
         if not held:
             return ()
         spent: list[Spent] = []
@@ -132,8 +133,8 @@ class Admission:
         if policy.admission == "ask":
             return await self._ask(held, batch, asking)
         if policy.admission == "ahead":
-            said = {one.index: keeps.get(one.returned.call, "").strip() for one in held}
-            return {index: Choice(COMPACT, keep) if keep else Choice(PREVIEW) for index, keep in said.items()}
+            may_be_full = self._fitting(held, batch)
+            return {one.index: _said(one, keeps.get(one.returned.call, "").strip(), may_be_full) for one in held}
         return {one.index: Choice(PREVIEW) for one in held}
 
     async def _ask(self, held: Sequence[Large], batch: Sequence[ToolReturned], asking: Asking) -> dict[int, Choice]:
@@ -229,6 +230,13 @@ class Admission:
             entries=(part.stored.digest,),
             why=f"{part.name} of {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the window",
         )
+
+
+def _said(one: Large, keep: str, may_be_full: Sequence[int]) -> Choice:
+    """What the call itself asked for."""
+    if admission.wants_all(keep):
+        return Choice(FULL if one.index in may_be_full else PREVIEW)
+    return Choice(COMPACT, keep) if keep else Choice(PREVIEW)
 
 
 async def made_preview(text: str, tokens: int) -> str:

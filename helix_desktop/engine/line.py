@@ -6,6 +6,7 @@ the tree. Everything here is incremental: a message costs its own blocks, a fold
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator
@@ -109,7 +110,10 @@ class Line:
     step_times: list[float] = field(default_factory=list)
     born: dict[int, int] = field(default_factory=dict)  # of each message: how many steps there had been
     fold_born: dict[str, int] = field(default_factory=dict)
-    token_births: int = 0  # the sum of tokens x born over all items: what `carried` is computed from
+    plain_tokens: int = 0  # of the messages, documents left out
+    token_births: int = 0  # the sum of tokens x born over these messages: what `carried` is computed from
+    text_keys: dict[PartRef, str] = field(default_factory=dict)  # of calls that give a text: the file
+    newest_text: dict[str, PartRef] = field(default_factory=dict)  # the last such call of each file
     clearable: list[int] = field(default_factory=list)  # tokens a marker could free, by the step they came after
     plain_outputs: list[int] = field(default_factory=list)  # outputs and long calls a marker could take the place of
     todo: tuple[tuple[str, str], ...] = ()
@@ -173,7 +177,7 @@ class Line:
         item = self._item(recorded.seq)
         self._append(item)
         if self.clearable:
-            self.clearable[-1] += sum(b.tokens - MARKER_TOKENS for b in item.blocks if worth_a_marker(b))
+            self.clearable[-1] += sum(b.tokens - MARKER_TOKENS for b in item.blocks if becomes_clearable(b))
 
     def _said(self, seq: int, *, steering: bool) -> None:
         if steering and self.turn.running:
@@ -196,8 +200,15 @@ class Line:
                     self.ids[ref] = shown
                 self.calls[shown] = Call(part.id, shown, ref, part)
                 self.running_calls.append(self.calls[shown])
+                self._text_given(ref, part)
         if self.running_calls:
             self.batches[recorded.seq] = tuple(self.running_calls)
+
+    def _text_given(self, ref: PartRef, call: ToolCall) -> None:
+        """Remember which call gave the newest text of a file."""
+        if call.tokens > TEXT_ARGUMENT and (key := text_key(call)):
+            self.text_keys[ref] = key
+            self.newest_text[key] = ref
 
     def _answer(self, seq: int, fact: ToolReturned) -> bool:
         """Pair a result with its call; False for one that nobody waits for."""
@@ -331,12 +342,14 @@ class Line:
         """The items from the message `first` on."""
         return self.items[bisect_left(self.keys, first) :]
 
-    def carried(self, first_kept: int) -> tuple[int, int]:
-        """Of what stands before the message `first_kept`: its tokens, and the sum over the steps that carried them."""
-        tail = self.tail(first_kept)
-        tokens = self.tokens.total() - sum(item.tokens for item in tail)
+    def carried(self, first_kept: int) -> int:
+        """Of the messages that stand before `first_kept`: their tokens times the steps that carried them. Documents
+        are left out, and a part that is a marker by now counts as one.
+        """
+        tail = [item for item in self.tail(first_kept) if not item.fold]
+        tokens = self.plain_tokens - sum(item.tokens for item in tail)
         births = self.token_births - sum(item.tokens * item.born for item in tail)
-        return tokens, tokens * len(self.steps) - births
+        return tokens * len(self.steps) - births
 
     def shown_tokens(self, cover: Cover) -> int:
         """What the facts of `cover` count as they are shown now."""
@@ -479,7 +492,9 @@ class Line:
         for block in item.blocks:
             self.tokens[block.kind] += sign * block.tokens
         self.shown_messages += sign * bool(item.blocks)
-        self.token_births += sign * item.tokens * item.born
+        if not item.fold:
+            self.plain_tokens += sign * item.tokens
+            self.token_births += sign * item.tokens * item.born
         self._list(item, sign)
 
     def _list(self, item: Item, sign: int) -> None:
@@ -492,7 +507,10 @@ class Line:
             del self.plain_outputs[bisect_left(self.plain_outputs, item.first)]
 
 
-MARKER_TOKENS = 70  # what a marker takes, about
+MARKER_TOKENS = 90  # what a marker takes, about
+LONG_ARGUMENT = 1_000  # tokens of arguments that are long whatever they are
+TEXT_ARGUMENT = 150  # tokens of arguments that may be a file's text
+PATH_KEYS = ("path", "file_path", "filename", "file")
 SHORT = 120  # tokens; what is shorter is not worth a marker
 
 
@@ -503,6 +521,22 @@ def worth_a_marker(block: Block) -> bool:
     outputs = block.role is Role.TOOL and block.kind is Kind.OUTPUT
     calls = block.role is Role.ASSISTANT and isinstance(block.content, ToolCall)
     return (outputs or calls) and block.tokens > SHORT and not block.pinned
+
+
+def becomes_clearable(block: Block) -> bool:
+    """What growth counts: outputs, and arguments that are long by any rule."""
+    return worth_a_marker(block) and (block.role is Role.TOOL or block.tokens > LONG_ARGUMENT)
+
+
+def text_key(call: ToolCall) -> str:
+    """The file a call is about; empty where its arguments name none."""
+    try:
+        values = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(values, dict):
+        return ""
+    return next((value for key in PATH_KEYS if isinstance(value := values.get(key), str)), "")
 
 
 def ends(cover: Cover) -> tuple[int, int]:

@@ -154,7 +154,7 @@ class Policy:
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declared(
-        40_000, "No handover for gain below so many tokens, or below the share that follows, whichever is less.",
+        38_000, "No handover for gain below so many tokens, or below the share that follows, whichever is less.",
         group="Handover", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declared(
@@ -197,6 +197,10 @@ class Policy:
     summary_wait: float = _declared(
         180.0, "How long a model may take over a summary before the next one is asked.",
         group="Safety", within=(0.01, 3_600), unit="seconds",
+    )  # fmt: skip
+    panic_wait: float = _declared(
+        60.0, "How long a turn waits for a summary when the next request would not fit, before it goes on without.",
+        group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     window: int = _declared(
         128_000, "The window of a model that does not say its own.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from helix_desktop.engine import budget
 from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning
 from helix_desktop.engine.strategies import caching, truncation
-from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, tail_start
+from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, panic_start
 from helix_desktop.engine.sweeping import Sweeping
 from helix_desktop.engine.writing import NothingWritten, Writer, read
 from helix_desktop.errors import HelixError
@@ -32,6 +33,7 @@ class Panic:
         self._writer = writer
         self._sweeping = sweeping
         self._target = 0
+        self._waited = 0.0
 
     async def climb(self, *, overflowed: bool) -> None:
         """Rung by rung; what is left undone after the last is recorded."""
@@ -67,25 +69,31 @@ class Panic:
 
     async def _markers(self) -> None:
         situation = self._steward.situation()
-        clearing = caching.everything_old(situation, tail_start(situation))
+        clearing = caching.everything_old(situation, panic_start(situation))
         if clearing is not None:
             await self._sweeping.sweep(clearing, panic=True)
 
     async def _in_flight(self) -> None:
-        await self._steward.flown(self._steward.conversation.policy.summary_wait)
+        """What is being written already, if it comes in time."""
+        started = asyncio.get_running_loop().time()
+        await self._steward.flown(self._steward.conversation.policy.panic_wait)
+        self._waited = asyncio.get_running_loop().time() - started
 
     async def _handover(self) -> None:
-        """By a model, where the breaker is closed and it could make enough room."""
+        """By a model, where the breaker is closed, and as long as there is time."""
         situation = self._steward.situation()
-        span = foldable(situation)
-        if span is None or situation.line.failures[FoldKind.HANDOVER] >= situation.policy.failures:
+        span = foldable(situation, panic_start(situation))
+        left = situation.policy.panic_wait - self._waited
+        broken = situation.line.failures[FoldKind.HANDOVER] >= situation.policy.failures
+        if span is None or broken or left <= 0:
             return
         reading = read(Plan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
         try:
-            fold = self._steward.new_fold(FoldKind.HANDOVER)
-            written = await self._writer.write(reading, fold, situation.policy.summary_wait / 4)
-        except NothingWritten as error:
-            await self._steward.conversation.append(FoldFailed(FoldKind.HANDOVER, error.what))
+            async with asyncio.timeout(left):
+                written = await self._writer.write(reading, self._steward.new_fold(FoldKind.HANDOVER), left / 2)
+        except (TimeoutError, NothingWritten) as error:
+            why = error.what if isinstance(error, NothingWritten) else f"nothing was written within {left:.0f} seconds"
+            await self._steward.conversation.append(FoldFailed(FoldKind.HANDOVER, why))
             return
         await self._steward.append(written)
 

@@ -74,16 +74,18 @@ class Sweeping:
     async def _marked(self, block: Block) -> Shown:
         if isinstance(block.content, ToolCall):
             return await self._marked_call(block, block.content)
-        digest, about = self._origin(block)
-        text = caching.marker(digest, about)
-        return Shown(block, FoldKind.MARKER, text, self.tokens.count(text), (digest,))
+        assert isinstance(block.source, PartRef)
+        stored = self._stored(block)
+        about = caching.about_output(self.conversation.state.line, block.source.seq)
+        text = caching.marker(stored.digest, about, await stored_text(self.cache, stored))
+        return Shown(block, FoldKind.MARKER, text, self.tokens.count(text), (stored.digest,))
 
     async def _marked_call(self, block: Block, call: ToolCall) -> Shown:
         content = caching.long_value(call.arguments)
         short = caching.short_arguments(call.arguments)
         stored = await self.cache.put(content.encode("utf-8", "replace"), About(call.name, short))
         lines = f"{stored.lines:,} lines · " if stored.lines else ""
-        text = caching.marker(stored.digest, f"argument of {call.name} {short} · {lines}{caching.size(stored)}")
+        text = caching.marker(stored.digest, f"argument of {call.name} {short} · {lines}{caching.size(stored)}", content)
         tokens = self.tokens.count(call.name + parts.cleared_arguments(call.arguments, text))
         return Shown(block, FoldKind.MARKER, text, tokens, (stored.digest,))
 
@@ -105,10 +107,6 @@ class Sweeping:
             return part.stored
         assert isinstance(part, Stored) and isinstance(fact, ToolReturned)
         return part
-
-    def _origin(self, block: Block) -> tuple[Digest, str]:
-        assert isinstance(block.source, PartRef)
-        return self._stored(block).digest, caching.about_output(self.conversation.state.line, block.source.seq)
 
     async def _append(self, made: Sequence[Shown], batch: str, why: str, *, panic: bool) -> tuple[Recorded, ...]:
         """One transaction; under the lock every part must still show what it showed."""

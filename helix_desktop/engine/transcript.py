@@ -25,7 +25,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.line import Item, Line
 from helix_desktop.engine.ports import Cache
-from helix_desktop.engine.strategies import caching
+from helix_desktop.engine.strategies.caching import about_output, call_of
 from helix_desktop.errors import CacheCorrupt, NotThere
 
 MOST_BYTES = 2 << 20  # of one output that is read for details: its beginning and its end
@@ -103,12 +103,12 @@ async def sources(line: Line, seqs: list[int], cache: Cache) -> list[Source]:
         elif isinstance(fact, UserSaid):
             found.append(await _user(line, seq, fact, cache))
         elif isinstance(fact, ModelReplied):
-            found.extend(_reply(line, seq, fact))
+            found.extend(replied(line, seq, fact))
     return found
 
 
 async def _output(line: Line, seq: int, fact: ToolReturned, cache: Cache) -> Source:
-    call = caching.call_of(line, seq)
+    call = call_of(line, seq)
     text = await stored_text(cache, fact.output)
     ok = fact.ok and not fact.exit_code
     return Source(seq, "output", text, call.name if call else "", ok, changes=fact.changes)
@@ -128,7 +128,8 @@ async def _user(line: Line, seq: int, fact: UserSaid, cache: Cache) -> Source:
     return Source(seq, "user", "\n".join(texts), names=tuple(names))
 
 
-def _reply(line: Line, seq: int, fact: ModelReplied) -> Iterator[Source]:
+def replied(line: Line, seq: int, fact: ModelReplied) -> Iterator[Source]:
+    """The calls and the texts of a reply."""
     for index, part in enumerate(fact.parts):
         if line.is_excluded(PartRef(seq, index)) or isinstance(part, Reasoning):
             continue
@@ -143,7 +144,7 @@ def hashes(line: Line, seqs: list[int]) -> Iterator[Detail]:
     for seq in seqs:
         fact = line.messages[seq].fact
         if isinstance(fact, ToolReturned):
-            yield Detail("stored", f"{fact.output.digest.hex} {caching.about_output(line, seq)}", seq)
+            yield Detail("stored", f"{fact.output.digest.hex} {about_output(line, seq)}", seq)
             for picture in fact.images:
                 yield Detail("stored", f"{picture.digest.hex} picture", seq)
         elif isinstance(fact, UserSaid):

@@ -225,8 +225,7 @@ class Writer:
     def _rungs(self, reading: Reading) -> Iterator[Rung]:
         """The ways to try, the one the policy wants first; where a role has no model the main one takes its place."""
         main, fast, long = (self.models(role) for role in ("main", "fast", "long"))
-        away = round(reading.shown * reading.situation.meter.factor)
-        by_main = reading.plan.kind is FoldKind.HANDOVER and handover.main_writes(reading.situation, away)
+        by_main = reading.plan.kind is FoldKind.HANDOVER and handover.main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
             yield Rung(f"{main.model} over its own context", main, "main", "prefix")
         quick = fast or main

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from helix_desktop.engine import economics
 from helix_desktop.engine.facts import Stored, ToolReturned
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.strategies.caching import size
@@ -14,6 +15,7 @@ from helix_desktop.engine.strategies.caching import size
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
 KEEP_WORDS = 500  # characters of what to keep that stand in a question
 _CHOICE = re.compile(r"^\W*(\d+)\W+\s*(compact|preview|full)\b\W*(.*)$", re.IGNORECASE | re.MULTILINE)
+_ALL = re.compile(r"(?:all|everything|full|the whole|whole|entire)(?: of it| content| text| (?:the )?file| output)*|(?:the )?(?:whole|entire|full) .{0,20}", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 
 
@@ -25,15 +27,16 @@ class Choice:
     keep: str = ""
 
 
-def held_back(batch: Sequence[ToolReturned], policy: Policy, factor: float = 1.0) -> list[int]:
+def held_back(batch: Sequence[ToolReturned], policy: Policy, window: int, factor: float) -> list[int]:
     """Which outputs of a batch are too large: each over the limit, then the largest while together they are over
     the batch's. Repeated reads and pictures pass.
     """
     sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
-    large = [index for index, tokens in sizes.items() if tokens > policy.admission_tokens]
+    limit = economics.large_output(window, policy.admission_tokens)
+    large = [index for index, tokens in sizes.items() if tokens > limit]
     rest = sum(tokens for index, tokens in sizes.items() if index not in large)
     for index in sorted(sizes, key=lambda i: -sizes[i]):
-        if rest <= policy.admission_batch_tokens:
+        if rest <= limit * policy.admission_batch_tokens / policy.admission_tokens:
             break
         if index not in large and sizes[index] > policy.preview_tokens:
             large.append(index)
@@ -96,6 +99,11 @@ def _from_json(answer: str) -> dict[int, Choice]:
         ]
         return _from_lines("\n".join(lines))
     return {}
+
+
+def wants_all(keep: str) -> bool:
+    """Whether the agent asked for the whole of it."""
+    return bool(_ALL.fullmatch(keep.strip(" .!\"'")))
 
 
 def compaction_question(call: str, keep: str, limit: int) -> str:

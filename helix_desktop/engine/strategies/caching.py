@@ -7,20 +7,22 @@ needs the original. The text is kept in the fold's fact, so it never changes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from helix_desktop.engine import budget, economics
-from helix_desktop.engine.blocks import Block, Role
+from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.economics import Standing
 from helix_desktop.engine.facts import PartRef, Stored, ToolCall, ToolReturned
 from helix_desktop.engine.line import MARKER_TOKENS, Item, Line, worth_a_marker
 from helix_desktop.engine.parts import is_long
+from helix_desktop.engine.strategies.names import names
 from helix_desktop.engine.strategies.plan import Situation, is_barred, tail_start
 
 COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
 LATELY = 20  # steps from which growth and pauses are learned
+MARKER_NAMES = 90  # characters of names in a marker's second line
 ARGUMENT = 100  # characters of an argument in a marker's second line
 
 
@@ -60,25 +62,21 @@ def after_steps(situation: Situation) -> Clearing | None:
 
 def when_it_pays(situation: Situation) -> Clearing | None:
     """All from one place on, where what is freed is worth writing the provider's cache again from there."""
-    line = situation.line
-    before = tail_start(situation)
-    old = old_items(line, before)
-    if not old:
-        return None
-    everything = [(item, list(frees(situation, item))) for item in old]
-    total = sum(tokens for _, parts in everything for _, tokens in parts)
+    policy = situation.policy
+    old = old_items(situation.line, tail_start(situation))
+    freed = {item.first: list(frees(situation, item)) for item in old}
+    total = sum(tokens for parts in freed.values() for _, tokens in parts)
     if total <= 0:
         return None
-    price = budget.prices(situation.state.settings.model("main"))
     if is_cold(situation):
-        if economics.clear_when_cold(total, situation.state.tokens):
-            return _clearing([part for _, parts in everything for part in parts], "the provider's cache is cold")
-        return None
-    start = _start(situation, dict((item.first, sum(t for _, t in parts)) for item, parts in everything), old[0].first)
+        start = old[0].first if economics.clear_when_cold(total, situation.state.tokens, policy.caching_cold_share) else None
+        why = "the provider's cache is cold"
+    else:
+        start = _start(situation, {first: sum(tokens for _, tokens in parts) for first, parts in freed.items()})
+        why = f"clearing from number {start} on pays"
     if start is None:
         return None
-    chosen = [part for item, parts in everything if item.first >= start for part in parts]
-    return _clearing(chosen, f"clearing from {start} on pays at a cache read of {price.read:.2f} of the input price")
+    return _clearing([part for first, parts in freed.items() if first >= start for part in parts], why)
 
 
 def everything_old(situation: Situation, before: int) -> Clearing | None:
@@ -87,13 +85,22 @@ def everything_old(situation: Situation, before: int) -> Clearing | None:
     return _clearing(parts, "taken along with a fold that rewrites the context anyway")
 
 
-def _start(situation: Situation, freed: dict[int, int], first: int) -> int | None:
-    line = situation.line
-    items = line.tail(first)
-    standing = [Standing(item.tokens, freed.get(item.first, 0)) for item in items]
-    price = budget.prices(situation.state.settings.model("main"))
-    index = economics.clear_from(standing, growth(line), price, cold_chance(line))
-    return None if index is None else items[index].first
+def _start(situation: Situation, freed: Mapping[int, int]) -> int | None:
+    """The message from which on clearing pays by the model's prices."""
+    meter, line = situation.meter, situation.line
+    standing = [Standing(meter.parts[Kind.SYSTEM])]
+    standing += [
+        Standing(round(item.tokens * meter.factor), round(freed.get(item.first, 0) * meter.factor)) for item in line.items
+    ]
+    index = economics.clear_from(
+        standing,
+        growth(line) * meter.factor,
+        budget.prices(situation.state.settings.model("main")),
+        cold_chance(line),
+        least=min(situation.policy.caching_least, meter.window // 8),
+        crowded=economics.is_crowded(meter.used, meter.window),
+    )
+    return line.items[index - 1].first if index else None
 
 
 def _clearing(parts: list[tuple[PartRef, int]], why: str) -> Clearing | None:
@@ -114,16 +121,27 @@ def old_items(line: Line, before: int) -> list[Item]:
 def frees(situation: Situation, item: Item) -> Iterator[tuple[PartRef, int]]:
     """Each part of the message that may be cleared, with the tokens this frees."""
     for block in item.blocks:
-        if worth_a_marker(block) and isinstance(block.source, PartRef) and not _must_stay(situation, block):
-            yield block.source, block.tokens - MARKER_TOKENS
+        ref = block.source
+        if worth_a_marker(block) and isinstance(ref, PartRef) and not _must_stay(situation, block, ref):
+            yield ref, block.tokens - MARKER_TOKENS
 
 
-def _must_stay(situation: Situation, block: Block) -> bool:
-    policy, line = situation.policy, situation.line
-    assert isinstance(block.source, PartRef)
-    if block.role is Role.ASSISTANT and not (policy.arguments and block.tokens >= policy.argument_tokens):
+def _must_stay(situation: Situation, block: Block, ref: PartRef) -> bool:
+    line = situation.line
+    if block.role is Role.ASSISTANT and not (situation.policy.arguments and _argument_goes(situation, block, ref)):
         return True
-    return line.is_pinned(block.source) or line.is_excluded(block.source) or is_barred(line, block.source)
+    return line.is_pinned(ref) or line.is_excluded(ref) or is_barred(line, ref)
+
+
+def _argument_goes(situation: Situation, block: Block, ref: PartRef) -> bool:
+    """By length, by age, and by whether a later call gave a newer text of the same file."""
+    line, policy = situation.line, situation.policy
+    tokens = block.tokens * economics.LONG_ARGUMENT // policy.argument_tokens
+    key = line.text_keys.get(ref)
+    newest = None if key is None else line.newest_text[key] == ref
+    age = len(line.steps) - line.born[ref.seq]
+    price = budget.prices(situation.state.settings.model("main"))
+    return economics.argument_goes(tokens, age, price, newest=newest, tail=policy.tail_steps)
 
 
 def growth(line: Line) -> float:
@@ -148,9 +166,11 @@ def is_cold(situation: Situation) -> bool:
 # --- markers ---------------------------------------------------------------------------------------------------------
 
 
-def marker(digest: Digest, about: str) -> str:
-    """The text of a marker: the exact first line, then one line about the original."""
-    return f'[CACHED] recall_cached_content("{digest.hex}")\n{" ".join(about.split())}'
+def marker(digest: Digest, about: str, content: str = "") -> str:
+    """The text of a marker: the exact first line, then one line about the original, with names that stand in it."""
+    named = names(content, MARKER_NAMES)
+    line = " ".join(about.split()) + (f" · names: {named}" if named else "")
+    return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}'
 
 
 def about_output(line: Line, seq: int) -> str:

@@ -18,6 +18,9 @@ KEPT = "Kept word for word:"
 CUT_OFF = "[… cut off here: the summary was too long]"
 
 
+LONGEST_TOKEN = 12  # characters, about: what is longer than the limit in any text is not even counted
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A fold's text, counted, with what became of the details."""
@@ -81,6 +84,7 @@ def _assembled(making: Making, written: Mapping[str, str], added: Sequence[Detai
 
 def _shortened(written: Mapping[str, str], limit: int, tokens: Tokens) -> dict[str, str]:
     """The sections within the limit: where they are too long, each keeps its share, cut at a line's end."""
+    written = {name: text[: limit * LONGEST_TOKEN] for name, text in written.items()}
     counts = {name: tokens.count(text) for name, text in written.items()}
     total = sum(counts.values())
     if total <= limit:

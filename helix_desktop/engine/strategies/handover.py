@@ -20,6 +20,7 @@ SECTIONS = (
     "User Preferences",
 )
 EXPECTED = 3_000  # tokens of a document, until there is one to learn from
+EARLY = 0.05  # of the window: how much before the reserve is touched
 NOTHING = "Nothing to report."
 
 _HEADING = re.compile(r"^\s{0,3}(?:#{1,6}\s*|\*\*)?(?:\d+[.)]\s*)?([^\n#*:]{3,40}?)\s*(?:\*\*)?\s*:?\s*(?:\*\*)?\s*$", re.MULTILINE)
@@ -30,7 +31,7 @@ def due(situation: Situation) -> Plan | None:
     policy, line, meter = situation.policy, situation.line, situation.meter
     if policy.handover not in ("share", "pays"):
         return None
-    full = meter.utilization >= policy.handover_share
+    full = meter.used >= _early(situation)
     if not full and (policy.handover == "share" or meter.used < floor(situation)):
         return None
     if line.last_handover and situation.now - line.last_handover < policy.handover_cooldown:
@@ -43,6 +44,12 @@ def due(situation: Situation) -> Plan | None:
     return _when_it_pays(situation, span)
 
 
+def _early(situation: Situation) -> float:
+    """Where a handover is started at the latest: before the next request would not fit, so that no turn waits."""
+    meter = situation.meter
+    return min(situation.policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * EARLY)
+
+
 def floor(situation: Situation) -> float:
     """The context below which no handover is written for gain."""
     policy = situation.policy
@@ -50,39 +57,39 @@ def floor(situation: Situation) -> float:
 
 
 def _when_it_pays(situation: Situation, span: Span) -> Plan | None:
-    """Rent or buy: what was paid for carrying it has reached what a handover costs now."""
+    """Rent or buy: what was paid for carrying what it would cover has reached what a handover costs now."""
     price = budget.prices(situation.state.settings.model("main"))
-    away, steps = situation.line.carried(span.last + 1)
-    factor = situation.meter.factor
-    paid = economics.rent(round(steps * factor), price)
-    costs = cost(situation, round(away * factor))
+    paid = economics.rent(round(situation.line.carried(span.last + 1) * situation.meter.factor), price)
+    costs = cost(situation, span)
     if not economics.handover_pays(paid, costs):
         return None
-    why = f"carrying {away:,} tokens has cost {paid:,.0f} input tokens so far, a handover costs {costs:,.0f}"
+    why = f"carrying these messages has cost {paid:,.0f} input tokens so far, a handover costs {costs:,.0f}"
     return Plan(FoldKind.HANDOVER, span, why)
 
 
-def cost(situation: Situation, away: int) -> float:
-    """What a handover costs now by the cheaper writer, in input tokens of the main model."""
-    price = budget.prices(situation.state.settings.model("main"))
-    planned = Handover(situation.meter.used, max(0, situation.meter.used - away), expected(situation))
-    main = economics.handover_cost(planned, price)
-    fast = situation.state.settings.model("fast")
-    if fast is None or situation.policy.handover_writer == "main":
-        return main
-    by_fast = economics.handover_cost(planned, price, budget.prices(fast), scale=_scale(situation, fast))
-    return by_fast if situation.policy.handover_writer == "fast" else min(main, by_fast)
+def cost(situation: Situation, span: Span) -> float:
+    """What a handover of the span costs now by the writer it would have, in input tokens of the main model."""
+    by_main, by_fast = _costs(situation, span)
+    return by_main if main_writes(situation, span) or by_fast is None else by_fast
 
 
-def main_writes(situation: Situation, away: int) -> bool:
+def main_writes(situation: Situation, span: Span) -> bool:
     """Whether the main model is the one to write: chosen by the user, or the cheaper of the two."""
-    writer, fast = situation.policy.handover_writer, situation.state.settings.model("fast")
-    if writer != "cheapest" or fast is None:
-        return writer != "fast" or fast is None
+    by_main, by_fast = _costs(situation, span)
+    if by_fast is None or situation.policy.handover_writer == "main":
+        return True
+    return situation.policy.handover_writer == "cheapest" and by_main <= by_fast
+
+
+def _costs(situation: Situation, span: Span) -> tuple[float, float | None]:
     price = budget.prices(situation.state.settings.model("main"))
-    planned = Handover(situation.meter.used, max(0, situation.meter.used - away), expected(situation))
+    tail = sum(item.tokens for item in situation.line.tail(span.last + 1))
+    planned = Handover(situation.meter.used, round(tail * situation.meter.factor), expected(situation))
+    fast = situation.state.settings.model("fast")
+    if fast is None:
+        return economics.handover_cost(planned, price), None
     by_fast = economics.handover_cost(planned, price, budget.prices(fast), scale=_scale(situation, fast))
-    return economics.handover_cost(planned, price) <= by_fast
+    return economics.handover_cost(planned, price), by_fast
 
 
 def _scale(situation: Situation, fast: ModelSet) -> float:
@@ -94,9 +101,9 @@ def _scale(situation: Situation, fast: ModelSet) -> float:
 
 
 def expected(situation: Situation) -> int:
-    """What a document will take: as much as the last one did."""
+    """What a document will take: the mean of those there were."""
     made = [fold.tokens for fold in situation.line.folds.values() if fold.kind is FoldKind.HANDOVER]
-    return min(made[-1] if made else EXPECTED, situation.meter.window // 10)
+    return min(round(sum(made) / len(made)) if made else EXPECTED, situation.meter.window // 10)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from helix_desktop.engine import laws
+from helix_desktop.engine import economics, laws
 from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.facts import FoldKind, PartRef, Span
 from helix_desktop.engine.line import Item, Line, ends
@@ -50,6 +50,18 @@ def tail_start(situation: Situation) -> int:
     if not line.turn.running:
         return line.turn.begin or line.order[0]
     return line.steps[-steps] if len(line.steps) >= steps else line.order[0]
+
+
+def panic_start(situation: Situation) -> int:
+    """The first message that stays in panic: whole steps, at least the last one, as many as a quarter of the window."""
+    line = situation.line
+    room = economics.panic_tail(situation.meter.window) / situation.meter.factor
+    kept = line.steps[-1] if line.steps else tail_start(situation)
+    for step in reversed(line.steps[-situation.policy.tail_steps :]):
+        if sum(item.tokens for item in line.tail(step)) > room:
+            break
+        kept = step
+    return max(kept, tail_start(situation))
 
 
 def foldable(situation: Situation, until: int = 0) -> Span | None:

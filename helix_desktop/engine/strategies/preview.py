@@ -10,8 +10,10 @@ import re
 from collections.abc import Sequence
 
 from helix_desktop.engine.details import error_lines
+from helix_desktop.engine.strategies.names import names
 
 PER_TOKEN = 3.2  # characters, on the cautious side
+NAMES_SHARE = 0.4  # of the preview that tells which names stand in the text
 LINE = 240  # characters of one line that are shown
 ERRORS = 12
 KEYS = 12
@@ -21,7 +23,8 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\
 
 def preview(text: str, tokens: int) -> str:
     """What is worth knowing of a text without reading it."""
-    room = int(tokens * PER_TOKEN)
+    named = names(text, int(tokens * NAMES_SHARE * PER_TOKEN))
+    room = int(tokens * PER_TOKEN) - len(named)
     cleaned = text if len(text) <= JSON_LIMIT else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
     lines = [_short(line) for line in cleaned.splitlines()]
     lines = [line for line in lines if line.strip()]
@@ -39,7 +42,8 @@ def preview(text: str, tokens: int) -> str:
     if said:
         pieces += ["Lines that look like errors:", *said]
         pieces += ["Last lines:"] if tail else []
-    return "\n".join([*pieces, *tail]) or "(nothing but space)"
+    said_names = [f"Names in it: {named}"] if named and left_out > 0 else []
+    return "\n".join([*pieces, *tail, *said_names]) or "(nothing but space)"
 
 
 def _short(line: str) -> str:

@@ -1,0 +1,214 @@
+"""Recall: bringing back the original of what is folded, by hash, by range, by pattern, by search, by fold.
+
+Plain coroutines on the ports that return text for a model. Everything is given page by page, a page being shorter
+than what admission holds back: so a recall never goes round in a circle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from helix_desktop.engine import transcript
+from helix_desktop.engine.asking import Asking, plain_request
+from helix_desktop.engine.details import Source
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    Folded,
+    ModelReplied,
+    PartRef,
+    Recorded,
+    Span,
+    Spent,
+    Stored,
+    Text,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.engine.line import Line
+from helix_desktop.engine.ports import About, Cache, Index, ModelClient, Tokens
+from helix_desktop.engine.strategies import admission
+from helix_desktop.engine.strategies.caching import about_output
+from helix_desktop.engine.view import State
+from helix_desktop.errors import NotThere, WrongUse
+
+PAGE_TOKENS = 3_500
+PAGE_BYTES = 24_000
+PIECE = 1 << 20
+COMPACT_BYTES = 2 << 20
+COMPACT_SECONDS = 120.0
+MOST_HITS = 50
+SNIPPET = 300
+_HEX = re.compile(r"[0-9a-f]{4,64}")
+_LINES = re.compile(r"\s*(\d{1,12})\s*(?:-\s*(\d{1,12})?\s*)?")
+
+# pattern, content in pieces, context lines → the matching lines as text. It must run where it can be killed.
+Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
+
+
+async def found(cache: Cache, name: str) -> Digest:
+    """The entry that is meant: by its whole hash, or by so many first digits that only one begins so."""
+    name = name.strip().strip("\"'`").lower()
+    if not _HEX.fullmatch(name):
+        raise WrongUse(f"{name[:80]!r} is no hash.", remedy="It takes 64 hexadecimal digits, or the first 4 at least.")
+    if len(name) < 64:
+        return await cache.resolve(name)
+    digest = Digest.parse(name)
+    try:
+        await cache.about(digest)
+    except NotThere as error:
+        raise NotThere(f"No entry has the hash {name}.{await _near(cache, name)}") from error
+    return digest
+
+
+async def _near(cache: Cache, name: str) -> str:
+    """An entry that begins alike, where a digit further on was mistaken."""
+    try:
+        near = await cache.resolve(name[:8])
+    except NotThere:
+        return " None begins alike; search_cached_content finds entries by their words."
+    return f" Near it is {near.hex}."
+
+
+async def recall(
+    cache: Cache, tokens: Tokens, name: str, *, lines: str = "", pattern: str = "", context: int = 0, grep: Grep | None = None
+) -> str:
+    """An entry, or some lines of it, or the lines that match, one page at most; it says how to go on."""
+    digest = await found(cache, name)
+    stored = (await cache.about(digest)).stored
+    if pattern:
+        if grep is None:
+            raise WrongUse("Patterns cannot be used here.", remedy="Ask for lines, or search.")
+        return await grep(pattern, pieces(cache, stored), context) or f"[no line matches {pattern}]"
+    first, last = span(lines)
+    taken = await read_lines(cache, stored, first, last)
+    if not taken:
+        raise NotThere(f"The entry has {stored.lines:,} lines; there is no line {first:,}.")
+    text, until = page(tokens, taken, first)
+    total = max(stored.lines, until)
+    head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"
+    rest = f'\n[go on with lines="{until + 1}-{last or ""}"]' if until < min(last or total, total) else ""
+    return f"{head}{text}{rest}"
+
+
+async def search(index: Index, query: str, *, tool: str = "", limit: int = 10) -> str:
+    """Where the words stand in everything the workspace has cached: hash, tool, source, line and a snippet."""
+    if not query.strip():
+        raise WrongUse("A query is needed.", remedy="Give the words to look for.")
+    hits = await index.search(query, tool=tool, limit=max(1, min(limit, MOST_HITS)), entries_only=True)
+    rows = []
+    for hit in hits:
+        name = hit.digest.hex if hit.digest else f"message {hit.seq}"
+        about = " ".join(part for part in (hit.about.tool, hit.about.source) if part)
+        rows.append(f"{name}  {about}  line {hit.line}\n    {' '.join(hit.snippet.split())[:SNIPPET]}")
+    return "\n".join(rows) or f"[nothing in the cache contains {query}]"
+
+
+async def compact(cache: Cache, client: ModelClient, name: str, keep: str, spent: Callable[[Spent], None]) -> str:
+    """What a fast model keeps of an entry. ModelFailed where it does not answer."""
+    digest = await found(cache, name)
+    entry = await cache.about(digest)
+    text = await transcript.stored_text(cache, entry.stored)
+    about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
+    question = admission.compaction_question(about, keep, PAGE_TOKENS // 2)
+    request = plain_request(text[:COMPACT_BYTES], question, "compaction", PAGE_TOKENS)
+    answer = await Asking(spent).text(client, request, COMPACT_SECONDS)
+    return answer[: PAGE_BYTES // 2] or "[the model found nothing to say about it]"
+
+
+# --- history ---------------------------------------------------------------------------------------------------------
+
+
+async def history(state: State, cache: Cache, tokens: Tokens, name: str) -> str:
+    """The messages a fold covers, word for word; outputs by their hash. What is longer than a page is an entry."""
+    fold = _fold(state, name)
+    first, last = (fold.cover.seq, fold.cover.seq) if isinstance(fold.cover, PartRef) else (fold.cover.first, fold.cover.last)
+    text = "\n".join(told(state.line, state.line.messages[seq]) for seq in state.line.covered(Span(first, last)))
+    if tokens.count(text) <= PAGE_TOKENS:
+        return text
+    stored = await cache.put(text.encode("utf-8", "replace"), About("recall_history", name))
+    shown, until = page(tokens, text.split("\n"), 1)
+    return f'{shown}\n[go on with recall_cached_content("{stored.digest.hex}", lines="{until + 1}-")]'
+
+
+def _fold(state: State, name: str) -> Folded:
+    name = name.strip().strip("\"'`")
+    fold = state.fold(name)
+    if fold is None:
+        known = [live.fold for live in state.live_folds if isinstance(live.cover, Span)][-5:]
+        raise NotThere(f"This conversation has no fold {name[:80]!r}.", remedy=f"There are: {', '.join(known) or 'none'}.")
+    return fold
+
+
+def told(line: Line, recorded: Recorded) -> str:
+    """One message as text, as it was said. Reasoning is left out."""
+    fact, seq = recorded.fact, recorded.seq
+    if isinstance(fact, ToolReturned):
+        about = about_output(line, seq)
+        shown = fact.head or "(the text is in the entry)"
+        return f'[{seq}] output of {about}: recall_cached_content("{fact.output.digest.hex}")\n{shown}'
+    if isinstance(fact, UserSaid):
+        said = [part.text if isinstance(part, Text) else f"attached {part.name} {part.stored.digest.hex}" for part in fact.parts]
+        return "\n".join(f"[{seq}] user: {text}" for text in said)
+    if isinstance(fact, ModelReplied):
+        return "\n".join(f"[{source.seq}] {_by(source)}{source.text}" for source in transcript.replied(line, seq, fact))
+    return ""
+
+
+def _by(source: Source) -> str:
+    return f"call of {source.tool}: " if source.role == "call" else "assistant: "
+
+
+# --- pages -----------------------------------------------------------------------------------------------------------
+
+
+def span(words: str) -> tuple[int, int]:
+    """First and last line from `10-40`, `10-` or `10`; 0 as the last: to the end."""
+    if not words.strip():
+        return 1, 0
+    match = _LINES.fullmatch(words)
+    if match is None:
+        raise WrongUse(f"lines = {words[:40]!r} cannot be read.", remedy="Write 10-40, 10- or 10.")
+    first = max(1, int(match[1]))
+    last = int(match[2]) if match[2] else (0 if "-" in words else first)
+    if last and last < first:
+        raise WrongUse(f"In lines, {last} lies before {first}.")
+    return first, last
+
+
+async def pieces(cache: Cache, stored: Stored) -> AsyncIterator[bytes]:
+    """The entry piece by piece, each read and checked by itself."""
+    for start in range(0, stored.size, PIECE):
+        yield await cache.read(stored.digest, start, min(PIECE, stored.size - start))
+
+
+async def read_lines(cache: Cache, stored: Stored, first: int, last: int) -> Sequence[str]:
+    """The wanted lines, up to about a page; what lies before is passed over without being kept."""
+    number, size, rest = 1, 0, b""
+    kept: list[bytes] = []
+    async for piece in pieces(cache, stored):
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            if number >= first and (not last or number <= last) and size <= PAGE_BYTES:
+                kept.append(line)
+                size += len(line) + 1
+            number += 1
+        if size + (len(rest) if number >= first else 0) > PAGE_BYTES or (last and number > last):
+            break
+    if (rest or not kept) and number >= first and (not last or number <= last) and size <= PAGE_BYTES:
+        kept.append(rest[: PAGE_BYTES + 1])
+    return [line.decode("utf-8", "replace") for line in kept] if stored.size else ["(empty)"]
+
+
+def page(tokens: Tokens, lines: Sequence[str], first: int) -> tuple[str, int]:
+    """As many lines as fit a page, and the number of the last; a line longer than a page is cut, and that is said."""
+    count = len(lines)
+    while count > 1 and tokens.count("\n".join(lines[:count])) > PAGE_TOKENS:
+        count = max(1, count * 3 // 4)
+    text = "\n".join(lines[:count])[:PAGE_BYTES]
+    cut = tokens.count(text) > PAGE_TOKENS or len(lines[0]) > PAGE_BYTES
+    while tokens.count(text) > PAGE_TOKENS:
+        text = text[: len(text) * 3 // 4]
+    if cut:
+        text += "\n[this line is longer than a page and was cut; use grep to look into it]"
+    return text, first + count - 1
