@@ -1,0 +1,20 @@
+"""The names a text speaks of most: what an agent needs to know whether the original is worth bringing back."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+READ = 400_000  # characters of the text that are looked at
+_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
+
+
+def names(text: str, room: int) -> str:
+    """The most frequent long identifiers and paths, in at most `room` characters; of equal ones the first met."""
+    counts = Counter(found.rstrip("./-") for found in _NAME.findall(text[:READ]))
+    taken: list[str] = []
+    for name, _ in counts.most_common(200):
+        if len(name) + 2 <= room:
+            taken.append(name)
+            room -= len(name) + 2
+    return ", ".join(taken)
