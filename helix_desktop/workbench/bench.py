@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
 )
 from helix_desktop.engine.policy import DEFAULT_PRESET
-from helix_desktop.engine.ports import About, Clock, Hit, Tokens
+from helix_desktop.engine.ports import About, Clock, Hit, ModelClient, Tokens
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import NotThere, WrongUse
@@ -76,6 +77,7 @@ class Workbench:
         self._opening: dict[str, asyncio.Lock] = {}
         self._rows: dict[str, ConversationRow] = {}
         self._listeners: list[Listener] = []
+        self._instead: dict[str, str] = {}
         self._today = 0.0
         self._day = ""
 
@@ -191,8 +193,8 @@ class Workbench:
             tokens=self._shared.tokens,
             clock=self._shared.clock,
             tools=self.kit.toolbox(start_child=start_child, depth=depth, only=only),
-            models=self.models.client,
-            setup=self._setup,
+            models=partial(self._client, conversation.id),
+            setup=partial(self._setup, conversation.id),
             spawn=self._tasks.spawn,
             restore=self.kit.restore,
             limits=lambda: setup.limits_of(self.workspace.settings.limits),
@@ -290,6 +292,15 @@ class Workbench:
             self.models.named(name)
         self.workspace.change({f"models.{role}": name or None})
 
+    def use_model(self, conversation: str, name: str) -> None:
+        """Another main model for one conversation, until the workbench closes."""
+        self.models.named(name)
+        self._instead[conversation] = name
+
+    def model_of(self, conversation: str) -> str:
+        """The main model of a conversation; empty where none is chosen."""
+        return self._instead.get(conversation) or self.model
+
     async def choose_mode(self, name: str) -> None:
         self._permissions.mode = Mode(name)
         self.workspace.change({"permissions.mode": name})
@@ -306,13 +317,17 @@ class Workbench:
 
     # --- behind it
 
-    def _setup(self) -> Setup:
+    def _client(self, conversation: str, role: str) -> ModelClient | None:
+        instead = self._instead.get(conversation)
+        return self.models.named(instead) if instead and role == "main" else self.models.client(role)
+
+    def _setup(self, conversation: str) -> Setup:
         settings = self.workspace.settings
         files = setup.rules_files(settings.roots, settings.trusted)
         return Setup(
             system=setup.system_prompt(self.name, settings.roots, self._shared.tokens),
             policy=setup.policy_fact(settings.preset, settings.policy),
-            models=self.models.facts(),
+            models=self.models.facts(self._instead.get(conversation, "")),
             rules=setup.rules_facts(files, settings.roots, self._shared.tokens),
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -115,8 +116,26 @@ class Desk:
         return opened, bench, await self._serve(opened) if self._serve else None
 
     def _shared(self) -> Shared:
-        closed = (self.places.data, self.places.config, self.places.logs, self.places.run)
-        return Shared(Access(self.configured, self.secrets, self.connections), self.tokens, SystemClock(), closed)
+        return Shared(
+            Access(self.configured, self.secrets, self.connections), self.tokens, SystemClock(), _closed(self.places)
+        )
+
+
+@asynccontextmanager
+async def alone(workspace: Workspace, places: Places) -> AsyncIterator[Workbench]:
+    """A workbench on a workspace that was opened for one command."""
+    access = Access(Configured(places.providers), Secrets(places.key_file), Connections())
+    bench = await Workbench.open(workspace, Shared(access, Counter(), SystemClock(), _closed(places)))
+    try:
+        yield bench
+    finally:
+        await bench.aclose()
+        await access.connections.aclose()
+
+
+def _closed(places: Places) -> tuple[Path, ...]:
+    """The program's own folders: no tool may enter them."""
+    return (places.data, places.config, places.logs, places.run)
 
 
 def _row(known: Known) -> WorkspaceRow:

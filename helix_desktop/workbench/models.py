@@ -68,11 +68,13 @@ class Models:
             self._known[name] = self._found(name)
         return self._known[name]
 
-    def facts(self) -> tuple[ModelSet, ...]:
-        """What the journal keeps of the models in force. A name that leads nowhere is left to the request to report."""
+    def facts(self, main: str = "") -> tuple[ModelSet, ...]:
+        """What the journal keeps of the models in force (`main` in place of the chosen main one). A name that leads
+        nowhere is left to the request to report.
+        """
         found = []
         for role in ROLES:
-            name = self._names().get(role, "")
+            name = (main if role == "main" else "") or self._names().get(role, "")
             try:
                 found += [self.named(name).info.as_fact(role)] if name else []
             except HelixError:

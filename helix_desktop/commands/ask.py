@@ -1,0 +1,114 @@
+"""`ask`: one turn of a conversation without a window, streamed. Works beside an open window on the same sessions."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop import places
+from helix_desktop.commands import as_json, beside
+from helix_desktop.console import Console
+from helix_desktop.errors import NotThere, WrongUse
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.engine.session import Session
+    from helix_desktop.store.workspace import Workspace
+    from helix_desktop.workbench import Workbench
+
+
+def add(nouns: Subparsers) -> None:
+    ask = nouns.add_parser("ask", help="one turn of a conversation, without a window")
+    ask.add_argument(
+        "--workspace", "-w", metavar="W", help="its name or id; without it, the one this folder belongs to"
+    )
+    ask.add_argument("--conversation", "-c", default="", metavar="C", help="go on with this one, by id or title")
+    ask.add_argument("--model", "-m", default="", metavar="M", help="provider/model, for this conversation")
+    ask.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="edits, commands, all, or the name of a tool; what is not allowed and has to be asked is refused",
+    )
+    as_json(ask)
+    ask.add_argument("text", nargs="+", metavar="TEXT", help="- reads it from standard input")
+    ask.set_defaults(run=run, work=work, lasting=True)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.workspace is None:
+        arguments.workspace = _workspace_here(arguments.home)
+    return beside.run(arguments, source=None)
+
+
+def _workspace_here(home: Path | None) -> str:
+    """The workspace whose folder we are in, the innermost; or the only one there is."""
+    here = Path.cwd()
+    known = beside.all_of(places.find(home)).list()
+    inside = [(len(root), one.id) for one in known for root in one.settings.roots if here.is_relative_to(root)]
+    if inside:
+        return max(inside)[1]
+    if len(known) == 1:
+        return known[0].id
+    raise NotThere(f"{here} belongs to no workspace.", remedy="Name one with --workspace, or make one for it.")
+
+
+async def work(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop import workbench
+
+    text = " ".join(arguments.text)
+    if text == "-":
+        text = await _all(console)
+    if not text.strip():
+        raise WrongUse("There is nothing to ask.")
+    bench = workbench.of(workspace)
+    if bench is not None:
+        return await _turn(bench, arguments, text, console)
+    async with workbench.alone(workspace, places.find(arguments.home)) as bench:
+        return await _turn(bench, arguments, text, console)
+
+
+async def _all(console: Console) -> str:
+    pieces = []
+    while piece := await console.read():
+        pieces.append(piece)
+    return b"".join(pieces).decode("utf-8", "replace")
+
+
+async def _turn(bench: Workbench, arguments: argparse.Namespace, text: str, console: Console) -> int:
+    from helix_desktop.commands.telling import Telling
+    from helix_desktop.engine.facts import Text, TurnEnd
+
+    session = await _session(bench, arguments.conversation)
+    if arguments.model:
+        bench.use_model(session.id, arguments.model)
+    if not bench.model_of(session.id):
+        raise WrongUse(
+            f"No model is chosen for {bench.name}.", remedy="Name one with --model, or `helix-desktop model set`."
+        )
+    telling = Telling(session, frozenset(arguments.allow), as_lines=arguments.json)
+    unsubscribe = session.subscribe(telling.hear)
+    try:
+        session.send((Text(text),))
+        await telling.tell(console)
+    finally:
+        unsubscribe()
+        if not telling.ended:
+            session.stop()
+    done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE
+    if not done:
+        await console.complain(telling.why)
+    return 0 if done else 1
+
+
+async def _session(bench: Workbench, name: str) -> Session:
+    """By id, by the title only one conversation has, or a new one."""
+    if not name:
+        return await bench.new_conversation()
+    rows = [row for row in bench.conversations() if name in (row.id, row.title)]
+    if len(rows) != 1:
+        what = "no conversation" if not rows else f"{len(rows)} conversations called"
+        raise NotThere(f"There is {what} {name} in {bench.name}.")
+    return await bench.session(rows[0].id)

@@ -1,0 +1,87 @@
+"""Hearing a session and saying it to a console: the text as it is written, or every fact as a line of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+from helix_desktop.console import Console
+from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.encoding import encode
+from helix_desktop.engine.events import Asked, Event, FactAppended, Streamed
+from helix_desktop.engine.facts import Fact, Folded, ModelReplied, Recorded, Text, ToolCall, TurnEnded
+from helix_desktop.engine.ports import Answer, Question
+from helix_desktop.engine.session import Session
+
+EDITS = frozenset({"write_file", "edit_file"})
+COMMANDS = frozenset({"run_command"})
+
+
+@dataclass
+class Telling:
+    """Questions are answered by what was allowed from the start; nobody is there to ask."""
+
+    session: Session
+    allowed: frozenset[str]
+    as_lines: bool
+    ended: TurnEnded | None = None
+    _waiting: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case Asked(number=number, question=question):
+                self.session.answer(number, self._answer(question))
+            case FactAppended(recorded):
+                self._fact(recorded)
+            case Streamed(delta=TextDelta(text)) if not self.as_lines:
+                self._waiting.put_nowait(text)
+            case _:
+                pass
+
+    def _fact(self, recorded: Recorded) -> None:
+        if self.as_lines:
+            self._waiting.put_nowait(line(recorded) + "\n")
+        elif words := _words(recorded.fact):
+            self._waiting.put_nowait(words)
+        if isinstance(recorded.fact, TurnEnded):
+            self.ended = recorded.fact
+            self._waiting.put_nowait("")
+
+    async def tell(self, console: Console) -> None:
+        """Until the turn has ended."""
+        while text := await self._waiting.get():
+            await console.write(text.encode("utf-8", "replace"))
+
+    @property
+    def why(self) -> str:
+        return (
+            f"The turn ended early: {self.ended.why or self.ended.reason.value}." if self.ended else "It did not end."
+        )
+
+    def _answer(self, question: Question) -> Answer:
+        name = question.call.name
+        groups = {"edits"} if name in EDITS else {"commands"} if name in COMMANDS else set()
+        if self.allowed & {"all", name, *groups}:
+            return Answer(allowed=True)
+        return Answer(allowed=False, words=f"Nobody is there to ask; it was not started with --allow {name}.")
+
+
+def line(recorded: Recorded) -> str:
+    """A fact in its place as one line of JSON."""
+    body = {"conversation": recorded.conversation, "seq": recorded.seq, "time": recorded.time}
+    return json.dumps({**body, **json.loads(encode(recorded.fact))}, ensure_ascii=False)
+
+
+def _words(fact: Fact) -> str:
+    """What a fact says to a reader of the plain text; nothing for most."""
+    match fact:
+        case ModelReplied(parts=parts):
+            calls = [part for part in parts if isinstance(part, ToolCall)]
+            said = any(isinstance(part, Text) for part in parts)
+            return ("\n" if said else "") + "".join(f"· {call.name} {call.arguments[:100]}\n" for call in calls)
+        case Folded(kind=kind, tokens_before=before, tokens=after):
+            return f"· {kind.value}: {before:,} → {after:,} tokens\n"
+        case TurnEnded():
+            return ""
+    return ""
