@@ -22,34 +22,39 @@ ROOT = environment.ROOT
 NO_TESTS = 5  # pytest's exit status where a selection is empty
 
 
+COMMANDS = {
+    "run": "start the program; what stands after -- goes to it: run -- --version",
+    "test": "linter, types, import contract, tests; with arguments (-k x) a part of the tests: pytest is given them",
+    "bench": "benchmarks beside their peers: bench [NAME] [--json] [--html FILE]",
+    "faults": "try to break it: faults [--minutes N] [--seed S]",
+    "build": "installers: build deb|run|windows|macos|all",
+    "lock": "write the lock files anew from pyproject.toml",
+}
+
+
 def main() -> int:
-    arguments = _parser().parse_args()
-    rest: list[str] = arguments.rest[1:] if arguments.rest[:1] == ["--"] else arguments.rest
-    if arguments.command == "run":
+    command = _parser().parse_args(sys.argv[1:2]).command
+    rest = sys.argv[2:]
+    if rest[:1] == ["--"]:
+        rest = rest[1:]
+    if command == "run":
         return run(rest)
-    if arguments.command == "test":
+    if command == "test":
         return test(rest)
-    if arguments.command == "lock":
+    if command == "lock":
         return environment.lock()
-    environment.prepare("build" if arguments.command == "build" else "bench")
-    module = {"bench": "tests.benchmarks", "faults": "tests.faults"}.get(arguments.command)
-    script = ["-m", module] if module else [str(ROOT / "packaging/build.py")]
-    return _python([*script, *rest])
+    environment.prepare("build" if command == "build" else "bench")
+    module = {"bench": "tests.benchmarks", "faults": "tests.faults"}.get(command)
+    return _python(["-m", module, *rest] if module else [str(ROOT / "packaging/build.py"), *rest])
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, sentence in (
-        ("run", "start the program; what stands after -- goes to it: run -- --version"),
-        ("test", "linter, types, import contract and tests; with arguments (-k x) pytest alone, given these"),
-        ("bench", "benchmarks beside their peers: bench [NAME] [--json] [--html FILE]"),
-        ("faults", "try to break it: faults [--minutes N] [--seed S]"),
-        ("build", "installers: build deb|run|windows|macos|all"),
-        ("lock", "write the lock files anew from pyproject.toml"),
-    ):
-        one = commands.add_parser(name, help=sentence, description=sentence, add_help=name in {"run", "test", "lock"})
-        one.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    """Only the command itself is ours to read; what follows belongs to whom it starts."""
+    commands = "\n".join(f"  {name:<8}{sentence}" for name, sentence in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="dev.py", description=__doc__, epilog=commands, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
     return parser
 
 
