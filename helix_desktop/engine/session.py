@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Request, View
-from helix_desktop.engine.budget import Meter
+from helix_desktop.engine.budget import Meter, factor, prices
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.crew import Crew
@@ -41,6 +41,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import Answer, Question
+from helix_desktop.engine.savings import Savings, Tally
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.turn import Talk, Turn
 from helix_desktop.errors import NotThere, Refused
@@ -67,6 +68,7 @@ class Session:
         self._crew = crew
         self._steward = steward
         self._contents = Contents(crew.cache)
+        self._tally = Tally()
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
@@ -151,6 +153,14 @@ class Session:
     def forecast(self) -> str:
         """What would be folded next, and why."""
         return self._steward.forecast()
+
+    def savings(self) -> Savings:
+        """What was sent and paid so far, beside what it would have been without any fold."""
+        self._tally.take(self.facts)
+        state = self.conversation.state
+        main = state.settings.model("main")
+        price = main.price_input if main else 0.0
+        return self._tally.figures(factor(state), prices(main), per_million=price)
 
     async def request_at(self, seq: int | None = None) -> Request:
         """The request as it was, or would be, sent: `seq` of a ModelReplied, or None for the next one."""

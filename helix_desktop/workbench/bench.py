@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import tasks
+from helix_desktop.engine import recall
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.crew import Crew, Setup
 from helix_desktop.engine.digest import Digest
@@ -30,7 +31,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
 )
 from helix_desktop.engine.policy import DEFAULT_PRESET
-from helix_desktop.engine.ports import About, Clock, Hit, ModelClient, Tokens
+from helix_desktop.engine.ports import About, Clock, Hit, ModelClient
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import NotThere, WrongUse
@@ -58,7 +59,6 @@ class Shared:
     """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter."""
 
     access: Access
-    tokens: Tokens
     clock: Clock
     closed: tuple[Path, ...] = ()
 
@@ -71,6 +71,7 @@ class Workbench:
         self.kit = kit
         self.models = Models(shared.access, lambda: workspace.settings.models)
         self._shared = shared
+        self._tokens = shared.access.tokens
         self._permissions = permissions
         self._tasks = tasks.Tasks(workspace.name)
         self._sessions: dict[str, Session] = {}
@@ -86,7 +87,7 @@ class Workbench:
         """Get the tools ready and the conversations listed."""
         permissions = Permissions(mode=_mode(workspace.settings.mode), rules=_rules(workspace.settings.rules))
         owner = tasks.Tasks(f"{workspace.name} commands")
-        stores = (workspace.cache, workspace.index, shared.tokens)
+        stores = (workspace.cache, workspace.index, shared.access.tokens)
         folders = [Path(root) for root in workspace.settings.roots]
         options = Options(closed=shared.closed)
         kit = await Kit.open(folders, stores, permissions=permissions, spawn=owner.spawn, options=options)
@@ -187,12 +188,24 @@ class Workbench:
         async def start_child(wish: Delegation, context: Any) -> Child:
             return await self._delegate(wish, context)
 
+        async def compact(digest: Digest, keep: str) -> str:
+            client = self._client(conversation.id, "fast") or self._client(conversation.id, "main")
+            if client is None:
+                raise WrongUse("No model is chosen that could compact it.")
+            bills: list[Spent] = []
+            answer = await recall.compact(self.workspace.cache, client, digest.hex, keep, bills.append)
+            await conversation.append(*bills)
+            return answer
+
+        async def history(_: str, fold: str) -> str:
+            return await recall.history(conversation.state, self.workspace.cache, self._tokens, fold)
+
         return Crew(
             cache=self.workspace.cache,
             index=self.workspace.index,
-            tokens=self._shared.tokens,
+            tokens=self._shared.access.tokens,
             clock=self._shared.clock,
-            tools=self.kit.toolbox(start_child=start_child, depth=depth, only=only),
+            tools=self.kit.toolbox(compact=compact, history=history, start_child=start_child, depth=depth, only=only),
             models=partial(self._client, conversation.id),
             setup=partial(self._setup, conversation.id),
             spawn=self._tasks.spawn,
@@ -249,7 +262,7 @@ class Workbench:
     async def _tokens_of(self, stored: Stored, sample: bytes) -> int:
         if not stored.media_type.startswith("text/"):
             return 1_000  # what providers ask for a picture, roughly; the reported usage corrects it
-        counted = await asyncio.to_thread(self._shared.tokens.count, sample.decode("utf-8", "replace"))
+        counted = await asyncio.to_thread(self._shared.access.tokens.count, sample.decode("utf-8", "replace"))
         return counted * max(stored.size, 1) // max(len(sample), 1)
 
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
@@ -325,10 +338,10 @@ class Workbench:
         settings = self.workspace.settings
         files = setup.rules_files(settings.roots, settings.trusted)
         return Setup(
-            system=setup.system_prompt(self.name, settings.roots, self._shared.tokens),
+            system=setup.system_prompt(self.name, settings.roots, self._shared.access.tokens),
             policy=setup.policy_fact(settings.preset, settings.policy),
             models=self.models.facts(self._instead.get(conversation, "")),
-            rules=setup.rules_facts(files, settings.roots, self._shared.tokens),
+            rules=setup.rules_facts(files, settings.roots, self._shared.access.tokens),
         )
 
     def _remember(self, rule: Rule) -> None:

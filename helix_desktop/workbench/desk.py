@@ -116,16 +116,15 @@ class Desk:
         return opened, bench, await self._serve(opened) if self._serve else None
 
     def _shared(self) -> Shared:
-        return Shared(
-            Access(self.configured, self.secrets, self.connections), self.tokens, SystemClock(), _closed(self.places)
-        )
+        access = Access(self.configured, self.secrets, self.connections, self.tokens)
+        return Shared(access, SystemClock(), _closed(self.places))
 
 
 @asynccontextmanager
 async def alone(workspace: Workspace, places: Places) -> AsyncIterator[Workbench]:
     """A workbench on a workspace that was opened for one command."""
-    access = Access(Configured(places.providers), Secrets(places.key_file), Connections())
-    bench = await Workbench.open(workspace, Shared(access, Counter(), SystemClock(), _closed(places)))
+    access = Access(Configured(places.providers), Secrets(places.key_file), Connections(), Counter())
+    bench = await Workbench.open(workspace, Shared(access, SystemClock(), _closed(places)))
     try:
         yield bench
     finally:

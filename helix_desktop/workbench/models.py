@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from helix_desktop.engine.blocks import Delta, Request
 from helix_desktop.engine.facts import ModelSet
-from helix_desktop.engine.ports import ModelClient
+from helix_desktop.engine.ports import ModelClient, Tokens
 from helix_desktop.errors import HelixError, UnknownModel
 from helix_desktop.providers import catalog
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.providers.configured import Configured
+from helix_desktop.providers.demo import Demo
 from helix_desktop.providers.models import ModelInfo
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
@@ -27,6 +28,7 @@ class Access:
     configured: Configured
     secrets: Secrets
     connections: Connections
+    tokens: Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Chosen:
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         key = await self.access.secrets.get(self.config.name, variable=self.config.variable)
         client = catalog.connect(self.config, self.info, key, connections=self.access.connections)
+        if isinstance(client, Demo):  # no provider reports what it would have billed
+            client = replace(client, count=self.access.tokens.count)
         async with aclosing(client.stream(request)) as deltas:  # type: ignore[type-var]
             async for delta in deltas:
                 yield delta
