@@ -22,7 +22,8 @@ from secrets import token_hex
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
-from helix_desktop.tools.beneath import DIRECTORY, open_beneath
+from helix_desktop.tools import beneath
+from helix_desktop.tools.beneath import DIRECTORY
 
 LARGEST_READ = 64 * 1024 * 1024
 _PIECE = 1 << 20
@@ -197,7 +198,7 @@ def _opened(roots: Roots, place: Place, flags: int) -> Iterator[int]:
     with _sentences(roots.shown(place)):
         root = os.open(place.root, DIRECTORY | os.O_CLOEXEC)
         try:
-            handle = open_beneath()(root, place.inside or ".", flags)
+            handle = beneath.open_beneath()(root, place.inside or ".", flags)
         finally:
             os.close(root)
         try:

@@ -12,6 +12,7 @@ from typing import cast
 
 from helix_desktop.errors import WrongUse
 from helix_desktop.tools import grep_worker
+from helix_desktop.tools.process import killed
 
 SECONDS = 10.0
 _LONGEST_PATTERN = 10_000
@@ -79,9 +80,7 @@ async def grep(
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
     finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        await killed(process)
 
 
 async def _send(process: asyncio.subprocess.Process, options: dict[str, object], pieces: AsyncIterable[Piece]) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from helix_desktop.tools import html_worker
+from helix_desktop.tools.process import killed
 
 SECONDS = 10.0
 
@@ -29,6 +30,4 @@ async def as_text(page: bytes) -> str:
     except TimeoutError:
         return page.decode("utf-8", "replace")
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await killed(process)

@@ -24,7 +24,7 @@ import sys
 import time
 from typing import Any
 
-_SUBREAPER, _NO_NEW_PRIVILEGES, _SECCOMP = 36, 38, 22
+_SUBREAPER, _NO_NEW_PRIVILEGES, _SECCOMP, _SECUREBITS = 36, 38, 22, 28
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REFER, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 << 13, 1 << 14, 1 << 15
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
@@ -151,6 +151,8 @@ def lock_in(options: dict[str, Any]) -> None:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
     for path in options.get("write") or []:
         _allow(ruleset, path, rights)
+    if not os.geteuid():  # root's command is not to have root's powers: they see through Landlock in places
+        _checked(_libc().prctl(_SECUREBITS, 3, 0, 0, 0))
     _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _checked(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)

@@ -177,15 +177,19 @@ def _held_back(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
         return Decision("deny", "rule", "a rule of this workspace forbids it")
     if mode is Mode.READ_ONLY and action.effect in {Effect.EDIT, Effect.RUN}:
         return Decision("deny", "mode", "this workspace is read only")
+    why = _asked_for(action, mode, rules, sandboxed=sandboxed)
+    return Decision("ask", "rule" if why.startswith("a rule") else "mode", why, ("once",)) if why else None
+
+
+def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> str:
+    """Why this has to be asked each time; empty where it need not."""
     if any(rule.decision == "ask" and _forbids(rule, action) for rule in rules):
-        return Decision("ask", "rule", "a rule of this workspace asks for it", ("once",))
+        return "a rule of this workspace asks for it"
     if _unreadable(action) and any(rule.command and rule.decision != "allow" for rule in rules):
-        return Decision("ask", "rule", "some commands are held back here, and this one cannot be read", ("once",))
+        return "a rule holds commands back here, and this one cannot be read"
     if action.effect is Effect.RUN and not sandboxed:
-        return Decision("ask", "mode", "there is no sandbox, so every command is asked for", ("once",))
-    if action.danger and (action.strict or mode is not Mode.ALLOW_ALL):
-        return Decision("ask", "mode", action.danger, ("once",))
-    return None
+        return "there is no sandbox, so every command is asked for"
+    return action.danger if action.strict or mode is not Mode.ALLOW_ALL else ""
 
 
 def _by_mode(action: Action, mode: Mode) -> Decision:

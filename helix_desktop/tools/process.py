@@ -66,10 +66,21 @@ class Command:
             async with asyncio.timeout(_GRACE):
                 return await self.process.wait()
         except TimeoutError:  # its keeper is gone or stuck: do its work from here
-            for pid in [*descendants(self.process.pid), self.process.pid]:
+            for pid in descendants(self.process.pid):
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-            return await self.process.wait()
+            return await killed(self.process)
+
+
+async def killed(process: asyncio.subprocess.Process) -> int:
+    """Kill one process, if it has not ended, and wait for it.
+
+    Not by `process.kill()`: that asks the system whether it has ended, and so takes its exit code away from asyncio.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+    return await process.wait()
 
 
 def shell(command: str) -> list[str]:

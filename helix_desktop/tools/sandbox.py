@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from helix_desktop.tools import jail
+from helix_desktop.tools.process import Command
 
 JAIL = Path(jail.__file__)
 # Of the user's home, what opens doors elsewhere; shown to a command only when it may use the network anyway.
@@ -88,6 +89,11 @@ class Sandbox:
     closed: tuple[Path, ...] = ()
 
     @property
+    def can_close(self) -> bool:
+        """Landlock only allows: what it allows for a root, it allows for all that is inside."""
+        return self.kind is not Kind.LANDLOCK or not self._closed_inside()
+
+    @property
     def sentence(self) -> str:
         """For the user: what commands can and cannot do here."""
         match self.kind:
@@ -133,8 +139,7 @@ class Sandbox:
             words += ["--unshare-net"]
         words += ["--bind", str(self.scratch), "/tmp"]  # noqa: S108 -- inside, /tmp is a folder of the workspace's own
         words += [word for path in self._hidden(network=network) for word in _mask(path)]
-        outside = [path for path in self.closed if not any(path.is_relative_to(root) for root in self.folders)]
-        words += [word for path in outside for word in _mask(path)]
+        words += [word for path in self.closed for word in _mask(path)]
         for root in self.folders:
             words += ["--bind", str(root), str(root)]
         words += self._masks()
@@ -142,12 +147,14 @@ class Sandbox:
 
     def _masks(self) -> list[str]:
         """What stays closed or unchanged though it lies inside a root."""
-        inside = [path for path in self.closed if any(path.is_relative_to(root) for root in self.folders)]
-        words = [word for path in inside for word in _mask(path)]
+        words = [word for path in self._closed_inside() for word in _mask(path)]
         for root in self.folders:
             for name in (".git/hooks", ".git/config"):
                 words += ["--ro-bind-try", f"{root}/{name}", f"{root}/{name}"]
         return words
+
+    def _closed_inside(self) -> list[Path]:
+        return [path for path in self.closed if any(path.is_relative_to(root) for root in self.folders)]
 
     def _hidden(self, *, network: bool) -> list[Path]:
         home = Path.home()
@@ -184,7 +191,7 @@ async def find_sandbox(folders: Sequence[Path], scratch: Path, closed: Sequence[
     """The best sandbox that really works here: each is tried with a command that must not be able to write."""
     for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
         sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed))
-        if _present(kind) and await _holds(sandbox):
+        if _present(kind) and sandbox.can_close and await _holds(sandbox):
             return sandbox
     return Sandbox(Kind.NONE, tuple(folders), scratch, tuple(closed))
 
@@ -198,24 +205,19 @@ def _present(kind: Kind) -> bool:
 async def _holds(sandbox: Sandbox) -> bool:
     """Whether it starts, and keeps a command from writing beside the scratch folder."""
     probe = sandbox.scratch.parent / f".probe-{os.getpid()}"
-    reading, writing = os.pipe()
+    argv = ["/bin/sh", "-c", f"echo started; : > '{probe}'"]
+    said = b""
     try:
-        script = f"echo started; : > '{probe}'"
-        process = await asyncio.create_subprocess_exec(
-            *sandbox.command(["/bin/sh", "-c", script], reading, network=False),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            pass_fds=(reading,),
-        )
-        async with asyncio.timeout(5):
-            said, _ = await process.communicate()
-        return said == b"started\n" and not probe.exists()
+        command = await Command.start(lambda lifeline: sandbox.command(argv, lifeline, network=False), Path("/"), {})
+        try:
+            async with asyncio.timeout(5):
+                said = b"".join([piece async for piece in command.output()])
+        finally:
+            await command.gone()
+        return said.startswith(b"started\n") and not probe.exists()
     except (OSError, TimeoutError):
         return False
     finally:
-        os.close(reading)
-        os.close(writing)
         probe.unlink(missing_ok=True)
 
 

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from helix_desktop.errors import HelixError, WrongUse
@@ -22,6 +23,7 @@ from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag,
 MOST_HITS = 500
 _LARGEST_FILE = 4 * 1024 * 1024
 _LONGEST_LINE = 400
+_PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 def tools(sandbox: Sandbox) -> tuple[Tool, ...]:
@@ -60,39 +62,46 @@ async def _by_ripgrep(sandbox: Sandbox, use: Use, place: Place, args: Arguments,
     ]
     words += [f"--glob={glob}" for glob in globs.alternatives(args.text("files"))] if args.text("files") else []
     words += ["--regexp", args.text("pattern"), "--", str(place.path)]
-    command = await Command.start(
-        lambda lifeline: sandbox.reader(words, lifeline) or [], place.root, {"PATH": "/usr/bin:/bin"}
-    )
-    lines: list[Line] = []
-    late = False
+    command = await Command.start(lambda lifeline: sandbox.reader(words, lifeline) or [], place.root, _PLAIN)
+    got = _Gathered()
     try:
         async with asyncio.timeout(SECONDS):
-            understood = await _collect(command, use, lines, most)
+            await _gather(command, use, got, most)
     except TimeoutError:
-        late = understood = True
+        got.late = True
     finally:
         code = await asyncio.shield(command.gone())
-    if not understood or (code not in (0, 1) and not late and not lines):
+    if not got.hits and (got.strange or (code not in {0, 1} and not got.late)):
         return None
-    hits = sum(line.hit for line in lines)
-    return Found(tuple(lines[: _upto(lines, most)]), hits, late)
+    return Found(tuple(got.lines), got.hits, got.late)
 
 
-async def _collect(command: Command, use: Use, lines: list[Line], most: int) -> bool:
-    """Read the JSON it prints; False for something else (a pattern it does not know)."""
-    rest, hits = b"", 0
+@dataclass(slots=True)
+class _Gathered:
+    """What ripgrep has said. `strange`: not the JSON it should be, so it does not know this kind of pattern."""
+
+    lines: list[Line] = field(default_factory=list)
+    hits: int = 0
+    late: bool = False
+    strange: bool = False
+
+
+async def _gather(command: Command, use: Use, got: _Gathered, most: int) -> None:
+    rest = b""
     async for piece in command.output():
         *rows, rest = (rest + piece).split(b"\n")
         for row in rows:
             try:
                 said = json.loads(row)
             except ValueError:
-                return bool(lines)
-            if said["type"] in ("match", "context"):
-                hits += said["type"] == "match"
-                if hits <= 10 * most:
-                    lines.append(_line(use, said["data"], hit=said["type"] == "match"))
-    return True
+                got.strange = True
+                continue
+            hit = said["type"] == "match"
+            if not hit and said["type"] != "context":
+                continue
+            got.hits += hit
+            if got.hits <= most:
+                got.lines.append(_line(use, said["data"], hit=hit))
 
 
 def _line(use: Use, data: dict[str, Any], *, hit: bool) -> Line:
@@ -105,15 +114,6 @@ def _line(use: Use, data: dict[str, Any], *, hit: bool) -> Line:
     cut = content[first : first + _LONGEST_LINE]
     text_ = ("…" if first else "") + cut + ("…" if len(content) > first + _LONGEST_LINE else "")
     return Line(printable(path), data["line_number"] or 0, text_, hit)
-
-
-def _upto(lines: list[Line], most: int) -> int:
-    hits = 0
-    for index, line in enumerate(lines):
-        hits += line.hit
-        if hits > most:
-            return index
-    return len(lines)
 
 
 # --- our own ---------------------------------------------------------------------------------------------------------

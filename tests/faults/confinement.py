@@ -69,7 +69,7 @@ def trial(folder: Path, way: beneath.OpenBeneath, races: int, chance: random.Ran
     (root / "folder" / "file").write_text("inside")
     (root / "plain").write_text("inside")
     swappers = [swapper(root / "folder", outside), swapper(root / "plain", outside / "file")]
-    original, confine.open_beneath = confine.open_beneath, lambda: way  # type: ignore[assignment]
+    original, beneath.open_beneath = beneath.open_beneath, lambda: way
     found: Counter[str] = Counter()
     started = time.monotonic()
     try:
@@ -77,7 +77,7 @@ def trial(folder: Path, way: beneath.OpenBeneath, races: int, chance: random.Ran
             found[race(roots, chance)] += 1
             time.sleep(chance.random() * 1e-4)  # or the swappers would hardly get to run
     finally:
-        confine.open_beneath = original
+        beneath.open_beneath = original
         for process in swappers:
             process.kill()
             process.wait()

@@ -82,7 +82,9 @@ def test_what_is_taken_apart_is_what_a_shell_would_run(commands: list[list[str]]
     parsed = simple_commands(line)
     if parsed is not None:
         assert [list(each.words) for each in parsed if not each.assigns] == [
-            words for words in commands if not simple_commands(shlex.join(words))[0].assigns  # type: ignore[index]
+            words
+            for words in commands
+            if not simple_commands(shlex.join(words))[0].assigns  # type: ignore[index]
         ]
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 
@@ -126,7 +125,7 @@ async def test_a_file_changed_since_it_was_read_is_not_overwritten(here: World) 
     await here.run("read_file", path="a.txt")
     path.write_text("changed by the user\n")
     for call in ({"tool": "write_file", "content": "x"}, {"tool": "edit_file", "old_text": "one", "new_text": "x"}):
-        outcome = await here.run(**call, path="a.txt")  # type: ignore[arg-type]
+        outcome = await here.run(**call, path="a.txt")
         assert not outcome.ok
         assert "since you read it" in here.text(outcome)
     assert path.read_text() == "changed by the user\n"
@@ -137,7 +136,7 @@ async def test_a_file_changed_since_it_was_read_is_not_overwritten(here: World) 
 async def test_a_file_the_agent_wrote_itself_can_be_written_again(here: World) -> None:
     await here.run("write_file", path="a", content="1")
     assert (await here.run("write_file", path="a", content="2")).ok
-    os.unlink(here.folder / "a")
+    (here.folder / "a").unlink()
     assert "was deleted" in await here.said("write_file", path="a", content="3")
     assert (await here.run("write_file", path="a", content="3")).ok
 
@@ -150,7 +149,7 @@ async def test_a_change_while_the_question_is_open_is_not_overwritten(here: Worl
         path.write_text("meanwhile\n")
         return Answer(allowed=True)
 
-    here.person.ask = ask  # type: ignore[method-assign, assignment]
+    here.person.ask = ask  # type: ignore[method-assign]
     outcome = await here.run("edit_file", path="a.txt", old_text="one", new_text="two")
     assert not outcome.ok
     assert path.read_text() == "meanwhile\n"

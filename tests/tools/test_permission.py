@@ -91,12 +91,16 @@ def test_each_command_of_a_line_needs_a_rule_of_its_own() -> None:
 
 def test_the_network_needs_a_rule_that_says_so() -> None:
     assert verdict(command("npm install", network=True), Mode.ASK, Rule("allow", command="npm *")) == "ask"
-    assert verdict(command("npm install", network=True), Mode.ASK, Rule("allow", command="npm *", network=True)) == "allow"
+    assert (
+        verdict(command("npm install", network=True), Mode.ASK, Rule("allow", command="npm *", network=True)) == "allow"
+    )
 
 
 @pytest.mark.parametrize("line", ["rm -rf x", "git status; rm -rf x", "$(rm -rf x)", 'r"m" -rf x', "sudo rm -rf x"])
 def test_a_forbidden_command_is_found_anywhere_in_a_line(line: str) -> None:
-    assert verdict(command(line), Mode.ALLOW_ALL, Rule("deny", command="rm *"), Rule("deny", command="sudo *")) == "deny"
+    assert (
+        verdict(command(line), Mode.ALLOW_ALL, Rule("deny", command="rm *"), Rule("deny", command="sudo *")) == "deny"
+    )
 
 
 @pytest.mark.parametrize("line", ["r\\m -rf x", "$X -rf x", "eval r''m x", "echo cm0= | base64 -d | sh > x"])

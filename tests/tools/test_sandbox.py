@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from helix_desktop.tools import sandbox as module
+from helix_desktop.tools.process import Command, shell
+from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox, scrubbed
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sandboxes are Linux's")
+KINDS = (Kind.BUBBLEWRAP, Kind.LANDLOCK)
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """Not in /tmp, of which commands get one of their own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest_asyncio.fixture(params=KINDS, ids=str)
+async def box(request: pytest.FixtureRequest, base: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    for name in ("root", "own", "scratch", "home/.ssh", "outside", "root/.git/hooks"):
+        (base / name).mkdir(parents=True, exist_ok=True)
+    for name in ("own/journal", "home/.ssh/id", "outside/file", "home/plain", "root/.git/config"):
+        (base / name).write_text("content\n")
+    monkeypatch.setenv("HOME", str(base / "home"))
+    made = Sandbox(request.param, (base / "root",), base / "scratch", (base / "own",))
+    if not (module._present(made.kind) and await module._holds(made)):
+        pytest.skip(f"{made.kind} does not work here")
+    return made
+
+
+async def ran(box: Sandbox, line: str, *, network: bool = False, free: bool = False) -> str:
+    environment = scrubbed(os.environ, box.temporary(free=free), network=network)
+    command = await Command.start(
+        lambda lifeline: box.command(shell(line), lifeline, network=network, free=free), box.folders[0], environment
+    )
+    try:
+        async with asyncio.timeout(20):
+            return b"".join([piece async for piece in command.output()]).decode()
+    finally:
+        await command.gone()
+
+
+async def test_commands_write_in_the_roots_and_in_their_own_tmp(box: Sandbox) -> None:
+    assert await ran(box, "echo a > new && cat new && echo b > $TMPDIR/x && cat $TMPDIR/x") == "a\nb\n"
+    assert (box.folders[0] / "new").read_text() == "a\n"
+    assert (box.scratch / "x").read_text() == "b\n"
+
+
+async def test_nothing_is_written_anywhere_else(box: Sandbox, base: Path) -> None:
+    outside = base / "outside"
+    for line in (
+        f"echo x > {outside}/file",
+        f"echo x > {outside}/new",
+        f"rm {outside}/file",
+        f"mv {outside}/file {outside}/other",
+        f"ln {outside}/file hard && echo x > hard",
+        f"ln -s {outside} soft && echo x > soft/new",
+        f"chmod 777 {outside}/file; touch {outside}/file; truncate -s 0 {outside}/file",
+    ):
+        await ran(box, line)
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"file": "content\n"}
+
+
+async def test_the_rest_of_the_system_can_be_read(box: Sandbox, base: Path) -> None:
+    if box.kind is Kind.BUBBLEWRAP:
+        assert "root" in await ran(box, "cat /etc/passwd")
+    assert await ran(box, f"cat {Path(__file__)} | head -1") == "from __future__ import annotations\n"
+
+
+async def test_the_programs_own_data_and_the_users_keys_are_not_there(box: Sandbox, base: Path) -> None:
+    own, key = box.closed[0] / "journal", base / "home" / ".ssh" / "id"
+    assert "content" not in await ran(box, f"cat {own} {key}")
+    await ran(box, f"echo x > {own}; echo x > {own.parent}/new; rm -rf {own.parent}")
+    assert own.read_text() == "content\n"
+    assert list(own.parent.iterdir()) == [own]
+    assert "content" in await ran(box, f"cat {key}", network=True)
+    assert "content" not in await ran(box, f"cat {own}", network=True)
+
+
+async def test_what_is_closed_inside_a_root_stays_closed(base: Path) -> None:
+    (base / "root" / "own").mkdir(parents=True)
+    (base / "scratch").mkdir()
+    (base / "root" / "own" / "journal").write_text("content\n")
+    box = await find_sandbox([base / "root"], base / "scratch", [base / "root" / "own"])
+    assert box.kind is not Kind.LANDLOCK
+    if box.kind is Kind.BUBBLEWRAP:
+        assert "content" not in await ran(box, "cat own/journal; echo x > own/journal; echo x > own/new")
+        assert (base / "root" / "own" / "journal").read_text() == "content\n"
+
+
+async def test_the_environment_of_the_program_cannot_be_read(box: Sandbox) -> None:
+    said = await ran(
+        box, f"cat /proc/{os.getpid()}/environ /proc/{os.getpid()}/maps; kill -0 {os.getpid()} && echo reached"
+    )
+    assert "PATH=" not in said
+    assert "reached" not in said
+
+
+TCP = "import socket; socket.create_connection(('127.0.0.1', {port}), 2); print('reached')"
+UDP = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port})); print('reached')"
+
+
+@pytest.mark.parametrize("code", [TCP, UDP], ids=["tcp", "udp"])
+async def test_there_is_no_network_unless_it_is_allowed(box: Sandbox, code: str) -> None:
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+        port = tcp.getsockname()[1]
+        udp.bind(("127.0.0.1", port))
+        command = f'{sys.executable} -c "{code.format(port=port)}"'
+        said = await ran(box, command)
+        udp.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            udp.recv(1)
+        if code is TCP:
+            assert "reached" not in said
+        assert "reached" in await ran(box, command, network=True)
+
+
+@pytest.mark.parametrize("network", [False, True])
+async def test_no_socket_of_the_desktop_or_the_program_is_reached(box: Sandbox, base: Path, *, network: bool) -> None:
+    path = box.closed[0] / "socket"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        code = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect({str(path)!r}); print('reached')"
+        assert "reached" not in await ran(box, f'{sys.executable} -c "{code}"', network=network)
+
+
+async def test_gits_hooks_and_settings_stay_as_they_are(box: Sandbox) -> None:
+    if box.kind is Kind.LANDLOCK:
+        pytest.skip("Landlock cannot take a part out of what it allows")
+    await ran(box, "echo evil > .git/hooks/pre-commit; echo evil > .git/config; rm -f .git/config; mv .git/hooks x")
+    assert (box.folders[0] / ".git" / "config").read_text() == "content\n"
+    assert list((box.folders[0] / ".git" / "hooks").iterdir()) == []
+
+
+async def test_what_the_user_allowed_outside_is_free(box: Sandbox, base: Path) -> None:
+    await ran(box, f"echo x > {base}/outside/new", free=True)
+    assert (base / "outside" / "new").read_text() == "x\n"
+
+
+async def test_the_best_that_works_is_found_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "scratch").mkdir()
+    found = await find_sandbox([tmp_path / "root"], tmp_path / "scratch")
+    assert str(found.kind) in found.sentence or found.kind is Kind.NONE
+    monkeypatch.setattr(module, "_present", lambda _: False)
+    none = await find_sandbox([tmp_path / "root"], tmp_path / "scratch")
+    assert none.kind is Kind.NONE
+    assert "every command asks" in none.sentence
+
+
+async def test_a_sandbox_that_does_not_hold_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scratch").mkdir()
+    pretended = Sandbox(Kind.NONE, (tmp_path / "root",), tmp_path / "scratch")
+    assert not await module._holds(pretended)
+    assert not list(tmp_path.glob(".probe*"))
+
+
+def test_children_get_no_keys_and_no_bus() -> None:
+    full = {
+        "PATH": "/bin",
+        "HOME": "/h",
+        "LC_ALL": "C",
+        "OPENAI_API_KEY": "k",
+        "DBUS_SESSION_BUS_ADDRESS": "b",
+        "SSH_AUTH_SOCK": "s",
+        "XDG_RUNTIME_DIR": "r",
+        "DISPLAY": ":0",
+        "HELIX_HOME": "h",
+        "LD_PRELOAD": "x",
+        "PYTHONPATH": "x",
+        "VIRTUAL_ENV": sys.prefix,
+        "HTTPS_PROXY": "http://user:secret@proxy",
+        "MINE": "1",
+    }
+    plain = scrubbed(full, "/tmp", network=False)
+    assert {name for name in plain if name in full} == {"PATH", "HOME", "LC_ALL"}
+    assert {"HTTPS_PROXY", "MINE"} <= set(scrubbed(full, "/tmp", network=True, extra=["MINE"]))

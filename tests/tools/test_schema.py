@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine.facts import ToolCall
+from helix_desktop.errors import WrongUse
+from helix_desktop.tools import schema
+from helix_desktop.tools.runner import lifted
+
+OWN: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "count": {"type": "integer", "minimum": 1},
+        "all": {"type": "boolean"},
+        "items": {"type": "array", "items": {"type": "object", "properties": {"state": {"enum": ["a", "b"]}}}},
+    },
+    "required": ["path"],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not valid JSON"),
+        ('{"a": 1', "not valid JSON"),
+        ("[]", "one JSON object"),
+        ("null", "one JSON object"),
+        ('"x"', "one JSON object"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_arguments_that_are_no_object_get_a_sentence(text: str, words: str) -> None:
+    with pytest.raises(WrongUse, match=words):
+        schema.read_arguments(text)
+
+
+def test_no_arguments_at_all_are_none() -> None:
+    assert schema.read_arguments("") == schema.read_arguments(" {} ") == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "needs the argument 'path'"),
+        ({"path": None}, "needs the argument 'path'"),
+        ({"path": 1}, "path must be of type string, not integer"),
+        ({"path": "a", "x": 1}, "no argument 'x'.* takes: path, count, all, items"),
+        ({"path": "a", "count": 0}, "1 or more"),
+        ({"path": "a", "count": True}, "type integer, not boolean"),
+        ({"path": "a", "count": 1.5}, "type integer, not number"),
+        ({"path": "a", "all": "yes"}, "type boolean"),
+        ({"path": "a", "items": {}}, "type array"),
+        ({"path": "a", "items": [{"state": "c"}]}, "item 1: state must be one of a, b"),
+    ],
+)
+def test_what_does_not_fit_is_named(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(WrongUse, match=words):
+        schema.check(values, OWN, "tool")
+
+
+def test_what_models_write_instead_is_understood() -> None:
+    values = {"path": "a", "count": "5", "all": "true", "items": '[{"state": "a"}]'}
+    assert schema.check(values, OWN, "t") == {"path": "a", "count": 5, "all": True, "items": [{"state": "a"}]}
+    assert schema.check({"path": "a", "count": 2.0, "all": None}, OWN, "t") == {"path": "a", "count": 2}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_any_json_is_checked_without_failing(value: Any) -> None:
+    for values in ({"path": value}, {"path": "a", "items": value}, {"path": "a", "count": value}):
+        try:
+            schema.check(values, OWN, "t")
+        except WrongUse as error:
+            assert "not run" in error.what
+
+
+def test_keep_is_offered_and_taken_off() -> None:
+    spec = schema.offered("t", "d", OWN)
+    assert list(json.loads(spec.schema)["properties"]) == ["path", "count", "all", "items", "keep"]
+    assert json.loads(spec.schema)["required"] == ["path"]
+    assert schema.take_keep({"path": "a", "keep": " errors "}, OWN) == ({"path": "a"}, "errors")
+    assert schema.take_keep({"path": "a", "keep": 3}, OWN) == ({"path": "a"}, "")
+
+
+@pytest.mark.parametrize("taken", [["keep"], ["keep", "keep_of_output"], ["keep", "keep_of_output", "keep_of_output_"]])
+def test_keep_collides_with_no_argument_of_the_tool(taken: list[str]) -> None:
+    own = {"type": "object", "properties": {name: {"type": "string"} for name in taken}}
+    values = dict.fromkeys(taken, "own")
+    name = schema.keep_name(own)
+    assert name not in taken
+    assert schema.take_keep({**values, name: "mine"}, own) == (values, "mine")
+
+
+@pytest.mark.parametrize("own", [{}, {"properties": []}, {"type": "object"}, {"properties": None}])
+def test_a_servers_schema_may_be_anything(own: dict[str, Any]) -> None:
+    assert "keep" in json.loads(schema.offered("t", "d", own).schema)["properties"]
+
+
+def test_a_call_is_lifted_of_its_keep() -> None:
+    spec = schema.offered("t", "d", OWN)
+    call = ToolCall("1", "t", '{"path": "é", "keep": "errors"}')
+    assert lifted(call, spec) == ToolCall("1", "t", '{"path": "é"}', keep="errors")
+    for arguments in ('{"path": "a"}', "{", "[]", '{"keep": 1}'):
+        assert lifted(ToolCall("1", "t", arguments), spec) == ToolCall("1", "t", arguments)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.tools.process import Command
+from helix_desktop.tools.sandbox import Kind, Sandbox
+from tests.tools.world import World
+
+
+@pytest.fixture(params=["ripgrep", "ours"])
+def way(request: pytest.FixtureRequest, here: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    if request.param == "ours":
+        monkeypatch.setattr(shutil, "which", lambda _: None)
+    elif shutil.which("rg") is None or here.kit.sandbox.kind is Kind.NONE:
+        pytest.skip("ripgrep, or what keeps it inside, is not here")
+    return here
+
+
+async def test_files_are_searched(way: World) -> None:
+    way.write("a.py", "def one():\n    pass\n")
+    way.write("src/b.ts", "one\ntwo\n")
+    way.write("src/c.py", "three\n")
+    assert await way.said("search_files", pattern="one") == "a.py:1: def one():\nsrc/b.ts:1: one"
+    assert await way.said("search_files", pattern="ONE", ignore_case=True, files="*.ts") == "src/b.ts:1: one"
+    assert await way.said("search_files", pattern="two|three", path="src") == "src/b.ts:2: two\nsrc/c.py:1: three"
+    assert (
+        await way.said("search_files", pattern="two", path="src/b.ts", context=1) == "src/b.ts-1- one\nsrc/b.ts:2: two"
+    )
+    assert "no line matches" in await way.said("search_files", pattern="four")
+
+
+async def test_names_and_lines_cannot_pass_for_other_files(way: World) -> None:
+    way.write("evil\nother.py:1: fake", "needle\n")
+    way.write("data", "needle " + "x" * 5000 + "\n")
+    rows = (await way.said("search_files", pattern="needle")).splitlines()
+    assert len(rows) == 2
+    assert rows[1].startswith("evil\\nother.py:1: fake:1: needle")
+    assert len(rows[0]) < 600
+
+
+async def test_the_number_of_hits_is_limited_and_said(way: World) -> None:
+    way.write("a", "x\n" * 900)
+    rows = (await way.said("search_files", pattern="x", limit=5)).splitlines()
+    assert len(rows) == 6
+    assert rows[-1] == "[… 895 more matching lines]"
+
+
+async def test_nothing_outside_is_searched(way: World, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("needle\n")
+    way.write("inside", "needle\n")
+    (way.folder / "link").symlink_to(tmp_path / "outside")
+    (way.folder / "file").symlink_to(tmp_path / "outside" / "secret")
+    assert await way.said("search_files", pattern="needle") == "inside:1: needle"
+    assert "outside" in await way.said("search_files", pattern="needle", path=str(tmp_path / "outside"))
+    for path in ("link", "file"):
+        outcome = await way.run("search_files", pattern="needle", path=path)
+        assert not outcome.ok
+
+
+async def test_binary_files_and_gits_own_are_left_out(way: World) -> None:
+    way.write("a.bin", b"needle\x00\x01")
+    way.write(".git/config", "needle\n")
+    way.write(".hidden", "needle\n")
+    assert await way.said("search_files", pattern="needle") == ".hidden:1: needle"
+
+
+async def test_a_pattern_only_python_knows_is_searched_by_ourselves(here: World) -> None:
+    here.write("a", "foobar\nfoobaz\n")
+    assert await here.said("search_files", pattern="foo(?!bar)") == "a:2: foobaz"
+    assert "is not a regular expression" in await here.said("search_files", pattern="(")
+
+
+async def test_ripgrep_reads_nothing_but_the_roots(here: World, tmp_path: Path) -> None:
+    """What a race between looking and opening could reach is not there for it."""
+    for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
+        sandbox = dataclasses.replace(here.kit.sandbox, kind=kind)
+        (tmp_path / "secret").write_text("needle\n")
+        here.write("inside", "needle\n")
+        assert (
+            await everything(sandbox, ["/bin/cat", str(tmp_path / "secret"), str(here.folder / "inside")]) == "needle\n"
+        )
+
+
+async def everything(sandbox: Sandbox, argv: list[str]) -> str:
+    command = await Command.start(
+        lambda lifeline: sandbox.reader(argv, lifeline) or [], Path("/"), {"PATH": "/usr/bin"}
+    )
+    try:
+        said = b"".join([piece async for piece in command.output()])
+    finally:
+        await command.gone()
+    return "".join(line + "\n" for line in said.decode().splitlines() if not line.startswith("/bin/cat:"))

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from helix_desktop.engine.ports import Answer
+from helix_desktop.tools.permission import Mode
+from helix_desktop.tools.sandbox import Kind
+from helix_desktop.tools.shell import Limits
+from tests.tools.world import World, world
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")
+
+
+@pytest_asyncio.fixture(params=[Kind.BUBBLEWRAP, Kind.LANDLOCK, Kind.NONE], ids=str)
+async def everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    """The same in every sandbox there is."""
+    async with world(tmp_path) as made:
+        if made.kit.sandbox.kind is Kind.NONE is not request.param:
+            pytest.skip("there is no sandbox here")
+        made.kit.commands.sandbox = dataclasses.replace(made.kit.sandbox, kind=request.param)
+        yield made
+
+
+def alive(mark: str) -> list[int]:
+    """Processes with the mark on their command line."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                line = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in line and int(folder.name) != os.getpid():
+                found.append(int(folder.name))
+    return found
+
+
+async def test_output_and_exit_code(everywhere: World) -> None:
+    outcome = await everywhere.run("run_command", command="echo out; echo err >&2; pwd")
+    assert everywhere.text(outcome) == f"out\nerr\n{everywhere.folder}\n"
+    assert (outcome.ok, outcome.exit_code) == (True, 0)
+    failed = await everywhere.run("run_command", command="echo no; exit 3")
+    assert everywhere.text(failed) == "no\n\n[exit code 3]\n"
+    assert (failed.ok, failed.exit_code) == (False, 3)
+    assert await everywhere.said("run_command", command="true") == "[no output, exit code 0]\n"
+    assert "not found" in await everywhere.said("run_command", command="no-such-program")
+    assert (await everywhere.run("run_command", command="kill -9 $$")).exit_code == 137
+
+
+async def test_output_is_bytes_as_they_come(everywhere: World) -> None:
+    outcome = await everywhere.run("run_command", command="printf '\\xff\\x00a\\r\\n'")
+    assert everywhere.content(outcome.output.digest) == b"\xff\x00a\r\n"
+
+
+async def test_what_it_prints_is_shown_while_it_runs(here: World) -> None:
+    run = asyncio.ensure_future(here.run("run_command", command="echo first; sleep 30"))  # noqa: TID251 -- to cancel it
+    async with asyncio.timeout(10):
+        while not here.person.shown:
+            await asyncio.sleep(0.01)
+    assert here.person.shown == ["first\n"]
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+
+async def test_a_command_that_takes_too_long_is_ended_with_its_children(everywhere: World) -> None:
+    mark = f"31{time.time_ns() % 10**9}"
+    outcome = await everywhere.run("run_command", command=f"echo begun; sleep {mark} & sleep {mark}", seconds=1)
+    assert everywhere.text(outcome).startswith("begun\n\n[stopped: it ran longer than 1 s.")
+    assert not outcome.ok
+    assert alive(mark) == []
+
+
+STUBBORN = """
+trap '' TERM INT HUP
+for i in $(seq 100); do (trap '' TERM INT HUP; setsid sleep {mark} & sleep {mark}) & done
+echo ready
+wait
+"""
+
+
+async def test_stop_ends_a_hundred_children_that_ignore_it(everywhere: World) -> None:
+    mark = f"32{time.time_ns() % 10**9}"
+    run = asyncio.ensure_future(  # noqa: TID251 -- to cancel it
+        everywhere.run("run_command", command=STUBBORN.replace("{mark}", mark))
+    )
+    async with asyncio.timeout(30):
+        while "ready" not in "".join(everywhere.person.shown) or len(alive(mark)) < 200:
+            await asyncio.sleep(0.05)
+    started = time.monotonic()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert time.monotonic() - started < 2
+    assert alive(mark) == []
+
+
+async def test_children_that_outlive_their_command_are_ended(everywhere: World) -> None:
+    mark = f"33{time.time_ns() % 10**9}"
+    outcome = await everywhere.run("run_command", command=f"setsid sleep {mark} & echo done")
+    assert everywhere.text(outcome) == "done\n"
+    assert alive(mark) == []
+
+
+async def test_output_past_the_limit_is_cut_in_the_middle_with_a_note(here: World) -> None:
+    here.kit.commands.limits = Limits(output=1000)
+    outcome = await here.run("run_command", command="seq 1 100000; echo the end")
+    said = here.text(outcome)
+    whole = "".join(f"{number}\n" for number in range(1, 100_001)) + "the end\n"
+    head, _, tail = said.partition("\n[… ")
+    assert head == whole[:1000]
+    note, _, end = tail.partition(" …]\n")
+    assert end == whole[-64 * 1024 :]
+    assert note == f"{len(whole) - 1000 - 64 * 1024:,} bytes were cut here: outputs are kept up to 1,000 bytes"
+    assert "bytes cut" in outcome.note
+
+
+async def test_output_just_past_the_limit_is_kept_whole(here: World) -> None:
+    here.kit.commands.limits = Limits(output=1000)
+    assert await here.said("run_command", command="seq 1 400") == "".join(f"{number}\n" for number in range(1, 401))
+
+
+async def test_a_command_in_the_background(everywhere: World) -> None:
+    first = await everywhere.run(
+        "run_command", command="echo begun; while read x < pipe; do echo got $x; done", background=True
+    )
+    assert everywhere.text(first).startswith("[bg1: ")
+    assert "begun" in everywhere.text(first)
+    loop = "i=0; while true; do i=$((i+1)); echo tick $i; sleep 0.05; done"
+    assert "still running" in await everywhere.said("run_command", command=loop, background=True)
+    assert "bg2  running for" in await everywhere.said("list_commands")
+    assert "tick" in await everywhere.said("read_command_output", name="bg2", wait=5)
+    assert "tick 1\n" in await everywhere.said("read_command_output", name="bg2", all=True)
+    assert "stopped" in await everywhere.said("stop_command", name="bg2")
+    assert "bg2  ended" in await everywhere.said("list_commands")
+
+
+async def test_a_server_that_cannot_start_says_so_at_once(here: World) -> None:
+    outcome = await here.run("run_command", command="echo port taken; exit 98", background=True)
+    assert here.text(outcome) == "[bg1: ended with exit code 98]\nport taken\n"
+    assert not outcome.ok
+
+
+async def test_the_output_kept_of_a_command_in_the_background_is_limited(here: World) -> None:
+    here.kit.commands.limits = Limits(background_output=1000)
+    said = await here.said("run_command", command="seq 1 1000; echo end", background=True)
+    assert "bytes before this are gone]" in said
+    assert said.endswith("end\n")
+    assert len(said) < 1200
+
+
+async def test_nothing_is_left_running_when_the_kit_is_closed(tmp_path: Path) -> None:
+    mark = f"34{time.time_ns() % 10**9}"
+    async with world(tmp_path) as made:
+        await made.run("run_command", command=f"setsid sleep {mark} & sleep {mark}", background=True)
+        assert alive(mark)
+        scratch = made.kit.sandbox.scratch
+    assert alive(mark) == []
+    assert not scratch.exists()
+
+
+async def test_a_command_that_is_refused_does_not_run(here: World) -> None:
+    here.kit.permissions.mode = Mode.ASK
+    here.person.answer = Answer(allowed=False, words="use make instead")
+    outcome = await here.run("run_command", command="touch x")
+    assert not outcome.ok
+    assert outcome.refused
+    assert "use make instead" in here.text(outcome)
+    assert list(here.folder.iterdir()) == []
+
+
+async def test_what_is_asked_says_what_is_special(here: World) -> None:
+    here.kit.permissions.mode = Mode.ASK
+    (here.folder / "sub").mkdir()
+    await here.run("run_command", command="true", network=True, folder="sub")
+    await here.run("run_command", command="true", outside_sandbox=True)
+    assert here.person.asked[0].title == f"Run a command with the network in {here.folder / 'sub'}"
+    assert here.person.asked[1].why == "it would run outside of the sandbox"
+    assert here.person.asked[1].scopes == ("once",)
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"), [("..", "refused"), ("/etc", "outside"), ("none", "no none"), ("file", "")]
+)
+async def test_a_command_starts_only_in_a_folder_of_the_workspace(here: World, folder: str, words: str) -> None:
+    here.write("file", "")
+    outcome = await here.run("run_command", command="pwd", folder=folder)
+    assert not outcome.ok
+    assert words in here.text(outcome)
+
+
+@pytest.mark.parametrize("tool", ["read_command_output", "stop_command"])
+async def test_a_name_that_is_none_gets_a_sentence(here: World, tool: str) -> None:
+    assert "There are: none" in await here.said(tool, name="bg7")
