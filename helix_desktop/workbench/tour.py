@@ -1,0 +1,212 @@
+"""The tour without a window: a real session of the built-in scripted model on a small folder, and a report of it.
+
+Every figure of the report is computed from the journal and the cache after the session, so it adds up with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.events import Asked, Event, FactAppended
+from helix_desktop.engine.facts import (
+    Folded,
+    FoldKind,
+    ModelReplied,
+    Recorded,
+    Spent,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Unfolded,
+    UserSaid,
+)
+from helix_desktop.engine.ports import Answer
+from helix_desktop.engine.session import Session
+from helix_desktop.errors import HelixError
+from helix_desktop.workbench.bench import Workbench
+
+MODEL = "demo/demo"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`sent` and `without` in tokens; `folds` by kind; `recalled` names the entries that came back, whole and equal."""
+
+    conversation: str
+    turns: int
+    steps: int
+    calls: dict[str, int]
+    sent: int
+    without: int
+    saved: float
+    folds: dict[str, int]
+    folded_tokens: int
+    shown_tokens: int
+    details: dict[str, int]
+    recalls: int
+    recalled: tuple[str, ...]
+    entries: int
+    bytes: int
+    undo_identical: bool
+    facts: int
+
+
+def make_folder(folder: Path) -> None:
+    """A small project: some code, a table, a long log. The same on every machine."""
+    numbers = random.Random(1953)  # noqa: S311 - a sample, not a secret
+    (folder / "src").mkdir(parents=True, exist_ok=True)
+    (folder / "README.md").write_text(
+        "# Base pairs\n\nCounts base pairs in sequences. The table of samples is in samples.csv.\n", encoding="utf-8"
+    )
+    functions = [f"def count_{name}(sequence):\n    return sequence.count({name!r})\n" for name in "ACGT"]
+    (folder / "src" / "pairs.py").write_text("\n\n".join(functions), encoding="utf-8")
+    rows = ["sample,length,content"] + [f"s{i},{numbers.randint(200, 900)},{numbers.random():.3f}" for i in range(400)]
+    (folder / "samples.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    lines = [f"{i:05d} read {numbers.randint(1, 99999):05d} quality {numbers.randint(10, 40)}" for i in range(2_500)]
+    lines[1_777] = "01777 ERROR adapter not trimmed in s177"
+    (folder / "run.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+async def take(bench: Workbench, say: Say) -> Report:
+    """The session: a tour of the tools, more large outputs, a handover, a recall behind it, an undo and a redo."""
+    await bench.choose_model(MODEL)
+    await bench.choose_mode("allow all")
+    session = await bench.new_conversation("Tour")
+    session.subscribe(lambda event: _hear(session, event, say))
+    for words in (
+        "Never change a file outside of src/. tour",
+        "read run.log",
+        "large",
+        "read samples.csv",
+        "search ERROR",
+    ):
+        await _turn(session, words)
+    before = session.view()
+    await session.fold_now(FoldKind.HANDOVER, wish="keep the error in run.log")
+    handover = next((fold for fold in _folds(session) if fold.kind is FoldKind.HANDOVER), None)
+    if handover is None:
+        raise HelixError("The tour's handover did not come about.", remedy="`helix-desktop doctor` may know why.")
+    await session.undo(handover.fold)
+    identical = session.view().blocks == before.blocks
+    await session.redo(handover.fold)
+    behind = next(fold for fold in _folds(session) if fold.kind is FoldKind.EXCERPT)
+    await _turn(session, f"recall {behind.entries[0].hex}")
+    await _turn(session, "find adapter not trimmed")
+    return await _report(bench, session, identical)
+
+
+async def _turn(session: Session, words: str) -> None:
+    session.send((Text(words),))
+    await session.idle()
+    end = session.facts[-1].fact
+    if isinstance(end, TurnEnded) and end.reason is not TurnEnd.DONE:
+        raise HelixError(f"The tour stopped at “{words[:40]}”: {end.why or end.reason.value}")
+
+
+def _hear(session: Session, event: Event, say: Say) -> None:
+    """Questions are answered yes: the folder is the tour's own."""
+    if isinstance(event, Asked):
+        session.answer(event.number, Answer(allowed=True))
+    elif isinstance(event, FactAppended):
+        match event.recorded.fact:
+            case UserSaid(parts=(Text(text), *_)):
+                say(f"you: {text[:80]}")
+            case ModelReplied(parts=parts):
+                for call in (part for part in parts if isinstance(part, ToolCall)):
+                    say(f"  {call.name} {call.arguments[:90]}")
+            case Folded(kind=kind, tokens_before=before, tokens=after):
+                say(f"  {kind.value}: {before:,} → {after:,} tokens")
+            case Unfolded():
+                say("  undone, and done again")
+            case _:
+                pass
+
+
+def _folds(session: Session) -> Sequence[Folded]:
+    return [recorded.fact for recorded in session.facts if isinstance(recorded.fact, Folded)]
+
+
+async def _report(bench: Workbench, session: Session, identical: bool) -> Report:  # noqa: FBT001
+    facts = await bench.child(session.id)
+    folds = [recorded.fact for recorded in facts if isinstance(recorded.fact, Folded)]
+    saved, counted = session.savings(), Counter(fold.kind.value for fold in folds)
+    calls = Counter(
+        part.name
+        for r in facts
+        if isinstance(r.fact, ModelReplied)
+        for part in r.fact.parts
+        if isinstance(part, ToolCall)
+    )
+    handovers = [fold.details for fold in folds if fold.kind is FoldKind.HANDOVER]
+    digests = {
+        recorded.fact.output.digest: recorded.fact.output.size
+        for recorded in facts
+        if isinstance(recorded.fact, ToolReturned)
+    }
+    return Report(
+        conversation=session.id,
+        turns=sum(isinstance(recorded.fact, TurnEnded) for recorded in facts),
+        steps=saved.steps,
+        calls=dict(calls),
+        sent=_sent(facts),
+        without=saved.without,
+        saved=round(saved.share, 4),
+        folds=dict(counted),
+        folded_tokens=sum(fold.tokens_before for fold in folds),
+        shown_tokens=sum(fold.tokens for fold in folds),
+        details={name: sum(getattr(one, name) for one in handovers) for name in ("found", "kept", "added", "entry")},
+        recalls=calls["recall_cached_content"],
+        recalled=tuple([digest.hex for fold in folds for digest in fold.entries if await _whole(bench, digest)]),
+        entries=len(digests),
+        bytes=sum(digests.values()),
+        undo_identical=identical,
+        facts=len(facts),
+    )
+
+
+def _sent(facts: Sequence[Recorded]) -> int:
+    """Tokens of all requests: the steps' own and those of summaries and compactions."""
+    return sum(r.fact.usage.input for r in facts if isinstance(r.fact, ModelReplied | Spent))
+
+
+async def _whole(bench: Workbench, digest: Digest) -> bool:
+    """Whether what a fold names comes back with the bytes of its hash."""
+    entry = await bench.workspace.cache.about(digest)
+    content = await bench.read(digest, 0, entry.stored.size)
+    return await asyncio.to_thread(Digest.of, content) == digest
+
+
+def as_markdown(report: Report) -> str:
+    """The report for people."""
+    rows = [
+        ("turns / steps", f"{report.turns} / {report.steps}"),
+        ("tool calls", ", ".join(f"{name} {count}" for name, count in sorted(report.calls.items()))),
+        ("tokens sent", f"{report.sent:,}"),
+        ("tokens without management", f"{report.without:,}"),
+        ("saved", f"{report.saved:.0%}"),
+        ("folds", ", ".join(f"{kind} {count}" for kind, count in sorted(report.folds.items()))),
+        ("folded", f"{report.folded_tokens:,} → {report.shown_tokens:,} tokens"),
+        ("details of the handover", ", ".join(f"{name} {count}" for name, count in report.details.items())),
+        ("originals recalled and equal to their hash", str(len(report.recalled))),
+        ("outputs in the cache", f"{report.entries} entries, {report.bytes:,} bytes"),
+        ("undoing the handover gave the same view", "yes" if report.undo_identical else "no"),
+    ]
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    return (
+        "# The tour of Helix Desktop\n\nA session of the built-in scripted model `demo`: a script, not a language model. "
+        f"The tools, the cache, the journal and the folds are the real ones.\n\n| | |\n|---|---|\n{table}\n"
+    )
+
+
+def as_json(report: Report) -> str:
+    return json.dumps(asdict(report), indent=1) + "\n"
