@@ -25,6 +25,7 @@ from helix_desktop.store.level import Level, Write
 from helix_desktop.store.records import CHUNK, Record, State
 
 _LAST = b"\xff" * 8
+BY_HAND = About()
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
 
 
@@ -88,7 +89,7 @@ class CacheFolder:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def put(self, content: bytes, about: About = About()) -> Stored:
+    def put(self, content: bytes, about: About = BY_HAND) -> Stored:
         """Store it; on the disk when this returns. Putting it twice is harmless, and mends a damaged entry."""
         staged = self.stage(content, about)
         self.commit([staged])
@@ -107,9 +108,23 @@ class CacheFolder:
         record = Record(number, number, digest, len(content), len(value), line_count(content, about), self.now(), about)
         return self.ready(record, [(records.chunk_key(number, 0), value)])
 
-    def begin(self, about: About) -> Incoming:
-        """Store content that comes piece by piece and never stands in memory as a whole."""
-        return Incoming(self, self.take(), about)
+    def begin(self, about: About, *, time: float | None = None) -> Incoming:
+        """Store content that comes piece by piece and never stands in memory as a whole. `time`: when it was first stored."""
+        return Incoming(self, self.take(), about, self.now() if time is None else time)
+
+    def unstage(self, staged: Staged) -> None:
+        """Take back what was staged and not committed."""
+        self._staged.pop(staged.record.digest, None)
+        if staged.writes:
+            blob = staged.record.blob
+            self.drop_chunks(blob, extra=[(records.number_key(b"o", blob), None)])
+
+    def put_collected(self, record: Record) -> None:
+        """Remember an entry whose content is gone, as an export of another workspace describes it."""
+        if self.level.get(b"h" + record.digest.raw) is None:
+            number = self.take()
+            gone = replace(record, number=number, blob=number, kept=0, chunks=(), state=State.COLLECTED)
+            self.commit([self.ready(gone, [])])
 
     def commit(self, staged: Sequence[Staged]) -> None:
         """Make them known, in one synced batch."""
@@ -247,6 +262,10 @@ class CacheFolder:
     def _mark(self, kind: bytes, digest: Digest) -> bytes | None:
         return self.level.quick_get(kind + digest.raw)
 
+    def forgotten(self, digest: Digest) -> bool:
+        """Whether there was such an entry and the user wanted it gone."""
+        return self._mark(b"t", digest) is not None
+
     def _missing(self, digest: Digest) -> NotThere:
         if self._mark(b"t", digest) is not None:
             return NotThere(f"The entry {digest} was forgotten at the user's wish.")
@@ -262,10 +281,8 @@ class CacheFolder:
     def resolve(self, prefix: str) -> Digest:
         """The one entry whose hash begins so."""
         low, high = prefix_bounds(prefix)
-        found = []
-        for key in self.level.keys(b"h" + low, b"h" + high + b"\x00"):
-            if key[1:].hex().startswith(prefix.lower()):
-                found.append(Digest(key[1:]))
+        held = (key[1:] for key in self.level.keys(b"h" + low, b"h" + high + b"\x00"))
+        found = [Digest(raw) for raw in held if raw.hex().startswith(prefix.lower())]
         if len(found) == 1:
             return found[0]
         if found:
@@ -333,10 +350,11 @@ class CacheFolder:
 class Incoming:
     """Content on its way into the cache, piece by piece. End it with `finish` (and commit that) or `abandon`."""
 
-    def __init__(self, cache: CacheFolder, blob: int, about: About) -> None:
+    def __init__(self, cache: CacheFolder, blob: int, about: About, time: float) -> None:
         self._cache = cache
         self._blob = blob
         self._about = about
+        self._time = time
         self._whole = hashlib.sha256()
         self._chunks: list[bytes] = []
         self._held = bytearray()
@@ -388,7 +406,7 @@ class Incoming:
             self._size,
             self._kept,
             lines,
-            cache.now(),
+            self._time,
             self._about,
             tuple(self._chunks),
         )
@@ -400,7 +418,7 @@ class Incoming:
         value = cache.encoded(content)
         lines = line_count(content, self._about)
         number = cache.take()
-        record = Record(number, self._blob, digest, len(content), len(value), lines, cache.now(), self._about)
+        record = Record(number, self._blob, digest, len(content), len(value), lines, self._time, self._about)
         return cache.ready(record, [(records.chunk_key(self._blob, 0), value)])
 
     def abandon(self) -> None:

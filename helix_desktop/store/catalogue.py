@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,6 +40,9 @@ class Filter:
     unused: bool = False
     text: str = ""
     gone: bool = False  # show what was collected, and nothing else
+
+
+EVERYTHING = Filter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Catalogue:
 
     def entries(
         self,
-        chosen: Filter = Filter(),
+        chosen: Filter = EVERYTHING,
         *,
         sort: Sort = Sort.TIME,
         descending: bool = True,
@@ -109,7 +111,7 @@ class Catalogue:
         )
         return tuple(_row(row) for row in rows)
 
-    def count(self, chosen: Filter = Filter()) -> int:
+    def count(self, chosen: Filter = EVERYTHING) -> int:
         where, values = _where(chosen)
         return int(self.connection.execute(f"SELECT count(*) FROM entries {where}", values).fetchone()[0])  # noqa: S608
 
@@ -138,11 +140,21 @@ class Catalogue:
         ).fetchone()
         return Stats(*figures, *repeated)
 
-    def unused(self, limit: int) -> tuple[Digest, ...]:
+    def unused(self) -> tuple[Digest, ...]:
         """Entries of tools that no fact uses and nobody pinned, the oldest first: what collection takes first."""
         rows = self.connection.execute(
-            "SELECT digest FROM entries WHERE uses = 0 AND tool != '' AND NOT pinned AND state = ? ORDER BY time LIMIT ?",
-            (State.LIVE, limit),
+            "SELECT digest FROM entries WHERE uses = 0 AND tool != '' AND NOT pinned AND state = ? ORDER BY time",
+            (State.LIVE,),
+        )
+        return tuple(Digest(row[0]) for row in rows)
+
+    def expected(self, after: bytes, limit: int) -> tuple[Digest, ...]:
+        """Entries that are known here or used by a fact, and were not collected; in the order of their hashes."""
+        rows = self.connection.execute(
+            "SELECT digest FROM entries WHERE digest > ? AND state = ?"
+            " UNION SELECT digest FROM uses WHERE digest > ? AND digest NOT IN (SELECT digest FROM entries WHERE state != ?)"
+            " ORDER BY digest LIMIT ?",
+            (after, State.LIVE, after, State.LIVE, limit),
         )
         return tuple(Digest(row[0]) for row in rows)
 

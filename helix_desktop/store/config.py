@@ -117,7 +117,13 @@ _KEYS: Mapping[str, _Key] = {
     "permissions.trusted": _Key("a table of rules files and their SHA-256", _table),
     "proposed": _Key("a table the program made from an import", _table),
 }
-_OPEN = ("policy.values", "mcp", "proposed", "permissions.rules", "permissions.trusted")  # what is inside is not ours to check
+_OPEN = (
+    "policy.values",
+    "mcp",
+    "proposed",
+    "permissions.rules",
+    "permissions.trusted",
+)  # what is inside is not ours to check
 
 
 def parse(text: str, path: Path) -> Settings:

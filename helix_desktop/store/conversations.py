@@ -73,7 +73,7 @@ class Row:
         return cls(**named)  # type: ignore[arg-type]  # the columns are declared beside the fields
 
 
-def _storable(value: str | int | float) -> str | int | float:
+def _storable(value: str | float) -> str | int | float:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
@@ -86,11 +86,8 @@ def advance(row: Row, recorded: Recorded) -> Row:
     """The row after one more fact."""
     row = replace(row, last_seq=recorded.seq, updated=recorded.time)
     match recorded.fact:
-        case ConversationStarted() as begun if begun.forked_from:
-            row = replace(row, forked_from=begun.forked_from, forked_at=begun.forked_at, title=begun.title or row.title)
-            return replace(row, pinned=False, archived=False, trashed=False)
         case ConversationStarted() as begun:
-            return replace(row, title=begun.title or row.title, parent=begun.parent, parent_call=begun.parent_call)
+            return _started(row, begun)
         case ConversationChanged() as changed:
             return _changed(row, changed)
         case UserSaid() as said:
@@ -101,6 +98,14 @@ def advance(row: Row, recorded: Recorded) -> Row:
         case TurnEnded():
             return replace(row, turns=row.turns + 1)
     return row
+
+
+def _started(row: Row, begun: ConversationStarted) -> Row:
+    row = replace(row, title=begun.title or row.title)
+    if not begun.forked_from:
+        return replace(row, parent=begun.parent, parent_call=begun.parent_call)
+    row = replace(row, forked_from=begun.forked_from, forked_at=begun.forked_at)
+    return replace(row, pinned=False, archived=False, trashed=False)
 
 
 def _changed(row: Row, changed: ConversationChanged) -> Row:

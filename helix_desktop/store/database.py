@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from helix_desktop.errors import NewerVersion, StoreBusy, StoreFailed, StoreFull
 
@@ -113,3 +115,15 @@ def failure(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFai
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or isinstance(error, UnicodeDecodeError):
         return corrupt(f"The {what}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
     return StoreFailed(f"The {what} could not be read or written: {error}.", remedy="Check the disk, then try again.")
+
+
+def sync(file: BinaryIO) -> None:
+    """Put the file's bytes on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def scrub(connection: sqlite3.Connection) -> None:
+    """Rewrite the whole file and empty its log, so that what was deleted is in neither."""
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

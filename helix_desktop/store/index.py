@@ -86,6 +86,10 @@ class Feed(Protocol):
 
     def pinned(self) -> frozenset[Digest]: ...
 
+    def numbered(self, digest: Digest) -> Record | None:
+        """What is known of an entry, collected or not."""
+        ...
+
 
 class IndexFile:
     """The writing side."""
@@ -142,9 +146,33 @@ class IndexFile:
         about = record.about
         self.connection.execute(
             "INSERT OR REPLACE INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?)",
-            (record.number, record.digest.raw, about.tool, about.source, about.media_type, record.size, record.kept)
-            + (record.lines, record.time, uses, recalled, pinned, record.state),
+            (
+                *(
+                    record.number,
+                    record.digest.raw,
+                    about.tool,
+                    about.source,
+                    about.media_type,
+                    record.size,
+                    record.kept,
+                ),
+                *(record.lines, record.time, uses, recalled, pinned, record.state),
+            ),
         )
+
+    def reread(self, digests: Sequence[Digest]) -> None:
+        """Take over what changed of entries that are known already."""
+        pinned = self._feed.pinned()
+        known = [(digest, self._feed.numbered(digest)) for digest in digests]
+        with self._writing():
+            for digest, record in known:
+                if record is None:
+                    self.connection.execute("DELETE FROM entries WHERE digest = ?", (digest.raw,))
+                    continue
+                self.connection.execute(
+                    "UPDATE entries SET pinned = ?, state = ?, kept = ? WHERE digest = ?",
+                    (digest in pinned, record.state, record.kept, digest.raw),
+                )
 
     def _add_words(self, progress: Progress) -> None:
         found = self._feed.records(progress.words, WORDS)

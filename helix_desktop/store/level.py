@@ -115,6 +115,13 @@ def failure(error: Exception, what: str) -> StoreFailed:
     return StoreFailed(f"{what}: {text.strip()}.", remedy="Check the disk, then try again.")
 
 
+def repairable(said: str) -> bool:
+    """Whether an error at opening means files that are missing or make no sense, rather than a disk in trouble."""
+    return any(
+        sign in said for sign in ("No such file", "does not exist", "Corruption", "Invalid argument", "missing files")
+    )
+
+
 def repair(folder: Path) -> None:
     """LevelDB's own repair: keeps every table and log record it can read. Copy the folder aside before."""
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from dataclasses import replace
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded, Stored
@@ -59,7 +60,7 @@ class MemoryJournal:
         row = empty(conversation, held[0].time)
         for each in held:
             row = advance(row, each)
-        return Row(*row.values(), meter=self._meters.get(conversation, ""))  # type: ignore[arg-type]
+        return replace(Row.of((*row.values(), "")), meter=self._meters.get(conversation, ""))
 
     async def set_meter(self, conversation: str, meter: str) -> None:
         self._meters[conversation] = meter
@@ -121,9 +122,7 @@ class MemoryIndex:
         self._journal = journal
         self._cache = cache
 
-    async def search(
-        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
-    ) -> Sequence[Hit]:
+    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
         terms = words.asked(query)
         hits = [*self._entries(terms, tool), *([] if entries_only or tool else self._messages(terms))]
         return tuple(hits[:limit]) if terms else ()
@@ -140,15 +139,18 @@ class MemoryIndex:
         for recorded, text in self._journal.texts():
             if _holds(text, terms):
                 at = words.where(text, terms)
-                yield Hit(words.snippet(text, at), None, recorded.conversation, recorded.seq, text.count("\n", 0, at) + 1)
+                yield Hit(
+                    words.snippet(text, at), None, recorded.conversation, recorded.seq, text.count("\n", 0, at) + 1
+                )
 
 
 def _holds(text: str, terms: list[str]) -> bool:
     """Whether the text has each term, as whole words, as the real index cuts them."""
     held = f" {' '.join(words.plain(text))} "
     hidden = f" {' '.join(words.plain(words.parts(text)))} "
-    return all(any(f" {' '.join(words.plain(term))}{_end(term)}" in each for each in (held, hidden)) for term in terms)
+    return all(_stands(term, held) or _stands(term, hidden) or _stands(words.parts(term), hidden) for term in terms)
 
 
-def _end(term: str) -> str:
-    return "" if term.endswith("*") else " "
+def _stands(term: str, held: str) -> bool:
+    asked = " ".join(words.plain(term))
+    return bool(asked) and f" {asked}{'' if term.endswith('*') else ' '}" in held

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import About, Entry, Hit
-from helix_desktop.errors import HelixError
-from helix_desktop.store import search
+from helix_desktop.errors import CacheCorrupt, HelixError, JournalCorrupt
+from helix_desktop.store import care, opening, search
 from helix_desktop.store.cache import CacheFolder, Incoming, Staged
-from helix_desktop.store.catalogue import Catalogue, Filter, Row, Sort, Stats, Use
+from helix_desktop.store.care import Check, Collected, Verified
+from helix_desktop.store.catalogue import EVERYTHING, Catalogue, Filter, Row, Sort, Stats, Use
 from helix_desktop.store.conversations import Row as ConversationRow
-from helix_desktop.store.index import IndexFile, Progress
+from helix_desktop.store.index import Progress, reading
 from helix_desktop.store.journal import JournalFile, Line
 from helix_desktop.store.records import CHUNK, Record
 from helix_desktop.store.thread import StoreThread
 
 
 class Journal:
-    """ports.Journal on the journal file. `changed` is called, on the event loop, after facts were written."""
+    """ports.Journal on the journal file.
 
-    def __init__(self, file: JournalFile, thread: StoreThread, changed: Callable[[], None]) -> None:
+    `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is.
+    """
+
+    def __init__(
+        self, file: JournalFile, thread: StoreThread, changed: Callable[[], None], damaged: Callable[[], None]
+    ) -> None:
         self._file = file
         self._thread = thread
         self._changed = changed
+        self._damaged = damaged
 
     async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         """On the disk when this returns. Cancelling the wait does not take back what was begun."""
@@ -35,7 +43,11 @@ class Journal:
         return recorded
 
     async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
-        return await self._thread.run(self._file.read, conversation, after, limit)
+        try:
+            return await self._thread.run(self._file.read, conversation, after, limit)
+        except JournalCorrupt:
+            self._damaged()
+            raise
 
     async def fork(self, conversation: str, at: int, new: str) -> Sequence[Recorded]:
         recorded = await self._thread.run(self._file.fork, conversation, at, new)
@@ -53,14 +65,22 @@ class Journal:
         """Keep a derived text beside the conversation, for lists."""
         await self._thread.run(self._file.set_meter, conversation, meter)
 
+    async def damage(self) -> Sequence[str]:
+        """Check every fact; each defect in a sentence."""
+        found = await self._thread.run(lambda: tuple(self._file.damage()))
+        if found:
+            self._damaged()
+        return found
+
 
 class Cache:
     """ports.Cache on the cache folder. Puts that come together share one sync."""
 
-    def __init__(self, folder: CacheFolder, thread: StoreThread, changed: Callable[[], None]) -> None:
+    def __init__(self, folder: CacheFolder, thread: StoreThread, index: Index) -> None:
         self._folder = folder
         self._thread = thread
-        self._changed = changed
+        self._index = index
+        self._changed = index.follow
         self._waiting: list[tuple[Staged, Future[Stored]]] = []
 
     async def put(self, content: bytes | AsyncIterable[bytes], about: About) -> Stored:
@@ -145,6 +165,49 @@ class Cache:
     async def resolve(self, prefix: str) -> Digest:
         return await self._thread.run(self._folder.resolve, prefix)
 
+    async def pin(self, digest: Digest, *, pinned: bool = True) -> None:
+        """A pinned entry is never collected."""
+        await self._thread.run(self._folder.pin, digest, pinned=pinned)
+        await self._index.reread([digest])
+
+    async def verify(self, report: Callable[[Verified], None] = lambda _: None) -> Verified:
+        """Read every byte and compare it with its hash; name what is damaged, and what should be there and is not."""
+        await self._index.caught_up()
+        check = Check(self._folder)
+        for going_on in (check.relink, lambda: None):
+            while await self._thread.run(check.step):
+                report(check.result())
+            await self._thread.run(going_on)
+        async for digests in self._index.expected():
+            await self._thread.run(check.expect, digests)
+        return check.result()
+
+    async def verify_entry(self, digest: Digest) -> Verified:
+        """The same for one entry."""
+        try:
+            size = 0
+            async for chunk in self.stream(digest):
+                size += len(chunk)
+        except CacheCorrupt as error:
+            return Verified(0, 0, ((digest, error.what),))
+        return Verified(1, size, ())
+
+    async def collect(self, to: int, *, chosen: Sequence[Digest] = ()) -> Collected:
+        """Remove contents until the cache takes no more than `to` bytes; what they were stays known.
+
+        First what no fact uses and nobody put by hand or pinned, the oldest first; then `chosen`, in that order: with the
+        user's consent, and without what is pinned.
+        """
+        await self._index.caught_up()
+        enough = (await self._index.stats()).kept - to
+        if enough <= 0:
+            return Collected(0, 0)
+        candidates = [*await self._index.unused(), *chosen]
+        gone, freed = await self._thread.run(care.collect, self._folder, candidates, enough)
+        await self._index.reread(gone)
+        await self._thread.run(self._folder.level.compact)
+        return Collected(len(gone), freed)
+
 
 class StoreFeed:
     """What the index takes from the stores; called from the index's threads, answered by the stores' thread."""
@@ -176,21 +239,63 @@ class StoreFeed:
     def pinned(self) -> frozenset[Digest]:
         return self._thread.call(self._cache.pinned)
 
+    def numbered(self, digest: Digest) -> Record | None:
+        return self._thread.call(self._numbered, digest)
+
+    def _numbered(self, digest: Digest) -> Record | None:
+        try:
+            return self._cache.described(digest)
+        except HelixError:
+            return None
+
 
 class Index:
-    """ports.Index, and the catalogue of entries. It follows the stores by itself, a little behind."""
+    """ports.Index, and the catalogue of entries. It follows the stores by itself, a little behind.
 
-    def __init__(
-        self, file: IndexFile, catalogue: Catalogue, feed: StoreFeed, writer: StoreThread, reader: StoreThread
-    ) -> None:
-        self._file = file
-        self._catalogue = catalogue
+    Two threads: one writes and one answers, so a question waits neither for a commit nor for the index being made.
+    """
+
+    def __init__(self, folder: Path, feed: StoreFeed, count: Callable[[str], int]) -> None:
+        self._folder = folder
         self._feed = feed
-        self._writer = writer
-        self._reader = reader
+        self._count = count
+        self._writer = StoreThread("index")
+        self._reader = StoreThread("answers")
         self._following: Future[None] | None = None
         self._closing = False
         self.progress = Progress(0, 0, 0, 0, 0)
+
+    @classmethod
+    async def open(cls, folder: Path, feed: StoreFeed, count: Callable[[str], int]) -> Index:
+        made = cls(folder, feed, count)
+        try:
+            await made._open()
+        except BaseException:
+            await made._writer.aclose()
+            await made._reader.aclose()
+            raise
+        return made
+
+    async def _open(self) -> None:
+        self._file = await self._writer.run(opening.open_index, self._folder, self._feed, self._count)
+        path = self._folder / opening.INDEX
+        self._catalogue = Catalogue(await self._reader.run(reading, path))
+
+    async def _close(self) -> None:
+        self._closing = True
+        await self._writer.run(self._file.close)
+        await self._reader.run(self._catalogue.connection.close)
+
+    async def renew(self, between: Callable[[], Awaitable[None]]) -> None:
+        """Throw the index away, do what is to be done meanwhile, and begin it anew."""
+        await self._close()
+        try:
+            await between()
+        finally:
+            await self._writer.run(opening.drop_index, self._folder)
+            await self._open()
+            self._closing = False
+            self.follow()
 
     def follow(self) -> None:
         """Catch up in the background; harmless while it does so already."""
@@ -222,7 +327,7 @@ class Index:
 
     async def entries(
         self,
-        chosen: Filter = Filter(),
+        chosen: Filter = EVERYTHING,
         *,
         sort: Sort = Sort.TIME,
         descending: bool = True,
@@ -233,7 +338,7 @@ class Index:
             lambda: self._catalogue.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
         )
 
-    async def count(self, chosen: Filter = Filter()) -> int:
+    async def count(self, chosen: Filter = EVERYTHING) -> int:
         return await self._reader.run(self._catalogue.count, chosen)
 
     async def row(self, digest: Digest) -> Row | None:
@@ -248,9 +353,23 @@ class Index:
     async def stats(self) -> Stats:
         return await self._reader.run(self._catalogue.stats)
 
+    async def reread(self, digests: Sequence[Digest]) -> None:
+        """Take over what changed of entries that were known before: pins, removals."""
+        for start in range(0, len(digests), 500):
+            await self._writer.run(self._file.reread, digests[start : start + 500])
+
+    async def unused(self) -> Sequence[Digest]:
+        """What collection takes first."""
+        return await self._reader.run(self._catalogue.unused)
+
+    async def expected(self) -> AsyncIterator[Sequence[Digest]]:
+        """Every entry the index or a fact knows and that was not removed."""
+        after = b""
+        while found := await self._reader.run(self._catalogue.expected, after, 1000):
+            after = found[-1].raw
+            yield found
+
     async def aclose(self) -> None:
-        self._closing = True
-        await self._writer.run(self._file.close)
-        await self._reader.run(self._catalogue.connection.close)
+        await self._close()
         await self._writer.aclose()
         await self._reader.aclose()

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 PIECE = 64 * 1024  # characters of a row of the index; small, so that a hit is found again quickly
 
-_HUMPED = re.compile(r"[A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*")
+# Possessive, so that a megabyte of one letter costs no more than any other.
+_HUMPED = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z0-9]++[A-Z]|[A-Z]{2,}+[a-z0-9])[A-Za-z0-9]*+")
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')

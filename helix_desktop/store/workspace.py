@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import shutil
 import time as clock
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import Ambiguous, HelixError, NotThere, StoreBusy, StoreFailed, WrongUse
-from helix_desktop.store import config, index
+from helix_desktop.store import backup, config, database, forget, opening, transfer
 from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.catalogue import Catalogue
 from helix_desktop.store.config import Settings
-from helix_desktop.store.index import IndexFile
 from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.lock import Lock
 from helix_desktop.store.served import Cache, Index, Journal, StoreFeed
 from helix_desktop.store.thread import StoreThread
 
+log = logging.getLogger(__name__)
+
 COLOURS = ("#7aa2f7", "#9ece6a", "#e0af68", "#f7768e", "#bb9af7", "#7dcfff", "#ff9e64", "#73daca")
 _TRASH = ".trash"
+_IMPORTING = ".importing-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class Workspaces:
         within = self.folder / _TRASH if trashed else self.folder
         if not within.is_dir():
             return ()
-        known = [_known(each, trashed=trashed) for each in within.iterdir() if (each / config.NAME).is_file()]
+        known = [_known(each, trashed=trashed) for each in within.iterdir() if _is_one(each)]
         return tuple(sorted(known, key=lambda each: (each.name.casefold(), each.id)))
 
     def find(self, name_or_id: str, *, trashed: bool = False) -> Known:
@@ -70,7 +74,9 @@ class Workspaces:
             ids = ", ".join(each.id for each in named)
             raise Ambiguous(f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use the id.")
         there = ", ".join(each.name for each in known) or "none"
-        raise NotThere(f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"There are: {there}.")
+        raise NotThere(
+            f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"There are: {there}."
+        )
 
     def create(self, name: str, folder: Path | None = None, *, colour: str = "") -> Known:
         """A new workspace that works on `folder`."""
@@ -126,7 +132,9 @@ class Workspaces:
             config.sync_folder(to)
             config.sync_folder(known.folder.parent)
         except OSError as error:
-            raise StoreFailed(f"{known.name} could not be moved: {error.strerror}.", remedy="It is where it was.") from error
+            raise StoreFailed(
+                f"{known.name} could not be moved: {error.strerror}.", remedy="It is where it was."
+            ) from error
         finally:
             lock.release()
         return _known(moved, trashed=trashed)
@@ -136,6 +144,28 @@ class Workspaces:
         known = self.find(name_or_id, trashed=True)
         Lock(known.folder / "lock").release()
         shutil.rmtree(known.folder)
+
+    async def import_(self, path: Path, *, name: str = "") -> Known:
+        """A new workspace from an export. What the file asks for (folders, permissions, MCP servers) is only proposed.
+
+        Nothing is left behind when it fails. What could not be taken over stands in the new workspace's `notes.txt`.
+        """
+        transfer.check(path)
+        named = _checked_name(name) if name else ""
+        place = self._new_place(named or path.stem)
+        hidden = place.rename(place.with_name(f"{_IMPORTING}{place.name}"))
+        thread = StoreThread("import")
+        try:
+            said = await thread.run(transfer.unpack, path, hidden, name=named)
+            if said:
+                (hidden / "notes.txt").write_text("\n".join(said) + "\n", "utf-8")
+            hidden.rename(place)
+        except BaseException:
+            await thread.run(shutil.rmtree, hidden, ignore_errors=True)
+            raise
+        finally:
+            await thread.aclose()
+        return _known(place)
 
     async def open(self, name_or_id: str) -> Workspace:
         """Open it as its owner; StoreBusy where it is open already, here or elsewhere."""
@@ -153,30 +183,36 @@ class Workspaces:
 
 
 class Workspace:
-    """One open workspace. Made by `open`, ended by `aclose`; in between nobody else can open it."""
+    """One open workspace. Made by `open`, ended by `aclose`; in between nobody else can open it.
 
-    def __init__(self, folder: Path, settings: Settings, lock: Lock, stores: _Stores) -> None:
+    `notes`: what opening it had to mend, in sentences for the user; empty when all was well.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, lock: Lock, stores: Stores) -> None:
         self.id = folder.name
         self.folder = folder
         self.settings = settings
         self.closed: Callable[[], object] = lambda: None
+        self.notes = stores.notes
         self._lock = lock
         self._stores = stores
         self.index = stores.index
-        self.journal = Journal(stores.journal, stores.thread, self.index.follow)
-        self.cache = Cache(stores.cache, stores.thread, self.index.follow)
+        self.journal = Journal(stores.journal, stores.thread, self.index.follow, (folder / opening.SUSPECT).touch)
+        self.cache = Cache(stores.cache, stores.thread, self.index)
 
     @classmethod
     async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> Workspace:
         settings = config.read(folder / config.NAME)
         lock = Lock(folder / "lock")
         try:
-            stores = await _open_stores(folder, count)
+            stores = await Stores.open(folder, count)
         except BaseException:
             lock.release()
             raise
         workspace = cls(folder, settings, lock, stores)
         workspace.index.follow()
+        if await stores.thread.run(stores.journal.last):
+            stores.back_up(folder)
         return workspace
 
     @property
@@ -193,6 +229,64 @@ class Workspace:
         self.settings = config.read(self.folder / config.NAME)
         return self.settings
 
+    async def export(self) -> AsyncIterator[bytes]:
+        """The workspace as one file, in pieces; others go on working with it meanwhile."""
+        stores = self._stores
+        pieces = transfer.export(self.folder / config.NAME, stores.journal, stores.cache)
+        while (piece := await stores.thread.run(next, pieces, None)) is not None:
+            if piece:
+                yield piece
+
+    async def export_to(self, path: Path) -> None:
+        """The same into a file, which is there whole or not at all."""
+        beside = path.with_name(f"{path.name}.part")
+        try:
+            with beside.open("wb") as file:
+                async for piece in self.export():
+                    file.write(piece)
+                database.sync(file)
+            beside.replace(path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise StoreFailed(
+                f"{path} could not be written: {error.strerror}.", remedy="Choose another place."
+            ) from error
+
+    def backups(self) -> tuple[backup.Backup, ...]:
+        """The dated copies of the journal, the newest first."""
+        return backup.backups(self.folder)
+
+    async def back_up(self) -> backup.Backup:
+        """Make one now."""
+        return await self._stores.background.run(backup.make, self.folder)
+
+    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> forget.Purged:
+        """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
+
+        Minutes for a large workspace. Whoever has one of the returned conversations in memory reads it again.
+        """
+        wanted = forget.Wanted(text, entries)
+        purged = forget.Purged((), 0, (), 0)
+
+        async def purge() -> None:
+            nonlocal purged
+            purged = await self._purge(wanted)
+
+        await self.index.renew(purge)
+        return purged
+
+    async def _purge(self, wanted: forget.Wanted) -> forget.Purged:
+        stores = self._stores
+        purging = forget.purge_cache(stores.cache, wanted)
+        while await stores.thread.run(next, purging, None) is not None:
+            pass
+        changed = await stores.thread.run(forget.purge_journal, stores.journal, wanted)
+        touched = await stores.background.run(forget.purge_backups, self.folder, wanted)
+        await stores.background.run(forget.drop_remains, self.folder)
+        await stores.thread.run(forget.leave_tombstones, stores.journal, changed, wanted)
+        elsewhere = forget.elsewhere(self.folder, wanted)
+        return forget.Purged(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
+
     async def aclose(self) -> None:
         """Finish what was begun and let go of everything."""
         await self._stores.aclose()
@@ -200,30 +294,53 @@ class Workspace:
         self.closed()
 
 
-@dataclass(frozen=True, slots=True)
-class _Stores:
+@dataclass(frozen=True)
+class Stores:
+    """The open files of a workspace, and the threads they belong to."""
+
     thread: StoreThread
+    background: StoreThread
     journal: JournalFile
     cache: CacheFolder
     index: Index
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    async def open(cls, folder: Path, count: Callable[[str], int]) -> Stores:
+        thread = StoreThread("store")
+        notes: list[str] = []
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(thread.aclose)
+            journal = await thread.run(opening.open_journal, folder, notes.append)
+            undo.push_async_callback(thread.run, journal.close)
+            cache = await thread.run(opening.open_cache, folder, notes.append)
+            undo.push_async_callback(thread.run, cache.close)
+            index = await Index.open(folder, StoreFeed(cache, journal, thread), count)
+            undo.pop_all()
+        return cls(thread, StoreThread("backup"), journal, cache, index, tuple(notes))
+
+    def back_up(self, folder: Path) -> None:
+        """Once a day, behind everybody's back."""
+        self.background.submit(_back_up_if_due, folder)
 
     async def aclose(self) -> None:
         await self.index.aclose()
+        await self.background.aclose()
         await self.thread.run(self.cache.close)
         await self.thread.run(self.journal.close)
         await self.thread.aclose()
 
 
-async def _open_stores(folder: Path, count: Callable[[str], int]) -> _Stores:
-    thread = StoreThread("store")
-    journal = await thread.run(JournalFile, folder / "journal.sqlite3")
-    cache = await thread.run(CacheFolder, folder / "cache")
-    feed = StoreFeed(cache, journal, thread)
-    writer, reader = StoreThread("index"), StoreThread("answers")
-    path = folder / "index.sqlite3"
-    file = await writer.run(IndexFile, path, feed, count=count)
-    catalogue = Catalogue(await reader.run(index.reading, path))
-    return _Stores(thread, journal, cache, Index(file, catalogue, feed, writer, reader))
+def _back_up_if_due(folder: Path) -> None:
+    try:
+        if backup.due(folder, clock.time()):
+            backup.make(folder)
+    except HelixError as error:
+        log.warning("no backup of the journal was made: %s", type(error).__name__)
+
+
+def _is_one(folder: Path) -> bool:
+    return not folder.name.startswith(".") and (folder / config.NAME).is_file()
 
 
 def _known(folder: Path, *, trashed: bool = False) -> Known:

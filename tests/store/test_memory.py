@@ -64,7 +64,9 @@ async def test_content_comes_back_as_it_was(stores: Stores, content: bytes) -> N
 async def test_streamed_content_is_the_same_entry(stores: Stores) -> None:
     content = bytes(range(256)) * 10_000
     whole = await stores.cache.put(content, SHELL)
-    streamed = await stores.cache.put(pieces(content[:7], b"", content[7:1_500_000], content[1_500_000:]), About("other"))
+    streamed = await stores.cache.put(
+        pieces(content[:7], b"", content[7:1_500_000], content[1_500_000:]), About("other")
+    )
     assert streamed == whole
     assert (await stores.cache.about(whole.digest)).about == SHELL
 
@@ -89,7 +91,14 @@ async def test_a_stream_that_fails_leaves_nothing(stores: Stores) -> None:
 async def test_a_part_is_the_part(stores: Stores) -> None:
     content = bytes(range(251)) * 12_000
     stored = await stores.cache.put(content, SHELL)
-    for start, length in [(0, 0), (0, 10), (CHUNK - 3, 6), (len(content) - 4, 100), (len(content) + 1, 5), (5, 2 * CHUNK)]:
+    for start, length in [
+        (0, 0),
+        (0, 10),
+        (CHUNK - 3, 6),
+        (len(content) - 4, 100),
+        (len(content) + 1, 5),
+        (5, 2 * CHUNK),
+    ]:
         assert await stores.cache.read(stored.digest, start, length) == content[start : start + length]
     with pytest.raises(WrongUse):
         await stores.cache.read(stored.digest, -1, 5)
@@ -98,7 +107,9 @@ async def test_a_part_is_the_part(stores: Stores) -> None:
 async def test_lines_are_counted_in_text_alone(stores: Stores) -> None:
     assert (await stores.cache.put(b"a\nb\n", SHELL)).lines == 2
     assert (await stores.cache.put(b"a\nb", SHELL)).lines == 2
-    assert (await stores.cache.put(b"a\nb", About(media_type="image/png"))).lines == 2, "the entry is the one stored first"
+    assert (await stores.cache.put(b"a\nb", About(media_type="image/png"))).lines == 2, (
+        "the entry is the one stored first"
+    )
     assert (await stores.cache.put(b"\n\n\n", About(media_type="image/png"))).lines == 0
 
 
@@ -129,7 +140,9 @@ async def test_a_shortened_hash_is_found_while_it_is_unique(stores: Stores) -> N
 async def test_many_puts_at_once_all_last(stores: Stores) -> None:
     stored = await asyncio.gather(*(stores.cache.put(str(number % 40).encode(), SHELL) for number in range(200)))
     assert len({each.digest for each in stored}) == 40
-    assert [await stores.cache.get(each.digest) for each in stored] == [str(number % 40).encode() for number in range(200)]
+    assert [await stores.cache.get(each.digest) for each in stored] == [
+        str(number % 40).encode() for number in range(200)
+    ]
 
 
 async def test_facts_are_numbered_from_one_in_each_conversation(stores: Stores) -> None:
@@ -156,12 +169,20 @@ async def test_reading_begins_behind_and_ends_at_a_limit(stores: Stores) -> None
 async def test_a_fork_owns_a_copy(stores: Stores) -> None:
     facts = await stores.journal.append("a", [ConversationStarted("Title"), said("one"), said("two")])
     fork = await stores.journal.fork("a", 2, "b")
-    assert [each.fact for each in fork] == [*(each.fact for each in facts[:2]), ConversationStarted(forked_from="a", forked_at=2)]
+    assert [each.fact for each in fork] == [
+        *(each.fact for each in facts[:2]),
+        ConversationStarted(forked_from="a", forked_at=2),
+    ]
     assert [(each.conversation, each.seq) for each in fork] == [("b", 1), ("b", 2), ("b", 3)]
     await stores.journal.append("b", [said("three")])
     assert len(await stores.journal.read("a")) == 3
     assert list(await stores.journal.read("b"))[:3] == list(fork)
-    for conversation, at, new, error in [("a", 4, "c", NotThere), ("a", 0, "c", NotThere), ("no", 1, "c", NotThere), ("a", 1, "b", WrongUse)]:
+    for conversation, at, new, error in [
+        ("a", 4, "c", NotThere),
+        ("a", 0, "c", NotThere),
+        ("no", 1, "c", NotThere),
+        ("a", 1, "b", WrongUse),
+    ]:
         with pytest.raises(error):
             await stores.journal.fork(conversation, at, new)
 
@@ -169,13 +190,21 @@ async def test_a_fork_owns_a_copy(stores: Stores) -> None:
 async def test_the_list_of_conversations_follows_the_facts(stores: Stores) -> None:
     journal = stores.journal
     assert isinstance(journal, MemoryJournal) or stores.workspace
-    await journal.append("a", [ConversationStarted("First", parent="p", parent_call="c"), said("  hello\n there "), TurnEnded(TurnEnd.DONE)])
+    await journal.append(
+        "a",
+        [ConversationStarted("First", parent="p", parent_call="c"), said("  hello\n there "), TurnEnded(TurnEnd.DONE)],
+    )
     await journal.append("a", [ConversationChanged(title="Renamed", pinned=True, trashed=True)])
     await journal.fork("a", 4, "b")
     rows = {row.id: row for row in await journal.conversations()}  # type: ignore[attr-defined]  # beyond the port
     assert (rows["a"].title, rows["a"].begins, rows["a"].turns, rows["a"].last_seq) == ("Renamed", "hello there", 1, 4)
     assert (rows["a"].pinned, rows["a"].trashed, rows["a"].parent) == (True, True, "p")
-    assert (rows["b"].title, rows["b"].forked_from, rows["b"].forked_at, rows["b"].trashed) == ("Renamed", "a", 4, False)
+    assert (rows["b"].title, rows["b"].forked_from, rows["b"].forked_at, rows["b"].trashed) == (
+        "Renamed",
+        "a",
+        4,
+        False,
+    )
     await journal.set_meter("a", "{}")  # type: ignore[attr-defined]
     assert (await journal.conversation("a")).meter == "{}"  # type: ignore[attr-defined]
     with pytest.raises(NotThere):

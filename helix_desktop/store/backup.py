@@ -1,0 +1,102 @@
+"""Dated copies of the journal, made by themselves: one a day while it changes, the last seven, and four older weeks."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time as clock
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from helix_desktop.errors import StoreFailed
+from helix_desktop.store import database
+from helix_desktop.store.config import sync_folder
+
+DAY = 86_400.0
+DAYS, WEEKS = 7, 4
+_NAME = re.compile(r"journal-(\d{4}-\d{2}-\d{2})T(\d{2})(\d{2})(\d{2})\.sqlite3")
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """One copy: a whole journal that opens by itself. `time`: when it was made."""
+
+    path: Path
+    time: float
+
+
+def folder_of(workspace: Path) -> Path:
+    return workspace / "backups"
+
+
+def backups(workspace: Path) -> tuple[Backup, ...]:
+    """The newest first."""
+    folder = folder_of(workspace)
+    found = [Backup(path, time) for path in folder.glob("journal-*.sqlite3") if (time := _time_of(path.name))]
+    return tuple(sorted(found, key=lambda each: each.time, reverse=True))
+
+
+def _time_of(name: str) -> float:
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return 0.0
+    text = f"{match[1]}T{match[2]}:{match[3]}:{match[4]}+00:00"
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def due(workspace: Path, now: float) -> bool:
+    """Whether the journal has changed since a copy of more than a day ago, or there is none."""
+    journal = workspace / "journal.sqlite3"
+    if not journal.exists():
+        return False
+    known = backups(workspace)
+    changed = max(path.stat().st_mtime for path in (journal, journal.with_name("journal.sqlite3-wal")) if path.exists())
+    return not known or (now - known[0].time >= DAY and changed > known[0].time)
+
+
+def make(workspace: Path, *, now: float | None = None) -> Backup:
+    """Copy the journal as it stands; others may go on writing to it. Then drop the copies that are too many."""
+    time = clock.time() if now is None else now
+    folder = folder_of(workspace)
+    path = folder / datetime.fromtimestamp(time, UTC).strftime("journal-%Y-%m-%dT%H%M%S.sqlite3")
+    beside = path.with_suffix(".new")
+    try:
+        folder.mkdir(exist_ok=True)
+        beside.unlink(missing_ok=True)
+        _copy(workspace / "journal.sqlite3", beside)
+        beside.replace(path)
+        sync_folder(folder)
+    except OSError as error:
+        raise StoreFailed(f"The journal's backup {path} could not be made: {error.strerror}.") from error
+    thin(workspace)
+    return Backup(path, time)
+
+
+def _copy(journal: Path, to: Path) -> None:
+    with (
+        database.Reading(StoreFailed, "journal's backup"),
+        closing(sqlite3.connect(journal, isolation_level=None)) as source,
+    ):
+        source.execute("VACUUM INTO ?", (str(to),))
+    with to.open("rb+") as file:
+        database.sync(file)
+
+
+def thin(workspace: Path) -> None:
+    """Keep the newest of each of the last seven days that have one, and of each of four weeks before."""
+    keep: set[Path] = set()
+    days: dict[int, Path] = {}
+    weeks: dict[int, Path] = {}
+    for each in backups(workspace):
+        days.setdefault(int(each.time // DAY), each.path)
+        weeks.setdefault(int(each.time // (7 * DAY)), each.path)
+    keep.update([days[day] for day in sorted(days, reverse=True)[:DAYS]])
+    keep.update([weeks[week] for week in sorted(weeks, reverse=True)[: WEEKS + 1]])
+    for each in backups(workspace):
+        if each.path not in keep:
+            each.path.unlink(missing_ok=True)

@@ -1,0 +1,135 @@
+"""Looking after the cache: checking every byte, and making room. In slices, so that nobody waits long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import plyvel
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import CacheCorrupt, HelixError, NotThere
+from helix_desktop.store import records
+from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.records import State
+
+SLICE = 4 << 20  # bytes read before others get their turn
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a check found: entries and bytes read, and each damaged or missing entry with the reason."""
+
+    checked: int
+    bytes: int
+    damaged: tuple[tuple[Digest, str], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    entries: int
+    bytes: int
+
+
+class Check:
+    """One check of the whole cache, going on from slice to slice."""
+
+    def __init__(self, cache: CacheFolder) -> None:
+        self._cache = cache
+        self._at = b"h"
+        self._waiting: list[Digest] = []
+        self._seen: set[bytes] = set()
+        self._damaged: dict[Digest, str] = {}
+        self._checked = self._bytes = 0
+        self._notes: list[str] = []
+
+    def step(self) -> bool:
+        """Read some megabytes; False when everything has been read."""
+        budget = SLICE
+        while budget > 0:
+            if not self._waiting and not self._turn_page():
+                return False
+            budget -= self._examine(self._waiting.pop()) + 4096
+        return True
+
+    def _turn_page(self) -> bool:
+        """The next hashes. Where a block of them cannot be read, what stands in it is missing and found so later."""
+        found: list[Digest] = []
+        try:
+            for key in self._cache.level.keys(self._at, b"i"):
+                self._at = key + b"\x00"
+                found.append(Digest(key[1:]))
+                if len(found) == _PAGE:
+                    break
+        except (plyvel.Error, ValueError):
+            self._notes.append("A part of the cache's list of hashes cannot be read.")
+            self._at = _behind(self._at)
+        self._waiting = found
+        return bool(found) or self._at < b"h\xff"
+
+    def _examine(self, digest: Digest) -> int:
+        try:
+            record = self._cache.record(digest)
+            self._seen.add(digest.raw)
+            size = sum(len(chunk) for chunk in self._cache.content(record))
+        except NotThere:
+            self._seen.add(digest.raw)
+            return 0
+        except CacheCorrupt as error:
+            self._seen.add(digest.raw)
+            self._damaged[digest] = error.what
+            return 0
+        self._checked += 1
+        self._bytes += size
+        return size
+
+    def relink(self) -> None:
+        """Entries whose hash leads nowhere, although they are there: write the way to them again."""
+        after = 0
+        while found := self._cache.records(after, _PAGE):
+            after = found[-1].number
+            lost = [each for each in found if each.digest.raw not in self._seen and each.state is State.LIVE]
+            for record in lost:
+                self._cache.level.write([(b"h" + record.digest.raw, records.pack_number(record.number))])
+                self._waiting.append(record.digest)
+
+    def expect(self, digests: Iterable[Digest]) -> None:
+        """Name those of `digests` that should be there and are not."""
+        for digest in digests:
+            if digest.raw in self._seen or digest in self._damaged:
+                continue
+            try:
+                self._cache.record(digest)
+            except NotThere as error:
+                if not self._cache.forgotten(digest):
+                    self._damaged[digest] = error.what
+            except HelixError as error:
+                self._damaged[digest] = error.what
+
+    def result(self) -> Verified:
+        return Verified(self._checked, self._bytes, tuple(self._damaged.items()), tuple(self._notes))
+
+
+def _behind(key: bytes) -> bytes:
+    """A key a little behind: one 256th of all hashes further."""
+    return b"h\xff" if key[1:2] in (b"", b"\xff") else b"h" + bytes((key[1] + 1,))
+
+
+def collect(cache: CacheFolder, digests: Sequence[Digest], enough: int) -> tuple[list[Digest], int]:
+    """Remove contents in this order until `enough` bytes are freed. Pinned ones stay."""
+    gone: list[Digest] = []
+    freed = 0
+    pinned = cache.pinned()
+    for digest in digests:
+        if freed >= enough:
+            break
+        if digest in pinned:
+            continue
+        try:
+            freed += cache.collect(digest)
+        except HelixError:
+            continue  # damaged or gone already: nothing to free here
+        gone.append(digest)
+    return gone, freed

@@ -1,0 +1,212 @@
+"""Mending a damaged journal: from what can be read of it, from the end of its log, and from its backups.
+
+Every fact carries a digest, so a fact is taken from wherever it is intact, and never from where it is not. What is intact
+nowhere is replaced by a `Forgotten` that says so, so that the numbers behind it stay true; what was lost is named.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import struct
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from helix_desktop.engine import encoding
+from helix_desktop.engine.facts import Forgotten
+from helix_desktop.errors import HelixError
+from helix_desktop.store.journal import JournalFile, Line, seal
+
+_HEADER = struct.Struct(">8I")
+_FRAME = struct.Struct(">6I")
+_MAGICS = (0x377F0682, 0x377F0683)
+_COLUMNS = "id, conversation, seq, time, fact, digest"
+_LOST = "This fact was damaged on the disk and could not be recovered."
+
+
+# --- the write-ahead log ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A write-ahead log as it lay there before SQLite opened it. `committed`: its frames up to the last commit."""
+
+    content: bytes
+    page: int
+    salts: tuple[int, int]
+    committed: int
+
+
+def log_of(path: Path) -> Log | None:
+    """The log beside a journal, or None where there is nothing in it."""
+    try:
+        content = path.with_name(f"{path.name}-wal").read_bytes()
+    except OSError:
+        return None
+    if len(content) < _HEADER.size + _FRAME.size:
+        return None
+    page = _page_size(path, content)
+    frames = list(_frames(content, page))
+    if not frames:
+        return None
+    header = _HEADER.unpack_from(content)
+    salts = (header[4], header[5])
+    if salts not in frames[0][1:]:  # the header itself is damaged: believe the frames
+        salts = Counter(salts for _, salts in frames).most_common(1)[0][0]
+    committed = 0
+    for number, (size, found) in enumerate(frames, 1):
+        if found != salts:
+            continue
+        committed = number if size else committed
+    return Log(content, page, salts, committed)
+
+
+def _page_size(path: Path, content: bytes) -> int:
+    for size in (_HEADER.unpack_from(content)[2], _database_page(path)):
+        if 512 <= size <= 65536 and size & (size - 1) == 0:
+            return int(size)
+    return 4096
+
+
+def _database_page(path: Path) -> int:
+    with path.open("rb") as file:
+        head = file.read(18)
+    size = int.from_bytes(head[16:18], "big")
+    return 65536 if size == 1 else size
+
+
+def _frames(content: bytes, page: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Of each frame: the database's size where it commits, and its salts."""
+    for at in range(_HEADER.size, len(content) - _FRAME.size - page + 1, _FRAME.size + page):
+        _, size, first, second, _, _ = _FRAME.unpack_from(content, at)
+        yield size, (first, second)
+
+
+def resealed(log: Log) -> bytes:
+    """The log with every checksum made right, so that SQLite reads frames it would stop at."""
+    out = bytearray(log.content[: _HEADER.size + log.committed * (_FRAME.size + log.page)])
+    _HEADER.pack_into(out, 0, _MAGICS[1], 3007000, log.page, 0, *log.salts, 0, 0)
+    sums = _sums(out[:24], 0, 0)
+    struct.pack_into(">2I", out, 24, *sums)
+    for number in range(log.committed):
+        at = _HEADER.size + number * (_FRAME.size + log.page)
+        struct.pack_into(">2I", out, at + 8, *log.salts)
+        sums = _sums(out[at : at + 8], *sums)
+        sums = _sums(out[at + 24 : at + 24 + log.page], *sums)
+        struct.pack_into(">2I", out, at + 16, *sums)
+    return bytes(out)
+
+
+def _sums(content: bytes | bytearray, first: int, second: int) -> tuple[int, int]:
+    for left, right in struct.iter_unpack(">2I", content):
+        first = (first + left + second) & 0xFFFFFFFF
+        second = (second + right + first) & 0xFFFFFFFF
+    return first, second
+
+
+def salvaged(path: Path, log: Log) -> list[Line]:
+    """The intact facts in a log that SQLite would not read to its end."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        copy = Path(folder) / "journal.sqlite3"
+        shutil.copyfile(path, copy)
+        copy.with_name("journal.sqlite3-wal").write_bytes(resealed(log))
+        return list(readable(copy))
+
+
+# --- reading what can be read ----------------------------------------------------------------------------------------
+
+
+def readable(path: Path) -> Iterator[Line]:
+    """Every intact fact of a journal, damaged or not, wherever SQLite still gets at it."""
+    try:
+        connection = sqlite3.connect(path, isolation_level=None)
+    except sqlite3.Error:
+        return
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    with closing(connection):
+        seen: set[tuple[str, int]] = set()
+        for order in ("id", "id DESC", "conversation, seq", "conversation DESC, seq DESC"):
+            for line in _all(connection, order):
+                if line.intact and (line.conversation, line.seq) not in seen:
+                    seen.add((line.conversation, line.seq))
+                    yield line
+
+
+def _all(connection: sqlite3.Connection, order: str) -> Iterator[Line]:
+    """Rows up to where the way through the file breaks off; another order gets behind that place."""
+    try:
+        for row in connection.execute(f"SELECT {_COLUMNS} FROM facts ORDER BY {order}"):  # noqa: S608 - made of constants
+            if _shaped(row):
+                yield Line(*row)
+    except sqlite3.Error:
+        return
+
+
+def _shaped(row: tuple[object, ...]) -> bool:
+    return all(isinstance(value, kind) for value, kind in zip(row, (int, str, int, float, str, bytes), strict=True))
+
+
+# --- making a whole one again ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What became of the facts: `kept` are as they were; `lost` stood nowhere intact, each named in a sentence."""
+
+    kept: int
+    lost: tuple[str, ...]
+
+
+def rebuild(damaged: Path, backups: Iterable[Path], more: Iterable[Line], into: Path) -> Mended:
+    """Make a new journal of every intact fact there is: from the damaged file, its log, and its backups."""
+    found: dict[str, dict[int, Line]] = {}
+    for source in (readable(damaged), more, *map(readable, backups)):
+        for line in source:
+            found.setdefault(line.conversation, {}).setdefault(line.seq, line)
+    expected = _lengths(damaged)
+    lost: list[str] = []
+    lines: list[Line] = []
+    for conversation in {**found, **expected}:
+        held = found.get(conversation, {})
+        last = max([expected.get(conversation, 0), *held])
+        lost += (f"Fact {seq} of the conversation {conversation}." for seq in range(1, last + 1) if seq not in held)
+        lines += (held.get(seq) or _placeholder(conversation, seq, held) for seq in range(1, last + 1))
+    lines.sort(key=lambda line: (line.time, line.conversation, line.seq))
+    journal = JournalFile(into)
+    journal.restore(lines)
+    journal.close()
+    return Mended(len(lines) - len(lost), tuple(lost))
+
+
+def _lengths(path: Path) -> dict[str, int]:
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            rows = connection.execute("SELECT id, last_seq FROM conversations").fetchall()
+    except (sqlite3.Error, UnicodeDecodeError):
+        return {}
+    return {name: last for name, last in rows if isinstance(name, str) and isinstance(last, int) and 0 < last < 1 << 32}
+
+
+def _placeholder(conversation: str, seq: int, held: dict[int, Line]) -> Line:
+    before = max((each for each in held if each < seq), default=0)
+    time = held[before].time if before else 0.0
+    text = encoding.encode(Forgotten(facts=1, why=_LOST))
+    return Line(0, conversation, seq, time, text, seal(conversation, seq, time, text))
+
+
+def add_salvaged(journal: JournalFile, lines: Iterable[Line]) -> int:
+    """Append what a log still held behind what SQLite read of it; only where nothing is missing in between."""
+    added = 0
+    for line in sorted(lines, key=lambda line: (line.conversation, line.seq)):
+        try:
+            last = journal.conversation(line.conversation).last_seq
+        except HelixError:
+            last = 0
+        if line.seq == last + 1:
+            journal.restore([line])
+            added += 1
+    return added

@@ -1,0 +1,199 @@
+"""Opening a workspace's stores: a ladder. Open; else set the damaged files aside, mend, check everything, and say what was
+recovered and what was not. Nothing is ever overwritten that could still be needed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time as clock
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, StoreFull
+from helix_desktop.store import backup, level, mend
+from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.care import Check
+from helix_desktop.store.config import sync_folder
+from helix_desktop.store.index import Feed, IndexFile
+from helix_desktop.store.journal import JournalFile
+
+SUSPECT = (
+    "suspect"  # a file of this name: damage was met while the workspace was open; check all of it when it opens next
+)
+INDEX = "index.sqlite3"
+_MENDED = "journal.mended"
+Note = Callable[[str], None]
+
+
+def open_journal(workspace: Path, note: Note) -> JournalFile:
+    """The journal, mended where it must be. `note` is told in sentences."""
+    path = workspace / "journal.sqlite3"
+    _put_in_place(path)
+    log = mend.log_of(path) if path.exists() else None
+    suspect = workspace / SUSPECT
+    try:
+        journal = JournalFile(path)
+        if suspect.exists():
+            _expect_whole(journal)
+        _take_log(journal, log, note)
+    except JournalCorrupt:
+        journal = _mended(workspace, path, log, note)
+    suspect.unlink(missing_ok=True)
+    return journal
+
+
+def _expect_whole(journal: JournalFile) -> None:
+    for defect in journal.damage():
+        journal.close()
+        raise JournalCorrupt(defect)
+
+
+def _take_log(journal: JournalFile, log: mend.Log | None, note: Note) -> None:
+    """SQLite reads a log up to the first frame that is damaged, and says nothing. Take what stands behind it."""
+    if log is None:
+        return
+    try:
+        read = int(journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
+    except sqlite3.Error as error:
+        journal.close()
+        raise JournalCorrupt(f"The journal's log cannot be taken over: {error}.") from error
+    if read >= log.committed:
+        return
+    lines = mend.salvaged(journal.path, log)
+    added = mend.add_salvaged(journal, lines)
+    note(
+        f"The end of the journal's log was damaged or not written to its end; {added} facts were recovered from it."
+        " What was being written when the computer stopped may be missing."
+    )
+
+
+def _mended(workspace: Path, path: Path, log: mend.Log | None, note: Note) -> JournalFile:
+    aside = _aside(workspace, path.parent.glob("journal.sqlite3*"))
+    damaged = aside / path.name
+    copies = [each.path for each in backup.backups(workspace)]
+    more = mend.salvaged(damaged, log) if log is not None and damaged.exists() else []
+    mending = path.with_name("journal.mending")
+    for left in path.parent.glob("journal.mending*"):
+        left.unlink()
+    result = mend.rebuild(damaged, copies, more, mending)
+    mending.replace(path.with_name(_MENDED))
+    sync_folder(workspace)
+    _put_in_place(path)
+    note(
+        f"The journal was damaged and has been mended: {result.kept} facts are as they were, {len(result.lost)} are lost."
+    )
+    for lost in result.lost[:100]:
+        note(f"Lost: {lost}")
+    return JournalFile(path)
+
+
+def _put_in_place(path: Path) -> None:
+    """Let the mended journal take the damaged one's place; also after a crash right before."""
+    mended = path.with_name(_MENDED)
+    if mended.exists():
+        for old in (f"{path.name}-wal", f"{path.name}-shm"):  # first: the old log must never be read into the new file
+            path.with_name(old).unlink(missing_ok=True)
+        mended.replace(path)
+        sync_folder(path.parent)
+
+
+def _aside(workspace: Path, paths: Iterable[Path]) -> Path:
+    """A new folder below `damaged`, with copies of `paths`. Files LevelDB never changes are linked, not copied."""
+    name = clock.strftime("%Y-%m-%dT%H%M%S", clock.gmtime())
+    aside = workspace / "damaged" / name
+    for number in range(2, 100):
+        if not aside.exists():
+            break
+        aside = workspace / "damaged" / f"{name}-{number}"
+    try:
+        aside.mkdir(parents=True)
+        for path in paths:
+            if path.is_dir():
+                shutil.copytree(path, aside / path.name, copy_function=_link)
+            else:
+                shutil.copy2(path, aside)
+    except OSError as error:
+        kind = StoreFull if error.errno == 28 else StoreFailed
+        raise kind(
+            f"The damaged files cannot be copied aside to {aside}: {error.strerror}.",
+            remedy="Make room and open it again.",
+        ) from error
+    return aside
+
+
+def _link(source: str, target: str) -> str:
+    if source.endswith((".ldb", ".sst")):
+        try:
+            os.link(source, target)
+        except OSError:
+            pass
+        else:
+            return target
+    return str(shutil.copy2(source, target))
+
+
+def open_cache(workspace: Path, note: Note) -> CacheFolder:
+    """The cache, repaired where it must be; then every entry is checked, and what is damaged is quarantined."""
+    folder = workspace / "cache"
+    try:
+        cache = CacheFolder(folder)
+    except StoreFull:
+        raise
+    except StoreFailed as error:
+        if not isinstance(error, CacheCorrupt) and not level.repairable(str(error)):
+            raise
+        cache = _repaired(workspace, folder, note)
+        _check(cache, note)
+        return cache
+    if (dropped := cache.level.dropped()) > 0:
+        note(f"The end of the cache's log was damaged: {dropped} bytes of it could not be read.")
+        _check(cache, note)
+    return cache
+
+
+def _repaired(workspace: Path, folder: Path, note: Note) -> CacheFolder:
+    aside = _aside(workspace, [folder])
+    try:
+        level.repair(folder)
+        cache = CacheFolder(folder)
+    except StoreFull:
+        raise
+    except StoreFailed:
+        shutil.rmtree(folder)
+        note(f"The cache was damaged beyond repair and begins anew; its files are in {aside}.")
+        return CacheFolder(folder)
+    note(f"The cache was damaged and has been repaired; its files as they were are in {aside}.")
+    return cache
+
+
+def _check(cache: CacheFolder, note: Note) -> None:
+    check = Check(cache)
+    while check.step():
+        pass
+    check.relink()
+    while check.step():
+        pass
+    result = check.result()
+    note(f"{result.checked} entries of the cache were checked and are whole; {len(result.damaged)} are damaged.")
+    for _, why in result.damaged[:100]:
+        note(why)
+
+
+def open_index(workspace: Path, feed: Feed, count: Callable[[str], int]) -> IndexFile:
+    """The index; a damaged one, or one of another version, is thrown away and comes back by itself."""
+    path = workspace / INDEX
+    try:
+        return IndexFile(path, feed, count=count)
+    except StoreFull:
+        raise
+    except StoreFailed:
+        drop_index(workspace)
+        return IndexFile(path, feed, count=count)
+
+
+def drop_index(workspace: Path) -> None:
+    """Delete the index; it comes back."""
+    for old in workspace.glob(f"{INDEX}*"):
+        old.unlink()

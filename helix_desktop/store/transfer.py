@@ -1,0 +1,271 @@
+"""A workspace as one file, and back. The file is a ZIP anybody can read; FORMATS.md describes it.
+
+`manifest.json`, `workspace.toml` (without anything that looks like a key), `facts.jsonl`, and `entries.bin`: for each entry a
+line of JSON and then its bytes. What is imported is checked, fact by fact and entry by entry, and is never in force:
+folders, permissions and MCP servers become proposals the user has to agree to.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import tomlkit
+
+from helix_desktop.engine import encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import CacheCorrupt, HelixError, NewerVersion, NotThere, WrongUse
+from helix_desktop.store import config
+from helix_desktop.store.cache import CacheFolder, Staged
+from helix_desktop.store.journal import JournalFile, Line, seal
+from helix_desktop.store.records import CHUNK, Record, State
+
+VERSION = 1
+PROPOSED = ("roots", "permissions", "mcp")
+_PAGE = 200
+_LINE_LIMIT = 64 << 20  # no fact and no header of an entry is longer than this
+_BATCH = 64
+_KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
+_KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+")
+
+
+class _Pipe(io.RawIOBase):
+    """What a ZIP is written into, and taken out of again in pieces."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._held.append(bytes(data))
+        return len(self._held[-1])
+
+    def taken(self) -> bytes:
+        held, self._held = b"".join(self._held), []
+        return held
+
+
+def export(settings: Path, journal: JournalFile, cache: CacheFolder) -> Iterator[bytes]:
+    """The file, piece by piece; between two pieces others may use the stores.
+
+    Facts first: an entry they refer to was there before them. An entry that is damaged is left out, and the manifest
+    that ends the file counts it.
+    """
+    pipe = _Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("workspace.toml", without_keys(settings.read_text("utf-8")))
+        facts = 0
+        with archive.open("facts.jsonl", "w", force_zip64=True) as member:
+            for lines in _lines(journal):
+                facts += len(lines)
+                member.write(b"".join(_fact_line(line) for line in lines))
+                yield pipe.taken()
+        left_out: list[str] = []
+        entries = 0
+        with archive.open("entries.bin", "w", force_zip64=True) as member:
+            for record in _records(cache):
+                entries += 1
+                for _ in _write_entry(member, cache, record, left_out):
+                    yield pipe.taken()
+        manifest = {"format": "helix-desktop workspace", "version": VERSION, "facts": facts, "entries": entries}
+        archive.writestr("manifest.json", json.dumps({**manifest, "damaged": left_out}, indent=1))
+    yield pipe.taken()
+
+
+def _lines(journal: JournalFile) -> Iterator[list[Line]]:
+    after, last = 0, journal.last()
+    while lines := [line for line in journal.since(after, _PAGE) if line.id <= last]:
+        after = lines[-1].id
+        yield lines
+
+
+def _fact_line(line: Line) -> bytes:
+    line.recorded()  # a damaged fact is not passed on as a good one
+    return json.dumps([line.conversation, line.seq, line.time, line.fact], ensure_ascii=False).encode() + b"\n"
+
+
+def _records(cache: CacheFolder) -> Iterator[Record]:
+    after, last = 0, cache.known_last()
+    while found := [record for record in cache.records(after, _PAGE) if record.number <= last]:
+        after = found[-1].number
+        yield from found
+
+
+def _write_entry(member: IO[bytes], cache: CacheFolder, record: Record, left_out: list[str]) -> Iterator[None]:
+    """One entry. Its first chunk is read before its line is written, so most damage shows before it is too late."""
+    collected = record.state is State.COLLECTED
+    chunks = iter(()) if collected else cache.content(record)
+    try:
+        first = next(chunks, b"")
+    except CacheCorrupt:
+        left_out.append(record.digest.hex)
+        return
+    about = record.about
+    head = {
+        "sha256": record.digest.hex,
+        "size": 0 if collected else record.size,
+        "time": record.time,
+        "tool": about.tool,
+    }
+    head |= {"source": about.source, "media_type": about.media_type, "pinned": record.digest in cache.pinned()}
+    head |= {"collected": record.size, "lines": record.lines} if collected else {}
+    member.write(json.dumps(head, ensure_ascii=False).encode() + b"\n" + first)
+    yield
+    left = record.size - len(first)
+    try:
+        for chunk in chunks:
+            member.write(chunk)
+            left -= len(chunk)
+            yield
+    except CacheCorrupt:
+        left_out.append(record.digest.hex)
+        while left > 0:  # keep the place of what follows; the import sees that the hash does not fit, and skips it
+            member.write(bytes(min(left, CHUNK)))
+            left -= CHUNK
+            yield
+
+
+def without_keys(text: str) -> str:
+    """A workspace.toml for others: values only, and none that is or names a key."""
+    return tomlkit.dumps(_cleaned(tomlkit.parse(text).unwrap()))
+
+
+def _cleaned(value: Any, name: str = "", *, inside: bool = False) -> Any:
+    match value:
+        case dict():
+            secretive = inside or name in ("env", "headers")
+            return {key: _cleaned(item, key, inside=secretive) for key, item in value.items()}
+        case list():
+            return [_cleaned(item, name, inside=inside) for item in value]
+        case str() if inside or _KEYISH.search(name):
+            return ""
+        case str():
+            return _KEYLIKE.sub("", value)
+    return value
+
+
+# --- and back --------------------------------------------------------------------------------------------------------
+
+
+def check(path: Path) -> dict[str, Any]:
+    """The manifest; WrongUse where this is no export, NewerVersion where it is one of later."""
+    if not path.is_file():
+        raise NotThere(f"{path} is not there.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            manifest = json.loads(archive.read("manifest.json"))
+            names = set(archive.namelist())
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError) as error:
+        raise WrongUse(f"{path} is no complete export of a workspace.", remedy="Export it again.") from error
+    if not isinstance(manifest, dict) or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names:
+        raise WrongUse(f"{path} is no export of a workspace.", remedy="Choose a file made by Export.")
+    if manifest.get("version") != VERSION:
+        raise NewerVersion(f"{path} was exported by a newer Helix Desktop.", remedy="Update the program.")
+    return manifest
+
+
+def unpack(path: Path, place: Path, *, name: str = "") -> tuple[str, ...]:
+    """Fill the new workspace folder `place`. Returns what could not be taken over, in sentences; raises where nothing fits."""
+    check(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            config.write(place / config.NAME, _proposed(archive.read("workspace.toml").decode("utf-8"), name))
+            config.read(place / config.NAME)
+            with archive.open("facts.jsonl") as member:
+                _take_facts(member, place / "journal.sqlite3")
+            with archive.open("entries.bin") as member:
+                return _take_entries(member, place / "cache")
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, NotImplementedError) as error:
+        raise WrongUse(f"{path} is damaged: {error}.", remedy="Export it again; nothing was imported.") from error
+
+
+def _proposed(text: str, name: str) -> str:
+    document = tomlkit.parse(text).unwrap()
+    proposals = document.get("proposed", {}) if isinstance(document.get("proposed"), dict) else {}
+    proposals |= {key: document.pop(key) for key in PROPOSED if document.get(key)}
+    document.pop("proposed", None)
+    if name:
+        document["name"] = name
+    if proposals:
+        document["proposed"] = proposals
+    return tomlkit.dumps(document)
+
+
+def _take_facts(member: IO[bytes], path: Path) -> None:
+    journal = JournalFile(path)
+    try:
+        ends: dict[str, int] = {}
+        batch: list[Line] = []
+        for raw in iter(lambda: member.readline(_LINE_LIMIT), b""):
+            line = _line(raw, ends)
+            batch.append(line)
+            if len(batch) == 1000:
+                journal.take(batch)
+                batch = []
+        journal.take(batch)
+    finally:
+        journal.close()
+
+
+def _line(raw: bytes, ends: dict[str, int]) -> Line:
+    conversation, seq, time, fact = json.loads(raw)
+    if not (isinstance(conversation, str) and 0 < len(conversation) <= 200 and isinstance(fact, str)):
+        raise ValueError("a fact has no conversation")
+    if seq != ends.get(conversation, 0) + 1:
+        raise ValueError(f"fact {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")
+    encoding.decode(fact)
+    ends[conversation] = seq
+    return Line(0, conversation, seq, float(time), fact, seal(conversation, seq, float(time), fact))
+
+
+def _take_entries(member: IO[bytes], folder: Path) -> tuple[str, ...]:
+    cache = CacheFolder(folder)
+    try:
+        said: list[str] = []
+        staged: list[Staged] = []
+        while raw := member.readline(_LINE_LIMIT):
+            try:
+                staged += _take_entry(member, cache, json.loads(raw))
+            except HelixError as error:
+                said.append(error.what)
+            if len(staged) >= _BATCH:
+                cache.commit(staged)
+                staged = []
+        cache.commit(staged)
+        return tuple(said)
+    finally:
+        cache.close()
+
+
+def _take_entry(member: IO[bytes], cache: CacheFolder, head: dict[str, Any]) -> list[Staged]:
+    digest = Digest.parse(head["sha256"])
+    about = About(str(head["tool"]), str(head["source"]), str(head["media_type"]))
+    if "collected" in head:
+        record = Record(0, 0, digest, int(head["collected"]), 0, int(head["lines"]), float(head["time"]), about)
+        cache.put_collected(record)
+        return []
+    incoming = cache.begin(about, time=float(head["time"]))
+    left = int(head["size"])
+    while left > 0:
+        piece = member.read(min(left, CHUNK))
+        if not piece:
+            raise EOFError("the content ends too early")
+        incoming.write(piece)
+        left -= len(piece)
+    staged = incoming.finish()
+    if staged.record.digest != digest:
+        cache.unstage(staged)
+        raise CacheCorrupt(f"The entry {digest} was damaged in the export and was left out.")
+    if head.get("pinned"):
+        cache.commit([staged])
+        cache.pin(digest)
+        return []
+    return [staged]
