@@ -307,11 +307,8 @@ class MessagesReading:
         stop = Stop.CUT if cut else _STOPS.get(self._stop, Stop.CUT)
         why = cut
         if stop is Stop.CUT and not cut:
-            why = (
-                f"{self._where} ended the reply with {self._stop!r}."
-                if self._stop
-                else f"{self._where} gave no reason."
-            )
+            reason = f"with {self._stop!r}" if self._stop else "without saying why"
+            why = f"{self._where} ended the reply {reason}."
         if stop is Stop.FILTERED:
             why = f"{self._where} declined to answer this."
         if stop is Stop.END and self._draft.calls:

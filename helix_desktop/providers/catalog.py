@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from helix_desktop.engine.ports import Clock, ModelClient
 from helix_desktop.errors import BadKey, WrongUse
@@ -98,12 +98,7 @@ def checked(config: ProviderConfig) -> ProviderConfig:
         raise WrongUse(f"There is no kind of provider {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}.")
     if config.kind == DEMO:
         return config
-    parts = urlsplit(config.base_url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise WrongUse(
-            f"The base URL of {config.name} has to begin with https:// or http://.",
-            remedy=f"It is {config.base_url!r}.",
-        )
+    parts = _parts_of(config)
     if parts.username or parts.password or parts.query:
         raise WrongUse(
             f"The base URL of {config.name} carries a password or parameters, which would be kept in a file.",
@@ -114,6 +109,20 @@ def checked(config: ProviderConfig) -> ProviderConfig:
         raise WrongUse(f"The header {secret} would keep a key in a file.", remedy="Use --key-header and --key instead.")
     bare = parts.path in {"", "/"} and config.kind in {openai_chat.KIND, openai_responses.KIND}
     return replace(config, base_url=f"{config.base_url.rstrip('/')}/v1") if bare else config
+
+
+def _parts_of(config: ProviderConfig) -> SplitResult:
+    try:
+        parts = urlsplit(config.base_url)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise WrongUse(
+            f"The base URL of {config.name} has to be an address beginning with https:// or http://.",
+            remedy="One looks like https://llm.example.org/v1.",
+        )
+    return parts
 
 
 def may_carry_key(url: str) -> bool:

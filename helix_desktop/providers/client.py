@@ -91,7 +91,7 @@ class Client:
                 raise failure from None
             cut = failure.what
         if not reading.complete and not cut:
-            cut = f"The stream from {self.transport.where} ended without saying why."
+            cut = reading.reply().why
             if not shown:
                 raise Unreachable(cut)
         yield self._priced(reading.reply("" if reading.complete else cut))

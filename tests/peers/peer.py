@@ -111,7 +111,7 @@ class Peer:
         self.port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  # noqa: TID251 (see below)
 
     @property
     def base_url(self) -> str:

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from helix_desktop.errors import BadKey, WrongUse
+from helix_desktop.providers.catalog import (
+    DIALECTS,
+    KINDS,
+    PRESETS,
+    ProviderConfig,
+    SystemClock,
+    checked,
+    connect,
+    dialect_of,
+    may_carry_key,
+)
+from helix_desktop.providers.demo import Demo
+from helix_desktop.providers.models import ModelInfo
+from helix_desktop.providers.transport import Connections
+from tests.peers.chat_server import ChatServer, reply
+from tests.providers.asking import Instant, asking, heard
+
+WORK = ProviderConfig("work", base_url="https://llm.example.org/v1")
+
+
+@pytest.mark.parametrize("config", PRESETS.values(), ids=PRESETS)
+def test_the_well_known_ones_are_sound(config: ProviderConfig) -> None:
+    assert checked(config) == config
+    assert config.kind in KINDS
+    assert config.needs_key is not config.is_local
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (replace(WORK, kind="openai"), "no kind"),
+        (replace(WORK, base_url=""), "has to be an address"),
+        (replace(WORK, base_url="llm.example.org"), "has to be an address"),
+        (replace(WORK, base_url="http://[broken/v1"), "has to be an address"),
+        (replace(WORK, base_url="https://host:port/v1"), "has to be an address"),
+        (replace(WORK, base_url="https://me:secret@llm.example.org"), "carries a password"),
+        (replace(WORK, base_url="https://llm.example.org?key=secret"), "carries a password"),
+        (replace(WORK, headers=(("Authorization", "Bearer secret"),)), "would keep a key"),
+        (replace(WORK, headers=(("X-API-Key", "secret"),)), "would keep a key"),
+    ],
+)
+def test_what_is_wrong_is_said_without_quoting_a_secret(config: ProviderConfig, words: str) -> None:
+    with pytest.raises(WrongUse, match=words) as caught:
+        checked(config)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_bare_address_gets_the_version_only_where_it_belongs() -> None:
+    assert checked(replace(WORK, base_url="http://127.0.0.1:11434/")).base_url == "http://127.0.0.1:11434/v1"
+    assert checked(replace(WORK, base_url="https://x.org/openai")).base_url == "https://x.org/openai"
+    assert checked(replace(WORK, kind="anthropic", base_url="https://x.org")).base_url == "https://x.org"
+
+
+@pytest.mark.parametrize(
+    ("url", "may"),
+    [
+        ("https://llm.example.org", True),
+        ("http://llm.example.org", False),
+        ("http://8.8.8.8/v1", False),
+        ("http://127.0.0.1/v1", True),
+        ("http://192.168.1.5:8000", True),
+        ("http://workstation:8000", True),
+        ("http://workstation.local", True),
+    ],
+)
+def test_where_a_key_may_go(url: str, may: bool) -> None:
+    assert may_carry_key(url) is may
+
+
+def test_without_its_key_a_provider_says_how_to_give_it() -> None:
+    with pytest.raises(BadKey) as caught:
+        connect(PRESETS["openai"], "gpt-5-mini")
+    assert "provider add openai" in caught.value.remedy
+    assert "OPENAI_API_KEY" in caught.value.remedy
+
+
+def test_a_key_is_not_sent_in_the_open() -> None:
+    with pytest.raises(BadKey, match="not sent"):
+        connect(replace(WORK, base_url="http://llm.example.org/v1"), "m", "sk-1")
+
+
+def test_the_demonstration_needs_nothing() -> None:
+    client = connect(PRESETS["demo"], "demo")
+    assert isinstance(client, Demo)
+    assert client.model == "demo/demo"
+
+
+async def test_a_key_on_this_machine_is_sent_when_there_is_one(connections: Connections, clock: Instant) -> None:
+    with ChatServer([reply("Hi"), reply("Hi")]) as peer:
+        config = ProviderConfig("vllm", base_url=peer.base_url)
+        for key in (None, "local-key"):
+            await heard(connect(config, "m", key, connections=connections, clock=clock), asking())
+        assert [seen.headers.get("authorization") for seen in peer.requests] == [None, "Bearer local-key"]
+
+
+async def test_what_the_catalogue_knows_of_a_model_decides_what_is_sent(
+    connections: Connections, clock: Instant
+) -> None:
+    with ChatServer([reply("Hi")]) as peer:
+        config = ProviderConfig("peer", base_url=peer.base_url, corrections={"m": {"tools": False, "input": 3.0}})
+        client = connect(config, "m", connections=connections, clock=clock)
+        _, answered = await heard(client, asking())
+        assert "tools" not in peer.bodies[0]
+    assert answered.usage.cost == pytest.approx(100 * 3.0 / 1e6)
+
+
+async def test_a_client_can_show_what_the_model_saw(clock: Instant) -> None:
+    from helix_desktop.providers.client import Client
+
+    client = connect(WORK, ModelInfo("work", "big"), clock=clock)
+    assert isinstance(client, Client)
+    assert client.wire_form(asking())["model"] == "big"
+
+
+async def test_the_real_clock_sleeps_and_tells_the_time() -> None:
+    clock = SystemClock()
+    before = clock.now()
+    await clock.sleep(0.01)
+    assert clock.now() - before >= 0.009
+
+
+def test_every_kind_has_a_dialect_with_a_tag_of_its_own() -> None:
+    tags = {dialect_of(replace(WORK, kind=kind)).tag for kind in DIALECTS}
+    assert len(tags) == len(DIALECTS)
+    assert all("llm.example.org" in tag for tag in tags)

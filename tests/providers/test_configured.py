@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import ConfigMistake, NotThere, StoreFailed, WrongUse
+from helix_desktop.providers.catalog import PRESETS, ProviderConfig, model_info
+from helix_desktop.providers.configured import Configured, mistake_in
+from helix_desktop.providers.transport import Patience
+
+WORK = ProviderConfig(
+    "work",
+    base_url="https://llm.example.org/v1",
+    variable="WORK_KEY",
+    key_header="api-key",
+    headers=(("x-team", "7"),),
+    query=(("api-version", "2024-10-21"),),
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "settings" / "providers.toml"
+
+
+@pytest.fixture
+def configured(file: Path) -> Configured:
+    return Configured(file)
+
+
+def test_what_was_put_is_there_and_can_be_removed(configured: Configured) -> None:
+    configured.put(WORK)
+    configured.put(PRESETS["ollama"])
+    assert configured.list() == (WORK, PRESETS["ollama"])
+    assert configured.get("work") == WORK
+    configured.remove("work")
+    assert configured.list() == (PRESETS["ollama"],)
+    with pytest.raises(NotThere):
+        configured.remove("work")
+
+
+def test_well_known_ones_are_there_without_being_set_up(configured: Configured) -> None:
+    assert configured.get("openai") == PRESETS["openai"]
+    assert configured.list() == ()
+    with pytest.raises(NotThere, match="no provider 'opnai'") as caught:
+        configured.get("opnai")
+    assert "openai" in caught.value.remedy
+
+
+def test_comments_and_order_survive(configured: Configured, file: Path) -> None:
+    configured.put(WORK)
+    file.write_text(f"# mine\n{file.read_text()}".replace("variable", "# the key\nvariable"))
+    configured.put(replace(WORK, base_url="https://other.example.org/v1", headers=()))
+    text = file.read_text()
+    assert ("# mine" in text, "# the key" in text, "other.example.org" in text, "x-team" in text) == (
+        True,
+        True,
+        True,
+        False,
+    )
+
+
+def test_a_model_can_be_corrected_and_stays_so(configured: Configured) -> None:
+    configured.correct("openai", "gpt-9.5", {"window": 77_000, "input": 1.5})
+    configured.correct("openai", "gpt-9.5", {"tools": False})
+    configured.put(PRESETS["openai"])
+    info = model_info(configured.get("openai"), "gpt-9.5")
+    assert (info.window, info.prices.input, info.abilities.tools) == (77_000, 1.5, False)
+    with pytest.raises(WrongUse, match="color"):
+        configured.correct("openai", "gpt-9.5", {"color": 1})
+
+
+def test_what_a_provider_said_is_remembered(configured: Configured, file: Path) -> None:
+    configured.remember("ollama", {"llama3.3": {"window": 8192, "note": "window as loaded in Ollama"}})
+    configured.remember("openai", {})
+    info = model_info(configured.get("ollama"), "llama3.3")
+    assert (info.window, info.note) == (8192, "window as loaded in Ollama")
+    file.with_name("models-reported.json").write_text("{broken")
+    assert model_info(configured.get("ollama"), "llama3.3").window == 131_072
+
+
+def test_patience_can_be_set(configured: Configured, file: Path) -> None:
+    configured.put(WORK)
+    file.write_text(f"{file.read_text()}\n[provider.work.patience]\nfirst_byte = 900\nattempts = 3\n")
+    assert configured.get("work").patience == Patience(first_byte=900.0, attempts=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[provider.work", "not valid TOML"),
+        ("provider = 7", "providers are tables"),
+        ("[provider]\nwork = 7", "providers are tables"),
+        ("[provider.work]\nbase_url = 7", "has to be a text"),
+        ("[provider.work]\nbase_url = 'https://x.org'\nheaders = 7", "has to be a table"),
+        ("[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nsilence = 'long'", "patience.silence"),
+        ("[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nattemps = 3", "patience.attemps"),
+        ("[provider.work]\nkind = 'openai-chat'", "has to be an address"),
+    ],
+)
+def test_mistakes_are_sentences_that_name_the_file(configured: Configured, file: Path, text: str, words: str) -> None:
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    with pytest.raises(ConfigMistake, match=words) as caught:
+        configured.list()
+    assert str(file) in str(caught.value)
+    assert isinstance(mistake_in(file), ConfigMistake)
+
+
+def test_a_sound_file_has_no_mistake(configured: Configured, file: Path) -> None:
+    assert mistake_in(file) is None
+    configured.put(WORK)
+    assert mistake_in(file) is None
+
+
+@pytest.mark.parametrize("name", ["", "Work", "a/b", "a b", "-a", "x" * 60])
+def test_names_are_plain(configured: Configured, file: Path, name: str) -> None:
+    with pytest.raises(WrongUse, match="no name"):
+        configured.put(replace(WORK, name=name))
+    assert not file.exists()
+
+
+def test_a_folder_in_the_way_is_a_sentence(configured: Configured, file: Path) -> None:
+    file.mkdir(parents=True)
+    with pytest.raises(StoreFailed, match="cannot be read"):
+        configured.list()
+    blocked = file.parent / "a file"
+    blocked.write_text("")
+    with pytest.raises(StoreFailed):
+        Configured(blocked / "providers.toml").put(WORK)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from helix_desktop.providers import local
+from helix_desktop.providers.catalog import PRESETS
+from helix_desktop.providers.transport import Connections, is_loopback
+from tests.peers.chat_server import ChatServer
+from tests.peers.peer import Answer, Pause, Peer, Seen, json_answer
+
+
+class Silent(Peer):
+    base_path = "/v1"
+
+    def listing(self, seen: Seen) -> Answer:
+        return Answer(200, (Pause(30),))
+
+
+class Other(Peer):
+    """Some program that happens to use the port."""
+
+    base_path = "/v1"
+
+    def listing(self, seen: Seen) -> Answer:
+        return json_answer({"hello": "world"})
+
+
+async def test_servers_are_found_among_what_else_answers_and_nobody_is_waited_for(connections: Connections) -> None:
+    with ChatServer() as server, Silent() as silent, Other() as other:
+        places = [
+            replace(PRESETS["ollama"], base_url=server.base_url),
+            replace(PRESETS["lmstudio"], base_url=silent.base_url),
+            replace(PRESETS["vllm"], base_url=other.base_url),
+            replace(PRESETS["llamacpp"], base_url="http://127.0.0.1:9/v1"),
+        ]
+        started = time.monotonic()
+        found = await local.detect(connections, places, seconds=0.3)
+        assert time.monotonic() - started < 2
+    assert [(one.config.name, [model.name for model in one.models]) for one in found] == [
+        ("ollama", ["ollama/scripted"])
+    ]
+
+
+def test_only_this_machine_is_looked_at() -> None:
+    assert {config.base_url for config in local.USUAL} == {
+        f"http://127.0.0.1:{port}/v1" for port in (11434, 1234, 8080, 8000)
+    }
+    assert all(is_loopback(config.base_url) for config in local.USUAL)

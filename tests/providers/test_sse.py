@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.providers.sse import Event, EventTooLong, Parser
+
+
+def read(content: bytes, *cuts: int) -> list[Event]:
+    parser, events, last = Parser(), [], 0
+    for cut in (*sorted(cuts), len(content)):
+        events += parser.feed(content[last:cut])
+        last = max(last, cut)
+    return events
+
+
+# A field's value holds no line break; U+2028 and U+0085, at which str.splitlines would cut, may stand in it.
+values = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
+events = st.lists(st.tuples(st.lists(values, min_size=1, max_size=3), values), max_size=4)
+endings = st.sampled_from(["\n", "\r", "\r\n"])
+
+
+@given(events, endings, st.booleans(), st.lists(st.integers(0, 300), max_size=12), st.booleans())
+def test_what_was_written_is_read_whatever_the_chunks(
+    written: list[tuple[list[str], str]], end: str, space: bool, cuts: list[int], mark: bool
+) -> None:
+    colon = ": " if space else ":"
+    text = ""
+    for data, name in written:
+        text += f": a comment{end}"
+        # Without the optional space, a value that begins with one would lose it.
+        text += "".join(f"data{': ' if line.startswith(' ') else colon}{line}{end}" for line in data)
+        text += f"event{': ' if name.startswith(' ') else colon}{name}{end}" if name else ""
+        text += end
+    content = (b"\xef\xbb\xbf" if mark else b"") + text.encode()
+    expected = [Event("\n".join(data), name or "message") for data, name in written]
+    assert read(content, *(min(cut, len(content)) for cut in cuts)) == expected
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=8))
+def test_any_bytes_read_the_same_however_they_are_cut(content: bytes, cuts: list[int]) -> None:
+    assert read(content, *(min(cut, len(content)) for cut in cuts)) == read(content)
+
+
+def test_an_unfinished_event_is_pending_and_not_an_event() -> None:
+    parser = Parser()
+    assert parser.feed(b"data: half") == []
+    assert parser.pending
+    assert parser.feed(b" and half\n\n") == [Event("half and half")]
+    assert not parser.pending
+
+
+def test_a_line_feed_after_a_chunk_that_ends_with_a_return_is_no_second_line() -> None:
+    assert read(b"data: a\r\ndata: b\r\n\r\n", 8) == [Event("a\nb")]
+
+
+def test_fields_without_a_value_and_unknown_ones_are_harmless() -> None:
+    assert read(b"data\nid: 7\nretry: 10\nwhat: ever\n\n") == [Event("")]
+
+
+def test_an_event_without_end_is_refused() -> None:
+    parser = Parser(longest=1000)
+    for _ in range(15):
+        parser.feed(b"data: " + b"x" * 50)
+    with pytest.raises(EventTooLong):
+        parser.feed(b"x" * 250)
+
+
+def test_many_events_of_some_length_are_not_too_long() -> None:
+    parser = Parser(longest=100)
+    assert sum(len(parser.feed(b"data: " + b"x" * 60 + b"\n\n")) for _ in range(50)) == 50
