@@ -31,7 +31,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
 )
 from helix_desktop.engine.policy import DEFAULT_PRESET
-from helix_desktop.engine.ports import About, Clock, Hit, ModelClient
+from helix_desktop.engine.ports import About, Hit, ModelClient
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import NotThere, WrongUse
@@ -59,7 +59,6 @@ class Shared:
     """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter."""
 
     access: Access
-    clock: Clock
     closed: tuple[Path, ...] = ()
 
 
@@ -101,6 +100,8 @@ class Workbench:
         """Stop what runs, in order: sessions, commands, tasks. The workspace itself is closed by whoever opened it."""
         _open.pop(self.workspace, None)
         await asyncio.gather(*(session.aclose() for session in self._sessions.values()))
+        for session in self._sessions.values():
+            await self.workspace.journal.set_meter(session.id, rows.written(session.meter()))
         await self._tasks.aclose(limit=1.0)
         await self.kit.aclose()
 
@@ -204,7 +205,7 @@ class Workbench:
             cache=self.workspace.cache,
             index=self.workspace.index,
             tokens=self._shared.access.tokens,
-            clock=self._shared.clock,
+            clock=self._shared.access.clock,
             tools=self.kit.toolbox(compact=compact, history=history, start_child=start_child, depth=depth, only=only),
             models=partial(self._client, conversation.id),
             setup=partial(self._setup, conversation.id),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from helix_desktop.engine.ports import Clock
 from helix_desktop.places import Places
 from helix_desktop.providers.catalog import SystemClock
 from helix_desktop.providers.configured import Configured
@@ -43,13 +44,16 @@ class WorkspaceRow:
 class Desk:
     """`serve` lets the command line reach a workspace while it is open here."""
 
-    def __init__(self, places: Places, secrets: Secrets, *, serve: Serve | None = None) -> None:
+    def __init__(
+        self, places: Places, secrets: Secrets, *, serve: Serve | None = None, clock: Clock | None = None
+    ) -> None:
         self.places = places
         self.secrets = secrets
         self.configured = Configured(places.providers)
         self.connections = Connections()
         self.tokens = Counter()
         self._serve = serve
+        self._clock = clock or SystemClock()
         self._known = Workspaces(places.workspaces, count=self.tokens.count)
         self._open: dict[str, tuple[Workspace, Workbench, Serving | None]] = {}
         self._opening = asyncio.Lock()
@@ -116,15 +120,15 @@ class Desk:
         return opened, bench, await self._serve(opened) if self._serve else None
 
     def _shared(self) -> Shared:
-        access = Access(self.configured, self.secrets, self.connections, self.tokens)
-        return Shared(access, SystemClock(), _closed(self.places))
+        access = Access(self.configured, self.secrets, self.connections, self.tokens, self._clock)
+        return Shared(access, _closed(self.places))
 
 
 @asynccontextmanager
 async def alone(workspace: Workspace, places: Places) -> AsyncIterator[Workbench]:
     """A workbench on a workspace that was opened for one command."""
-    access = Access(Configured(places.providers), Secrets(places.key_file), Connections(), Counter())
-    bench = await Workbench.open(workspace, Shared(access, SystemClock(), _closed(places)))
+    access = Access(Configured(places.providers), Secrets(places.key_file), Connections(), Counter(), SystemClock())
+    bench = await Workbench.open(workspace, Shared(access, _closed(places)))
     try:
         yield bench
     finally:

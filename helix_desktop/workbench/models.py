@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from helix_desktop.engine.blocks import Delta, Request
 from helix_desktop.engine.facts import ModelSet
-from helix_desktop.engine.ports import ModelClient, Tokens
+from helix_desktop.engine.ports import Clock, ModelClient, Tokens
 from helix_desktop.errors import HelixError, UnknownModel
 from helix_desktop.providers import catalog
 from helix_desktop.providers.catalog import ProviderConfig
@@ -29,6 +29,7 @@ class Access:
     secrets: Secrets
     connections: Connections
     tokens: Tokens
+    clock: Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ class Chosen:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         key = await self.access.secrets.get(self.config.name, variable=self.config.variable)
-        client = catalog.connect(self.config, self.info, key, connections=self.access.connections)
+        client = catalog.connect(
+            self.config, self.info, key, connections=self.access.connections, clock=self.access.clock
+        )
         if isinstance(client, Demo):  # no provider reports what it would have billed
             client = replace(client, count=self.access.tokens.count)
         async with aclosing(client.stream(request)) as deltas:  # type: ignore[type-var]
