@@ -62,11 +62,6 @@ class Roots:
 
     @classmethod
     def of(cls, folders: Sequence[Path], closed: Sequence[Path] = ()) -> Roots:
-        if not folders:
-            raise WrongUse("This workspace has no folder yet.", remedy="Add one in its settings.")
-        for folder in folders:
-            if not folder.is_dir():
-                raise NotThere(f"The folder {folder} of this workspace is not there.", remedy="Choose another one.")
         return cls(tuple(folder.resolve() for folder in folders), tuple(path.resolve() for path in closed))
 
     def place(self, text: str) -> Place:
@@ -76,6 +71,8 @@ class Roots:
         if sys.platform == "win32":
             text = text.replace("\\", "/")
         path = Path(text).expanduser() if text.startswith("~/") else Path(text)
+        if not self.folders:
+            raise Refused("This workspace has no folder, so there are no files.", remedy="Add one in its settings.")
         if ".." in path.parts:
             raise Refused(f"{text}: paths with '..' are refused.", remedy="Write the path from the workspace's folder.")
         place = self._inside(path) if path.is_absolute() else Place(self.folders[0], path.as_posix())
@@ -196,7 +193,7 @@ def _spelling(path: str) -> str:
 @contextmanager
 def _opened(roots: Roots, place: Place, flags: int) -> Iterator[int]:
     with _sentences(roots.shown(place)):
-        root = os.open(place.root, DIRECTORY | os.O_CLOEXEC)
+        root = _root(place)
         try:
             handle = beneath.open_beneath()(root, place.inside or ".", flags)
         finally:
@@ -206,6 +203,13 @@ def _opened(roots: Roots, place: Place, flags: int) -> Iterator[int]:
             yield handle
         finally:
             os.close(handle)
+
+
+def _root(place: Place) -> int:
+    try:
+        return os.open(place.root, DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NotThere(f"The workspace's folder {place.root} is not there (any more).") from None
 
 
 def _check_real(roots: Roots, handle: int) -> None:

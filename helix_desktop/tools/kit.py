@@ -61,7 +61,7 @@ class Kit:
         scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="helix-"))
         sandbox = await find_sandbox(roots.folders, scratch, roots.closed)
         permissions.sandboxed = sandbox.kind is not Kind.NONE
-        commands = Shell(sandbox, roots.folders[0], environment, spawn, options.limits, options.names)
+        commands = Shell(sandbox, environment, spawn, options.limits, options.names)
         return cls(Around(roots, *stores), permissions, sandbox, commands, options)
 
     def toolbox(

@@ -141,7 +141,7 @@ class Sandbox:
         words += [word for path in self._hidden(network=network) for word in _mask(path)]
         words += [word for path in self.closed for word in _mask(path)]
         for root in self.folders:
-            words += ["--bind", str(root), str(root)]
+            words += ["--bind-try", str(root), str(root)]
         words += self._masks()
         return words
 

@@ -58,7 +58,6 @@ class Shell:
     """The commands of one workspace: how they are locked in, and which ones run in the background."""
 
     sandbox: Sandbox
-    folder: Path
     environment: Mapping[str, str]
     spawn: Callable[..., object]
     limits: Limits = Limits()

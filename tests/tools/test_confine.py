@@ -215,3 +215,10 @@ while True:
         os.rename(path + one, path)
         os.rename(path, path + one)
 """
+
+
+def test_a_workspace_without_its_folder_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NotThere, match="is not there"):
+        read(Roots.of([tmp_path / "gone"]), "file")
+    with pytest.raises(Refused, match="has no folder"):
+        read(Roots.of([]), "file")

@@ -4,7 +4,7 @@ import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
-from helix_desktop.tools.recall import PAGE_TOKENS
+from helix_desktop.engine.recall import PAGE_TOKENS
 from tests.tools.world import Words, World
 
 
@@ -45,7 +45,7 @@ async def test_some_lines(here: World, lines: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"sha256": "0" * 64}, "no entry"),
+        ({"sha256": "0" * 64}, "No entry has"),
         ({"sha256": "abc"}, "is no hash"),
         ({"sha256": "../../etc/passwd"}, "is no hash"),
         ({"sha256": "x" * 10_000_000}, "is no hash"),
@@ -53,7 +53,7 @@ async def test_some_lines(here: World, lines: str, shown: str) -> None:
         ({"sha256": "", "lines": "1"}, "is no hash"),
         ({"lines": "7-9"}, "no line 7"),
         ({"lines": "9-7"}, "before"),
-        ({"lines": "a"}, "is written as"),
+        ({"lines": "a"}, "cannot be read"),
         ({"grep": "("}, "not a regular expression"),
     ],
 )
@@ -93,5 +93,5 @@ async def test_compacting_and_history_are_offered_where_somebody_does_them(here:
 
     name = await stored(here, "long")
     here.box = here.kit.toolbox(compact=compact, history=history)
-    assert (await here.said("compact_cached_content", sha256=name, keep="all")).endswith(": all") is False
+    assert await here.said("compact_cached_content", sha256=name, keep="all") == f"{Digest.parse(name).short}: all"
     assert await here.said("recall_history", fold="f1") == "c f1"

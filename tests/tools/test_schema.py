@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -78,10 +79,8 @@ def test_what_models_write_instead_is_understood() -> None:
 )
 def test_any_json_is_checked_without_failing(value: Any) -> None:
     for values in ({"path": value}, {"path": "a", "items": value}, {"path": "a", "count": value}):
-        try:
-            schema.check(values, OWN, "t")
-        except WrongUse as error:
-            assert "not run" in error.what
+        with contextlib.suppress(WrongUse):
+            assert set(schema.check(values, OWN, "t")) <= set(values)
 
 
 def test_keep_is_offered_and_taken_off() -> None:

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from helix_desktop.engine.ports import CallContext
+from helix_desktop.tools import subagent
+from helix_desktop.tools.subagent import Child, Delegation
+from tests.tools.world import World
+
+
+class Children:
+    """Starts children that answer when they are let to."""
+
+    def __init__(self) -> None:
+        self.wishes: list[Delegation] = []
+        self.running = self.most = 0
+        self.go = asyncio.Event()
+
+    async def __call__(self, wish: Delegation, context: CallContext) -> Child:
+        self.wishes.append(wish)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await self.go.wait()
+        finally:
+            self.running -= 1
+        return Child(f"child{len(self.wishes)}", f"did {wish.task}")
+
+
+async def test_only_the_result_comes_back_with_the_childs_conversation(here: World) -> None:
+    children = Children()
+    children.go.set()
+    here.box = here.kit.toolbox(start_child=children)
+    outcome = await here.run("delegate", task="look", context="in src", tools=["read_file", "read_file"])
+    assert (here.text(outcome), outcome.child, outcome.ok) == ("did look", "child1", True)
+    assert children.wishes == [Delegation("c", "call1", "look", "in src", ("read_file",), 1)]
+
+
+async def test_several_run_side_by_side_but_not_all_at_once(here: World) -> None:
+    children = Children()
+    here.box = here.kit.toolbox(start_child=children)
+    waiting = asyncio.gather(*(here.run("delegate", task=str(number)) for number in range(7)))
+    async with asyncio.timeout(5):
+        while children.running < subagent.MOST_AT_ONCE:
+            await asyncio.sleep(0)
+    children.go.set()
+    assert sorted(here.text(outcome) for outcome in await waiting) == [f"did {number}" for number in range(7)]
+    assert children.most == subagent.MOST_AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"task": " "}, "task is needed"),
+        ({"task": "x" * 100_001}, "task is needed"),
+        ({"task": "x", "tools": ["fly"]}, "no tool 'fly'"),
+    ],
+)
+async def test_what_cannot_be_delegated_gets_a_sentence(here: World, arguments: dict[str, object], words: str) -> None:
+    here.box = here.kit.toolbox(start_child=Children())
+    assert words in await here.said("delegate", **arguments)
+
+
+async def test_depth_and_number_are_limited(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Children()
+    children.go.set()
+    assert "delegate" in {spec.name for spec in here.kit.toolbox(start_child=children, depth=1).specs()}
+    assert "delegate" not in {spec.name for spec in here.kit.toolbox(start_child=children, depth=2).specs()}
+    monkeypatch.setattr(subagent, "MOST_IN_ALL", 2)
+    here.box = here.kit.toolbox(start_child=children, depth=1)
+    for _ in range(2):
+        assert (await here.run("delegate", task="x")).ok
+    assert "no more" in await here.said("delegate", task="x")
+    assert {wish.depth for wish in children.wishes} == {2}
+
+
+async def test_stopping_stops_the_child(here: World) -> None:
+    children = Children()
+    here.box = here.kit.toolbox(start_child=children)
+    run = asyncio.ensure_future(here.run("delegate", task="x"))  # noqa: TID251 -- to cancel it
+    async with asyncio.timeout(5):
+        while not children.running:
+            await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert children.running == 0

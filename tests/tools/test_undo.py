@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FileChanged
+from helix_desktop.tools.undo import diff_of, joined, undo_changes
+from tests.tools.world import World
+
+A, B, C = (Digest.of(letter) for letter in (b"a", b"b", b"c"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "one"),
+    [
+        ([FileChanged("p", None, A), FileChanged("p", A, B)], [FileChanged("p", None, B)]),
+        ([FileChanged("p", A, B), FileChanged("p", B, None)], [FileChanged("p", A, None)]),
+        ([FileChanged("p", A, B), FileChanged("p", B, A)], []),
+        ([FileChanged("p", None, A), FileChanged("p", A, None)], []),
+        ([FileChanged("p", A, B), FileChanged("q", A, C)], [FileChanged("p", A, B), FileChanged("q", A, C)]),
+    ],
+)
+def test_several_changes_of_a_file_are_one(changes: list[FileChanged], one: list[FileChanged]) -> None:
+    assert joined(changes) == one
+
+
+async def test_everything_is_put_back(here: World) -> None:
+    here.write("edited", "one\n")
+    changes = [
+        *(await here.run("edit_file", path="edited", old_text="one", new_text="two")).changes,
+        *(await here.run("write_file", path="sub/new", content="new")).changes,
+        *(await here.run("edit_file", path="edited", old_text="two", new_text="three")).changes,
+    ]
+    said = await here.kit.restore(changes)
+    assert list(said) == ["edited was put back.", "sub/new was deleted again."]
+    assert (here.folder / "edited").read_text() == "one\n"
+    assert not (here.folder / "sub" / "new").exists()
+    assert list(await here.kit.restore(changes)) == ["edited is as it was already.", "sub/new is as it was already."]
+
+
+async def test_what_somebody_changed_since_is_left_alone(here: World) -> None:
+    here.write("a", "one\n")
+    here.write("b", "one\n")
+    changes = [
+        *(await here.run("write_file", path="a", content="two\n")).changes,
+        *(await here.run("write_file", path="b", content="two\n")).changes,
+    ]
+    (here.folder / "a").write_text("the user's\n")
+    said = await undo_changes(changes, here.kit.around.roots, here.cache)
+    assert said[0] == "b was put back."
+    assert said[1].startswith("a was left as it is: it was changed by somebody else")
+    assert (here.folder / "a").read_text() == "the user's\n"
+
+
+async def test_a_change_outside_the_roots_is_not_undone(here: World) -> None:
+    (said,) = await here.kit.restore([FileChanged("/etc/passwd", None, A)])
+    assert "was left as it is" in said
+
+
+async def test_a_deleted_file_comes_back(here: World) -> None:
+    stored = await here.run("write_file", path="a", content="text")
+    (here.folder / "a").unlink()
+    deleted = FileChanged(str(here.folder / "a"), stored.changes[0].after, None)
+    assert list(await here.kit.restore([deleted])) == ["a was put back."]
+    assert (here.folder / "a").read_text() == "text"
+
+
+async def test_a_change_as_a_diff(here: World) -> None:
+    here.write("a", "one\n")
+    (change,) = (await here.run("write_file", path="a", content="two\n")).changes
+    assert await diff_of(change, here.cache, "a") == "--- a\n+++ a\n@@ -1,1 +1,1 @@\n-one\n+two\n"
