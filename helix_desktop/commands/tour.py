@@ -55,7 +55,7 @@ async def _take(out: Path, *, quiet: bool) -> Report:
 
     where = places.find(out / "home")
     tour.make_folder(out / "folder")
-    desk = Desk(where, Secrets(where.key_file))
+    desk = Desk(where, Secrets(where.key_file), clock=tour.Quick())
     try:
         bench = await desk.create("Tour", out / "folder")
         return await tour.take(bench, (lambda _: None) if quiet else lambda words: print(words, flush=True))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -12,18 +10,9 @@ import pytest
 from helix_desktop import places
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk
+from helix_desktop.workbench.tour import Quick
 
 Desks = Callable[[], Desk]
-
-
-class Hurried:
-    """The real time, and nobody waits."""
-
-    def now(self) -> float:
-        return time.time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -42,7 +31,7 @@ async def desks(tmp_path: Path) -> AsyncIterator[Desks]:
 
     def new() -> Desk:
         where = places.find(tmp_path / "home")
-        made.append(Desk(where, Secrets(where.key_file, environ={}), clock=Hurried()))
+        made.append(Desk(where, Secrets(where.key_file, environ={}), clock=Quick()))
         return made[-1]
 
     yield new

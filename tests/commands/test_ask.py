@@ -1,0 +1,105 @@
+"""`ask`: a turn without a window, alone and beside a program that has the workspace open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import cli, places
+from helix_desktop.commands import beside
+from helix_desktop.engine.events import Event, FactAppended
+from helix_desktop.engine.facts import UserSaid
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk
+from helix_desktop.workbench.tour import Quick
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("alpha\nbeta\n")
+    monkeypatch.chdir(folder)
+    assert cli.main(["workspace", "new", "Here", "--folder", str(folder)]) == 0
+    return "Here"
+
+
+def ask(*words: str) -> int:
+    return cli.main(["ask", "--model", "demo/demo", *words])
+
+
+def test_the_answer_is_streamed_to_standard_output(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    assert ask("--workspace", workspace, "read a.txt") == 0
+    out, err = capfd.readouterr()
+    assert "read_file" in out
+    assert "alpha" in out
+    assert err == ""
+
+
+def test_facts_are_lines_of_json_and_the_conversation_can_be_continued(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    capfd.readouterr()
+    assert ask("--json", "hello") == 0  # the workspace of this folder
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["fact"] for line in lines][-1] == "TurnEnded"
+    assert [line["seq"] for line in lines] == list(range(lines[0]["seq"], lines[0]["seq"] + len(lines)))
+    assert ask("--json", "--conversation", lines[0]["conversation"], "hello again") == 0
+    more = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert more[0]["seq"] == lines[-1]["seq"] + 1
+    assert {line["conversation"] for line in more} == {lines[0]["conversation"]}
+
+
+def test_what_was_not_allowed_is_refused_and_what_was_is_done(
+    workspace: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert ask("write new.txt: text") == 0
+    assert not (tmp_path / "project" / "new.txt").exists()
+    assert "did not allow" in capfd.readouterr().out
+    assert ask("--allow", "edits", "write new.txt: text") == 0
+    assert (tmp_path / "project" / "new.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["ask", "hello"], 2, "No model is chosen"),
+        (["ask", "-w", "Elsewhere", "hello"], 1, "There is no workspace Elsewhere"),
+        (["ask", "--model", "nonsense", "hello"], 1, "names no model"),
+        (["ask", "--conversation", "none", "hello"], 1, "There is no conversation none"),
+        (["ask", "  "], 2, "There is nothing to ask"),
+        (["ask"], 2, "TEXT"),
+    ],
+)
+def test_wrong_use_is_a_sentence(
+    workspace: str, arguments: list[str], code: int, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        got = cli.main(arguments)
+    except SystemExit as ended:
+        got = int(ended.code or 0)
+    err = capfd.readouterr().err
+    assert got == code
+    assert words in err
+    assert "Traceback" not in err
+
+
+async def test_beside_an_open_program_it_works_on_the_same_sessions(workspace: str) -> None:
+    where = places.find()
+    desk = Desk(where, Secrets(where.key_file), serve=lambda opened: beside.serve(opened, where.run), clock=Quick())
+    bench = await desk.open(workspace)
+    await bench.choose_model("demo/demo")
+    heard: list[Event] = []
+    bench.subscribe(heard.append)
+    try:
+        code = await asyncio.to_thread(cli.main, ["ask", "--workspace", workspace, "hello from outside"])
+        said = [e.recorded.fact for e in heard if isinstance(e, FactAppended) and isinstance(e.recorded.fact, UserSaid)]
+        assert code == 0
+        assert len(said) == 1
+        assert [row.title for row in bench.conversations()] == ["hello from outside"]
+    finally:
+        await desk.aclose()
