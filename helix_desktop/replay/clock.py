@@ -13,6 +13,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+RESOLUTION = 1e-3  # seconds
 START = 1_750_000_000.0  # seconds since 1970 at which a replay begins
 
 
@@ -40,6 +41,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         self._threads = 0
         selector = _JumpingSelector()
         super().__init__(selector)
+        self._clock_resolution = RESOLUTION  # asyncio's own; the system's nanosecond is lost in large times
         selector.jump = self._jump
 
     def time(self) -> float:

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.contents import Contents
@@ -83,7 +83,7 @@ class Player:
         self._system_tokens = SYSTEM_TOKENS + sum(self._tokens.count(text) for text in said)
         self._ledger = Ledger(terms.prices, terms.window)
         self._contents = Contents(stores.cache)
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._waited = 0.0
         self._waited_now = 0.0
         self._repeats = 0
@@ -120,7 +120,7 @@ class Player:
             spawn=self._spawn,
         )
 
-    def _spawn(self, coroutine: Coroutine[object, object, object], *, name: str) -> asyncio.Task[object]:
+    def _spawn(self, coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
