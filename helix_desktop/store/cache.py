@@ -336,7 +336,7 @@ class CacheFolder:
         return record.kept
 
     def forget(self, digest: Digest) -> None:
-        """Remove the entry and all that is known of it; a tombstone stays. `level.compact` then takes it off the disk."""
+        """Remove the entry and all that is known of it; a tombstone stays. `level.scrub` then takes it off the disk."""
         held = self.level.get(b"h" + digest.raw)
         marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", b"p", b"q")]
         marks.append((b"t" + digest.raw, str(int(self.now())).encode()))

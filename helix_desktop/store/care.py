@@ -15,6 +15,7 @@ from helix_desktop.store.records import State
 
 SLICE = 4 << 20  # bytes read before others get their turn
 _PAGE = 500
+_END = b"i"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +50,26 @@ class Check:
         """Read some megabytes; False when everything has been read."""
         budget = SLICE
         while budget > 0:
-            if not self._waiting and not self._turn_page():
+            if self._waiting:
+                budget -= self._examine(self._waiting.pop()) + 4096
+            elif self._at < _END:
+                self._turn_page()
+            else:
                 return False
-            budget -= self._examine(self._waiting.pop()) + 4096
         return True
 
-    def _turn_page(self) -> bool:
-        """The next hashes. Where a block of them cannot be read, what stands in it is missing and found so later."""
-        found: list[Digest] = []
+    def _turn_page(self) -> None:
+        """The next hashes. Where a block of them cannot be read, what stands in it is found missing later."""
         try:
-            for key in self._cache.level.keys(self._at, b"i"):
+            for key in self._cache.level.keys(self._at, _END):
                 self._at = key + b"\x00"
-                found.append(Digest(key[1:]))
-                if len(found) == _PAGE:
-                    break
+                self._waiting.append(Digest(key[1:]))
+                if len(self._waiting) == _PAGE:
+                    return
+            self._at = _END
         except (plyvel.Error, ValueError):
             self._notes.append("A part of the cache's list of hashes cannot be read.")
             self._at = _behind(self._at)
-        self._waiting = found
-        return bool(found) or self._at < b"h\xff"
 
     def _examine(self, digest: Digest) -> int:
         try:
@@ -114,7 +116,8 @@ class Check:
 
 def _behind(key: bytes) -> bytes:
     """A key a little behind: one 256th of all hashes further."""
-    return b"h\xff" if key[1:2] in (b"", b"\xff") else b"h" + bytes((key[1] + 1,))
+    first = key[1] if len(key) > 1 else 0
+    return _END if first == 0xFF else b"h" + bytes((first + 1,))
 
 
 def collect(cache: CacheFolder, digests: Sequence[Digest], enough: int) -> tuple[list[Digest], int]:

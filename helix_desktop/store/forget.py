@@ -84,7 +84,7 @@ def purge_cache(cache: CacheFolder, wanted: Wanted) -> Iterator[int]:
             yield record.size
     for digest in wanted.digests:
         cache.forget(digest)
-    cache.level.compact()
+    cache.level.scrub()
     yield 0
 
 

@@ -17,6 +17,7 @@ import plyvel
 
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
 
+_FIRST, _LAST = b"\x00", b"\xff" * 2
 Write = tuple[bytes, bytes | None]  # key and value; None deletes
 _OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 4 << 20, "max_open_files": 500}
 
@@ -87,12 +88,24 @@ class Level:
             self._failed = True
             raise failure(error, "The cache could not be written; what was stored before is safe") from error
 
-    def compact(self, start: bytes | None = None, stop: bytes | None = None) -> None:
-        """Rewrite the range, so that what was deleted is gone from the files."""
-        self._db.compact_range(start=start, stop=stop)
+    def compact(self) -> None:
+        """Give the room of what was deleted back. Without its two ends plyvel compacts an empty range, silently."""
+        self._db.compact_range(start=_FIRST, stop=_LAST)
 
-    def sizes(self, start: bytes, stop: bytes) -> int:
-        return int(self._db.approximate_size(start, stop))
+    def flush(self) -> None:
+        """Write what is in the log into a table: the compaction of a range that holds nothing does no more."""
+        self._db.compact_range(start=_LAST + b"\xff", stop=_LAST + b"\xff\xff")
+
+    def scrub(self) -> None:
+        """Rewrite everything, so that nothing deleted is left in any file.
+
+        A compaction alone does not do: it leaves the lowest tables as they are, and a value that was deleted while it stood
+        in the log goes into one of those together with its deletion. Two deletions around all keys force all of them.
+        """
+        self.flush()
+        self.write([(_FIRST, None), (_LAST, None)])
+        self.flush()
+        self.compact()
 
     def dropped(self) -> int:
         """How many bytes of its log LevelDB dropped as damaged when it opened; a torn end is not among them."""

@@ -15,7 +15,8 @@ from typing import Any
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import Ambiguous, HelixError, NotThere, StoreBusy, StoreFailed, WrongUse
-from helix_desktop.store import backup, config, database, forget, opening, transfer
+from helix_desktop.store import backup, config, database, opening, transfer
+from helix_desktop.store import forget as forgetting
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.config import Settings
 from helix_desktop.store.journal import JournalFile
@@ -260,13 +261,13 @@ class Workspace:
         """Make one now."""
         return await self._stores.background.run(backup.make, self.folder)
 
-    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> forget.Purged:
+    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> forgetting.Purged:
         """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
 
         Minutes for a large workspace. Whoever has one of the returned conversations in memory reads it again.
         """
-        wanted = forget.Wanted(text, entries)
-        purged = forget.Purged((), 0, (), 0)
+        wanted = forgetting.Wanted(text, entries)
+        purged = forgetting.Purged((), 0, (), 0)
 
         async def purge() -> None:
             nonlocal purged
@@ -275,17 +276,19 @@ class Workspace:
         await self.index.renew(purge)
         return purged
 
-    async def _purge(self, wanted: forget.Wanted) -> forget.Purged:
+    async def _purge(self, wanted: forgetting.Wanted) -> forgetting.Purged:
         stores = self._stores
-        purging = forget.purge_cache(stores.cache, wanted)
+        purging = forgetting.purge_cache(stores.cache, wanted)
         while await stores.thread.run(next, purging, None) is not None:
             pass
-        changed = await stores.thread.run(forget.purge_journal, stores.journal, wanted)
-        touched = await stores.background.run(forget.purge_backups, self.folder, wanted)
-        await stores.background.run(forget.drop_remains, self.folder)
-        await stores.thread.run(forget.leave_tombstones, stores.journal, changed, wanted)
-        elsewhere = forget.elsewhere(self.folder, wanted)
-        return forget.Purged(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
+        changed = await stores.thread.run(forgetting.purge_journal, stores.journal, wanted)
+        touched = await stores.background.run(forgetting.purge_backups, self.folder, wanted)
+        await stores.background.run(forgetting.drop_remains, self.folder)
+        await stores.thread.run(forgetting.leave_tombstones, stores.journal, changed, wanted)
+        elsewhere = forgetting.elsewhere(self.folder, wanted)
+        return forgetting.Purged(
+            tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere
+        )
 
     async def aclose(self) -> None:
         """Finish what was begun and let go of everything."""

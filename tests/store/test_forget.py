@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Folded,
+    FoldKind,
+    Forgotten,
+    ModelReplied,
+    PartRef,
+    Stop,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import NotThere, WrongUse
+from helix_desktop.store.forget import BLANK, Wanted
+from helix_desktop.store.workspace import Workspace
+
+SECRET = 'sk-"Qz77x\\Lw"-üKey-4419'
+
+
+def stands_in(folder: Path, secret: str) -> list[str]:
+    """The files whose bytes hold the secret in any of the forms it may be written in; case does not matter to FTS."""
+    forms = [form.lower() for form in Wanted(secret, ()).bytes]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path.name for path in files if any(form in path.read_bytes().lower() for form in forms)]
+
+
+async def fill(workspace: Workspace) -> ToolReturned:
+    """A conversation with the secret wherever a secret can get to."""
+    raw = await workspace.cache.put(f"k={SECRET}".encode(), About("shell", f"login {SECRET}"))
+    clean = await workspace.cache.put(b"harmless", About("shell", f"curl -H {SECRET}"))
+    await workspace.cache.put(SECRET.encode("utf-16"), About("fetch", "page"))
+    split = b"\0" * ((1 << 20) - 4) + SECRET.encode() + b"\0" * 100
+    await workspace.cache.put(split, About("shell", "large"))
+    returned = ToolReturned("1", raw, 3, head=f"k={SECRET}")
+    await workspace.journal.append(
+        "c",
+        [
+            ConversationStarted(f"Title {SECRET}"),
+            UserSaid((Text(f"my key is {SECRET}, keep it"),)),
+            ModelReplied((ToolCall("1", "shell", json.dumps({"command": f"login {SECRET}"})),), "m", Stop.CALLS),
+            returned,
+            Folded("f", FoldKind.EXCERPT, PartRef(4), "quotes the output", 1, 9, entries=(raw.digest,)),
+            ToolReturned("2", clean, 1, head="harmless"),
+        ],
+    )
+    await workspace.journal.append("other", [UserSaid((Text("nothing here"),))])
+    await workspace.journal.set_meter("c", SECRET)
+    await workspace.index.caught_up()
+    return returned
+
+
+async def test_a_text_leaves_every_file(workspace: Workspace) -> None:
+    returned = await fill(workspace)
+    await workspace.back_up()
+    assert len(stands_in(workspace.folder, SECRET)) > 3, "the trial needs a secret that stands in the files"
+    purged = await workspace.forget(text=SECRET)
+    assert stands_in(workspace.folder, SECRET) == []
+    assert stands_in(workspace.folder, "Qz77x") == []
+    assert len(purged.entries) == 3
+    assert (purged.facts, purged.conversations, purged.backups) == (5, ("c",), 1)
+    with pytest.raises(NotThere, match="forgotten"):
+        await workspace.cache.get(returned.output.digest)
+    facts = [each.fact for each in await workspace.journal.read("c")]
+    assert facts[1] == UserSaid((Text(f"my key is {BLANK}, keep it"),))
+    assert facts[-1] == Forgotten(purged.entries, 5, "forgotten at the user's wish")
+    assert len(await workspace.journal.read("other")) == 1
+    assert (await workspace.journal.conversation("c")).title == f"Title {BLANK}"
+
+
+async def test_what_is_left_still_works(workspace: Workspace) -> None:
+    await fill(workspace)
+    await workspace.forget(text=SECRET)
+    await workspace.index.caught_up()
+    assert await workspace.index.search("Qz77x") == ()
+    assert len(await workspace.index.search("harmless")) == 1
+    assert (await workspace.cache.verify()).damaged == ()
+    assert await workspace.journal.damage() == ()
+    again = await workspace.cache.put(f"k={SECRET}".encode(), About("shell"))
+    assert await workspace.cache.get(again.digest) == f"k={SECRET}".encode()
+
+
+async def test_an_entry_goes_with_what_quotes_it(workspace: Workspace) -> None:
+    returned = await fill(workspace)
+    purged = await workspace.forget(entries=[returned.output.digest])
+    facts = [each.fact for each in await workspace.journal.read("c")]
+    assert isinstance(facts[3], ToolReturned)
+    assert facts[3].head == ""
+    assert isinstance(facts[4], Folded)
+    assert facts[4].text == BLANK
+    assert purged.entries == (returned.output.digest,)
+    assert facts[1] == UserSaid((Text(f"my key is {SECRET}, keep it"),)), "another text stays"
+
+
+async def test_hands_are_told_about_their_own_file(workspace: Workspace) -> None:
+    workspace.change({"models.main": "secret-model"})
+    purged = await workspace.forget(text="secret-model")
+    assert len(purged.elsewhere) == 1
+    assert "workspace.toml, line" in purged.elsewhere[0]
+
+
+async def test_a_short_text_is_refused(workspace: Workspace) -> None:
+    with pytest.raises(WrongUse):
+        await workspace.forget(text="abc")

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, UserSaid
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import HelixError, NewerVersion, NotThere, WrongUse
+from helix_desktop.store.transfer import without_keys
+from helix_desktop.store.workspace import Workspace, Workspaces
+
+
+async def exported(workspace: Workspace, path: Path) -> Path:
+    await workspace.export_to(path)
+    return path
+
+
+async def filled(workspace: Workspace) -> list[Digest]:
+    contents = [b"", b"small", b"x" * 3_000_000, bytes(range(256)) * 9000]
+    stored = [await workspace.cache.put(content, About("shell", f"é {n}")) for n, content in enumerate(contents)]
+    await workspace.cache.pin(stored[1].digest)
+    await workspace.journal.append("a", [ConversationStarted("Title"), ToolReturned("1", stored[1], 2)])
+    await workspace.journal.append("b", [UserSaid((Text("naïve"),))])
+    await workspace.journal.append("a", [UserSaid((Text("more"),))])
+    return [each.digest for each in stored]
+
+
+async def test_history_and_cache_come_back_whole(workspace: Workspace, workspaces: Workspaces, tmp_path: Path) -> None:
+    digests = await filled(workspace)
+    known = await workspaces.import_(await exported(workspace, tmp_path / "w.helix"), name="Copy")
+    copy = await workspaces.open(known.id)
+    for conversation in ("a", "b"):
+        assert await copy.journal.read(conversation) == await workspace.journal.read(conversation)
+    for digest in digests:
+        assert await copy.cache.get(digest) == await workspace.cache.get(digest)
+        assert await copy.cache.about(digest) == await workspace.cache.about(digest)
+    await copy.index.caught_up()
+    assert [row.pinned for row in await copy.index.entries(limit=9)].count(True) == 1
+    assert (await copy.cache.verify()).checked == len(digests)
+    assert copy.name == "Copy"
+    await copy.aclose()
+
+
+async def test_an_import_puts_nothing_into_force(workspace: Workspace, workspaces: Workspaces, tmp_path: Path) -> None:
+    workspace.change(
+        {
+            "permissions.mode": "free",
+            "permissions.rules": [{"tool": "shell", "allow": True}],
+            "mcp": {
+                "github": {"command": "run-me", "env": {"GITHUB_TOKEN": "ghp_abcdefghijklmnop1234"}, "args": ["-x"]}
+            },
+        }
+    )
+    settings = (await workspaces.import_(await exported(workspace, tmp_path / "w.helix"))).settings
+    assert (settings.roots, settings.mode, settings.rules, dict(settings.mcp)) == ((), "", (), {})
+    assert settings.proposed["permissions"]["mode"] == "free"
+    assert settings.proposed["mcp"]["github"] == {"command": "run-me", "env": {"GITHUB_TOKEN": ""}, "args": ["-x"]}
+    assert settings.proposed["roots"] == list(workspace.settings.roots)
+
+
+def test_keys_never_leave() -> None:
+    text = without_keys(
+        '# my key is sk-1234567890abcdef\nname = "x"\n[mcp.a]\nargs = ["--token", "ghp_abcdefghijklmnop1234"]\n'
+        'url = "https://a/?t=eyJhbGciOiJIUzI1NiIsInR5"\napi_key = "hunter22"\n[mcp.a.headers]\nX-Any = "plain"\n'
+    )
+    for secret in ("1234567890abcdef", "ghp_", "hunter22", "plain", "eyJ"):
+        assert secret not in text
+    assert 'name = "x"' in text
+
+
+async def test_a_damaged_entry_is_left_out_and_named(
+    workspace: Workspace, workspaces: Workspaces, tmp_path: Path
+) -> None:
+    digests = await filled(workspace)
+    folder = workspace._stores.cache
+    record = folder.record(digests[1])
+    folder.level.write([(b"b" + record.blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")])
+    path = await exported(workspace, tmp_path / "w.helix")
+    with zipfile.ZipFile(path) as archive:
+        assert json.loads(archive.read("manifest.json"))["damaged"] == [digests[1].hex]
+    copy = await workspaces.open((await workspaces.import_(path)).id)
+    with pytest.raises(NotThere):
+        await copy.cache.get(digests[1])
+    assert await copy.cache.get(digests[2]) == b"x" * 3_000_000
+    await copy.aclose()
+
+
+@pytest.mark.parametrize("cut", [0, 10, 0.5, 0.99])
+async def test_an_incomplete_file_is_refused_and_leaves_nothing(
+    workspace: Workspace, workspaces: Workspaces, tmp_path: Path, cut: float
+) -> None:
+    await filled(workspace)
+    path = await exported(workspace, tmp_path / "w.helix")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(cut * len(whole)) if cut < 1 else int(cut)])
+    with pytest.raises(WrongUse, match="no complete export"):
+        await workspaces.import_(path)
+    assert [each.name for each in workspaces.list()] == ["Thesis"]
+    with pytest.raises(NotThere):
+        await workspaces.import_(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("facts.jsonl", b'["a", 2, 1.0, "{}"]\n', WrongUse),
+        ("facts.jsonl", b"[]\n", WrongUse),
+        ("facts.jsonl", b'["a", 1, 1.0, "{\\"fact\\":\\"FromTheFuture\\",\\"version\\":1}"]\n', NewerVersion),
+        ("entries.bin", b'{"sha256":"zz"}\n', WrongUse),
+        (
+            "entries.bin",
+            b'{"sha256":"' + b"0" * 64 + b'","size":5,"time":1,"tool":"","source":"","media_type":""}\nabc',
+            WrongUse,
+        ),
+        ("workspace.toml", b"name = [", HelixError),
+        ("workspace.toml", b"roots = 5", WrongUse),
+    ],
+)
+async def test_a_file_made_to_harm_is_refused(
+    workspace: Workspace, workspaces: Workspaces, tmp_path: Path, name: str, content: bytes, error: type[HelixError]
+) -> None:
+    await filled(workspace)
+    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
+        for member in source.namelist():
+            target.writestr(member, content if member == name else source.read(member))
+    if name == "workspace.toml" and content == b"roots = 5":
+        await workspaces.import_(bad)  # only proposed, and so checked when the user agrees
+        return
+    with pytest.raises(error):
+        await workspaces.import_(bad)
+    assert len(workspaces.list()) == 1
+    assert [path.name for path in workspaces.folder.iterdir() if path.name.startswith(".importing")] == []
+
+
+async def test_an_entry_that_is_not_what_it_says_is_left_out(
+    workspace: Workspace, workspaces: Workspaces, tmp_path: Path
+) -> None:
+    await filled(workspace)
+    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
+        for member in source.namelist():
+            target.writestr(member, source.read(member).replace(b"\nsmall", b"\nSMALL"))
+    known = await workspaces.import_(bad)
+    assert "was damaged in the export" in (known.folder / "notes.txt").read_text()
+    copy = await workspaces.open(known.id)
+    with pytest.raises(NotThere):
+        await copy.cache.get(Digest.of(b"SMALL"))
+    await copy.aclose()
+    shutil.rmtree(known.folder)
+
+
+async def test_what_was_collected_is_still_known(workspace: Workspace, workspaces: Workspaces, tmp_path: Path) -> None:
+    gone = await workspace.cache.put(b"never used", About("shell", "ls"))
+    await workspace.cache.collect(0)
+    copy = await workspaces.open((await workspaces.import_(await exported(workspace, tmp_path / "w.helix"))).id)
+    with pytest.raises(NotThere, match="removed to make room"):
+        await copy.cache.get(gone.digest)
+    await copy.aclose()
