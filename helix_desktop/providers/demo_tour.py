@@ -16,8 +16,9 @@ Arguments = Mapping[str, Json]
 RECORDS, WANTED = 6000, 4711
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
-    r"^(\S.*\.(?:md|txt|rst|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))(?:  [\d,]+)?$"
+    r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
 )
+LARGEST_READ = 20_000  # bytes of a file the tour reads on its own
 _WORD = re.compile(r"[A-Za-z]{5,20}")
 
 
@@ -148,9 +149,10 @@ def _read(scene: Scene) -> Said | None:
 
 
 def _files_in(scene: Scene) -> list[str]:
-    """Text files of the listing, as the tool wrote it."""
+    """Text files of the listing, as the tool wrote it, that are not too long to be looked at."""
     lines = [line for text in scene.results(Station.LIST) for line in text.splitlines()]
-    return [match[1] for line in lines if (match := _TEXT_FILE.match(line)) is not None]
+    matches = [match for line in lines if (match := _TEXT_FILE.match(line)) is not None]
+    return [match[1] for match in matches if int(match[2].replace(",", "")) <= LARGEST_READ]
 
 
 def _search(scene: Scene) -> Said | None:

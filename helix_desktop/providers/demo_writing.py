@@ -1,17 +1,19 @@
 """What the demonstration writes when it is asked for a summary, an excerpt or a title: taken from the request itself.
 
-No judgement goes into it. Paths, commands, failures, items and rules are looked for by their shape, so every line of a
-summary can be found in what was summarised.
+No judgement goes into it. Paths, calls, failures, items and rules are looked for by their shape, in the messages or in
+the transcript that stands in their place, so every line of a summary can be found in what was summarised.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from helix_desktop.engine.blocks import Request, Role, ToolResult
 from helix_desktop.engine.facts import Text, ToolCall
-from helix_desktop.providers.wire import list_at, parse_object, text_at
+from helix_desktop.providers.wire import Object, list_at, parse_object, text_at
 
 SECTIONS = (
     "Project Background",
@@ -22,13 +24,25 @@ SECTIONS = (
     "User Preferences",
 )
 MOST_LINES = 12
-MOST_EXCERPT = 40
+MOST_EXCERPT = 24
+COMMON = 0.2  # a word in more than this share of the lines tells none of them apart
 _PATH = re.compile(r"(?<![\w/.])(?:[\w.-]+/)*[\w-]+\.[A-Za-z]{1,5}\b")
 _WRONG = re.compile(r"\b(error|failed|failure|exception|traceback|not found|refused|denied)\b", re.IGNORECASE)
 _RULE = re.compile(r"\b(must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)
-_SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
-_WORD = re.compile(r"[\w-]{4,}")
-_ITEM = re.compile(r"^\s*[-*]?\s*\[( |>|x)\]\s*(.+)$", re.MULTILINE)
+_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
+_WORD = re.compile(r"\w{3,}")
+_WISH = re.compile(r"needed from it: (.*)")
+_PASSAGE = re.compile(r"^\[[\d–]+\] (?:(user|assistant): |call of (\w+): |output(?: of \w+)?:$)", re.MULTILINE)
+_TELLING = ("path", "command", "pattern", "query", "sha256", "task")
+
+
+@dataclass(slots=True)
+class _Material:
+    """What is to be summarised, sorted."""
+
+    said: list[str] = field(default_factory=list)
+    calls: list[tuple[str, Object]] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
 
 
 def written(request: Request) -> str:
@@ -41,93 +55,126 @@ def written(request: Request) -> str:
         case "compaction":
             return compaction(request)
         case "admission":
-            return "preview"
+            return "All of them: preview"
         case "title":
             return title(request)
     return "The scripted demonstration answers."
 
 
+# --- summaries -------------------------------------------------------------------------------------------------------
+
+
 def handover(request: Request) -> str:
     """The six sections, each from the request; a section with nothing to say says so."""
-    said, results = _said(request), _results(request)
-    calls = [part for message in request.messages for part in message.parts if isinstance(part, ToolCall)]
-    paths = _unique(match for text in (*said, *(call.arguments for call in calls)) for match in _PATH.findall(text))
+    found = _material(request)
+    arguments = (text_at(values, "path") for _, values in found.calls)
+    paths = _unique(match for text in (*found.said, *arguments) for match in _PATH.findall(text))
+    wrong = (line for text in found.outputs for line in text.splitlines() if _WRONG.search(line))
+    rules = (one for text in found.said for one in _SENTENCE.findall(text) if _RULE.search(one))
     contents: Mapping[str, list[str]] = {
-        "Project Background": [_short(text) for text in said[:3]],
+        "Project Background": [_short(text) for text in found.said[:3]],
         "Technical Details": [f"File: {path}" for path in paths],
-        "Completed Work": _unique(f"{call.name} {_short(call.arguments, 160)}" for call in calls),
-        "Current Issues": _unique(
-            _short(line) for text in results for line in text.splitlines() if _WRONG.search(line)
-        ),
-        "TODO Items": _todo(calls, request),
-        "User Preferences": _unique(
-            _short(one) for text in said for one in _SENTENCE.findall(text) if _RULE.search(one)
-        ),
+        "Completed Work": _unique(_done(name, values) for name, values in found.calls if name != "set_todo"),
+        "Current Issues": _unique(_short(line) for line in wrong),
+        "TODO Items": _todo(found),
+        "User Preferences": _unique(_short(one) for one in rules),
     }
-    return "\n\n".join(f"## {name}\n" + _listed(contents[name]) for name in SECTIONS)
-
-
-def _listed(lines: list[str]) -> str:
-    shown = [f"- {line}" for line in lines[-MOST_LINES:]]
-    return "\n".join(shown) or "- None so far."
-
-
-def _said(request: Request) -> list[str]:
-    """The user's own words: what stands in brackets was put there by the program."""
-    parts = (part for message in request.messages if message.role is Role.USER for part in message.parts)
-    return [part.text for part in parts if isinstance(part, Text) and part.text.lstrip()[:1] not in {"[", "("}]
-
-
-def _results(request: Request) -> list[str]:
-    return [part.text for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
-
-
-def _todo(calls: list[ToolCall], request: Request) -> list[str]:
-    """The items of the last list, or what looks like items where the calls are text."""
-    lists = [call for call in calls if call.name == "set_todo"]
-    if lists:
-        items = list_at(parse_object(lists[-1].arguments), "items")
-        return [f"{text_at(item, 'text')} ({text_at(item, 'state') or 'open'})" for item in items]
-    states = {" ": "open", ">": "doing", "x": "done"}
-    texts = [part.text for message in request.messages for part in message.parts if isinstance(part, Text)]
-    return _unique(f"{item} ({states[mark]})" for text in texts for mark, item in _ITEM.findall(text))
+    return "\n\n".join(f"## {name}\n{_listed(contents[name])}" for name in SECTIONS)
 
 
 def observations(request: Request) -> str:
     """A line for every message that says something, oldest first."""
-    lines = [_short(text, 160) for text in (*_said(request), *_results(request)) if text.strip()]
+    found = _material(request)
+    lines = [f"!! The user said: {_short(text, 160)}" for text in found.said]
+    lines += [f"! Done: {_done(name, values)}" for name, values in found.calls]
+    lines += [f"! {_short(line)}" for text in found.outputs for line in text.splitlines() if _WRONG.search(line)]
     return "\n".join(f"- {line}" for line in _unique(lines)[-MOST_EXCERPT:]) or "- Nothing happened."
 
 
-def compaction(request: Request) -> str:
-    """The lines of the output that share most words with what was asked for, in their order."""
-    texts = [text for text in (*_said(request), *_results(request), *_bracketed(request)) if text.strip()]
-    if not texts:
-        return "There is nothing to read."
-    output = max(texts, key=len)
-    wish = " ".join([request.system, *(text for text in texts if text is not output)]) or output[:400]
-    asked = {word.lower() for word in _WORD.findall(wish)} | {
-        word for word in re.findall(r"\d+", wish) if len(word) > 2
-    }
-    lines = output.splitlines()
-    scored = sorted(range(len(lines)), key=lambda at: (-_shared(lines[at], asked), at))[:MOST_EXCERPT]
-    kept = sorted({*scored[:MOST_EXCERPT], 0, len(lines) - 1})
-    body = "\n".join(lines[at][:200] for at in kept)
-    return f"{len(lines):,} lines; of these, the first, the last and those with most of the words asked for:\n{body}"
-
-
-def _bracketed(request: Request) -> list[str]:
-    parts = (part for message in request.messages for part in message.parts)
-    return [part.text for part in parts if isinstance(part, Text) and part.text.lstrip()[:1] in {"[", "("}]
-
-
-def _shared(line: str, asked: set[str]) -> int:
-    return sum(word.lower() in asked for word in re.findall(r"[\w-]{3,}", line))
-
-
 def title(request: Request) -> str:
-    said = _said(request)
-    return " ".join(said[0].split()[:6])[:60] if said else "A demonstration"
+    said = _material(request).said
+    return " ".join(" ".join(said).split()[:6])[:60] or "A demonstration"
+
+
+def _listed(lines: list[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines[-MOST_LINES:]) or "- None so far."
+
+
+def _done(name: str, values: Object) -> str:
+    told = next((text for key in _TELLING if (text := text_at(values, key))), "")
+    return f"{name} {_short(told, 160)}".strip()
+
+
+def _todo(found: _Material) -> list[str]:
+    lists = [values for name, values in found.calls if name == "set_todo"]
+    items = list_at(lists[-1], "items") if lists else []
+    return [f"{text_at(item, 'text')} ({text_at(item, 'state') or 'open'})" for item in items]
+
+
+# --- what stands in the request --------------------------------------------------------------------------------------
+
+
+def _material(request: Request) -> _Material:
+    """All but the question, which is the last text; what stands in brackets was put there by the program."""
+    found = _Material()
+    parts = [(message.role, part) for message in request.messages for part in message.parts]
+    for role, part in parts[:-1] if len(parts) > 1 else parts:
+        if isinstance(part, ToolCall):
+            found.calls.append((part.name, parse_object(part.arguments) or {}))
+        elif isinstance(part, ToolResult):
+            found.outputs.append(part.text)
+        elif isinstance(part, Text) and part.text.startswith("<material>"):
+            _read_transcript(part.text, found)
+        elif isinstance(part, Text) and role is Role.USER and part.text.lstrip()[:1] not in {"[", "("}:
+            found.said.append(part.text)
+    return found
+
+
+def _read_transcript(text: str, found: _Material) -> None:
+    """A conversation written out as text: `[3] user: …`, `[4] call of read_file: {…}`, `[5] output of read_file:`."""
+    heads = list(_PASSAGE.finditer(text))
+    for head, end in zip(heads, [*(one.start() for one in heads[1:]), len(text)], strict=True):
+        body = text[head.end() : end].strip().removesuffix("</material>").strip()
+        if head[2]:
+            found.calls.append((head[2], parse_object(body) or {}))
+        elif head[1] == "user":
+            found.said.append(body)
+        elif head[1] is None:
+            found.outputs.append(body)
+
+
+# --- compactions -----------------------------------------------------------------------------------------------------
+
+
+def compaction(request: Request) -> str:
+    """The lines of the output that hold the rarest words of what was asked for, in their order."""
+    texts = [part.text for message in request.messages for part in message.parts if isinstance(part, Text)]
+    lines = [
+        line for line in "\n".join(texts[:-1]).splitlines() if line.strip() not in {"", "<material>", "</material>"}
+    ]
+    question = texts[-1] if texts else ""
+    wish = match[1] if (match := _WISH.search(question)) else question
+    asked = _telling(wish, lines)
+    matching = [line for line in lines if asked & set(_words(line))]
+    head = f"{len(lines):,} lines are before me, from `{_edge(lines, 0)}` to `{_edge(lines, -1)}`."
+    if not matching:
+        return f"{head} No line has a word of what was asked for that the others have not."
+    shown = "\n".join(line[:200] for line in matching[:MOST_EXCERPT])
+    return f"{head} {len(matching):,} of them have words of what was asked for; the first are:\n{shown}"
+
+
+def _telling(wish: str, lines: list[str]) -> set[str]:
+    """The words of the wish that are in some lines and not in most of them."""
+    counts = Counter(word for line in lines for word in set(_words(line)))
+    return {word for word in _words(wish) if 0 < counts[word] <= max(1, COMMON * len(lines))}
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def _edge(lines: list[str], at: int) -> str:
+    return lines[at].strip()[:80] if lines else ""
 
 
 def _short(text: str, most: int = 240) -> str:
