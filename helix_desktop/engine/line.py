@@ -41,6 +41,7 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
+from helix_desktop.engine.sums import Sums
 
 MESSAGE_TOKENS = 4  # what a message costs besides its parts
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
@@ -114,11 +115,15 @@ class Line:
     token_births: int = 0  # the sum of tokens x born over these messages: what `carried` is computed from
     text_keys: dict[PartRef, str] = field(default_factory=dict)  # of calls that give a text: the file
     newest_text: dict[str, PartRef] = field(default_factory=dict)  # the last such call of each file
+    token_sums: Sums = field(default_factory=Sums)  # by message: what the item that begins there takes
+    freed_sums: Sums = field(default_factory=Sums)  # by message: what a marker could free, by length alone
+    changed: int = 0  # the first item that is not as it was when `take_changed` was last asked
     clearable: list[int] = field(default_factory=list)  # tokens a marker could free, by the step they came after
     plain_outputs: list[int] = field(default_factory=list)  # outputs and long calls a marker could take the place of
     todo: tuple[tuple[str, str], ...] = ()
     failures: Counter[FoldKind] = field(default_factory=Counter)
     handovers: int = 0
+    handover_tokens: int = 0  # what they took together
     last_handover: float = 0.0
 
     def advance(self, recorded: Recorded) -> None:
@@ -174,6 +179,8 @@ class Line:
         self.messages[recorded.seq] = recorded
         self.order.append(recorded.seq)
         self.born[recorded.seq] = len(self.steps)
+        self.token_sums.append(0)
+        self.freed_sums.append(0)
         item = self._item(recorded.seq)
         self._append(item)
         if self.clearable:
@@ -234,6 +241,7 @@ class Line:
         self.failures[fold.kind] = 0
         if fold.kind is FoldKind.HANDOVER:
             self.handovers += 1
+            self.handover_tokens += fold.tokens
             self.last_handover = recorded.time
 
     def _sensible(self, seq: int, fold: Folded) -> bool:
@@ -363,6 +371,21 @@ class Line:
         """The seqs of the messages from the span's first to its last fact."""
         return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
 
+    def take_changed(self) -> int:
+        """From which item on the line has changed since this was last asked."""
+        changed, self.changed = self.changed, len(self.items)
+        return changed
+
+    def count_messages(self, span: Span, enough: int) -> int:
+        """How many messages of the span stand in the view as messages; counting stops at `enough`."""
+        low, high = self._positions(span)
+        count = 0
+        for index in range(low, high):
+            count += not self.items[index].fold
+            if count >= enough:
+                break
+        return count
+
     def covered_by(self, item: Item) -> list[int]:
         """The messages an item stands for."""
         return self.covered(Span(item.first, item.last))
@@ -436,6 +459,7 @@ class Line:
             self._count(item, -1)
         fresh = list(self._build(span))
         self.items[low:high] = fresh
+        self.changed = min(self.changed, low)
         self.keys[low:high] = [item.first for item in fresh]
         for item in fresh:
             self._count(item, 1)
@@ -489,6 +513,11 @@ class Line:
         self._count(item, 1)
 
     def _count(self, item: Item, sign: int) -> None:
+        position = self.position(item.first)
+        self.token_sums.add(position, sign * item.tokens)
+        if not item.fold:
+            freed = sum(block.tokens - MARKER_TOKENS for block in item.blocks if becomes_clearable(block))
+            self.freed_sums.add(position, sign * freed)
         for block in item.blocks:
             self.tokens[block.kind] += sign * block.tokens
         self.shown_messages += sign * bool(item.blocks)

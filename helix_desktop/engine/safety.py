@@ -71,7 +71,7 @@ class Panic:
         situation = self._steward.situation()
         clearing = caching.everything_old(situation, panic_start(situation))
         if clearing is not None:
-            await self._sweeping.sweep(clearing, panic=True)
+            await self._sweeping.sweep(clearing.parts(situation), WHY, panic=True)
 
     async def _in_flight(self) -> None:
         """What is being written already, if it comes in time."""

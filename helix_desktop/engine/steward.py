@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 
 from helix_desktop.engine.arrival import Admission
 from helix_desktop.engine.contents import Contents
@@ -32,13 +31,13 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens
 from helix_desktop.engine.safety import Panic
 from helix_desktop.engine.strategies import caching, handover, observation, reflection
-from helix_desktop.engine.strategies.caching import Clearing
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, tail_start
 from helix_desktop.engine.sweeping import Sweeping
 from helix_desktop.engine.writing import NothingWritten, Reading, Writer, Written, read, still_same
 from helix_desktop.errors import HelixError, NotThere, Refused, Stopped
 
 log = logging.getLogger(__name__)
+ASKED = "asked for by the user"
 RETRY_AFTER = 60.0  # seconds a strategy rests after a failure
 DOCUMENT_KINDS = (FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
 
@@ -110,10 +109,7 @@ class Steward:
     async def fold_now(self, kind: FoldKind, wish: str = "") -> tuple[Recorded, ...]:
         """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
         if kind is FoldKind.MARKER:
-            clearing = caching.everything_old(self.situation(), tail_start(self.situation()))
-            if clearing is None:
-                raise Refused("There is no old output that a marker would make shorter.")
-            return await self._sweeping.sweep(replace(clearing, why="asked for by the user"))
+            return await self._markers_now()
         plan = self._asked_plan(kind, wish)
         if plan is None:
             raise Refused("There is nothing to fold before the part of the conversation that stays as it is.")
@@ -123,6 +119,13 @@ class Steward:
             return await self.append(await self._writer.truncate(read(plan, self.situation()), self.new_fold(kind)))
         self._start(plan)
         return await self._finished()
+
+    async def _markers_now(self) -> tuple[Recorded, ...]:
+        situation = self.situation()
+        clearing = caching.everything_old(situation, tail_start(situation))
+        if clearing is None:
+            raise Refused("There is no old output that a marker would make shorter.")
+        return await self._sweeping.sweep(clearing.parts(situation), ASKED)
 
     async def undo(self, fold: str) -> tuple[Recorded, ...]:
         """Take a fold out of force. Refused, with the figures, where the view would not fit then."""
@@ -181,7 +184,7 @@ class Steward:
             return f"Next: {plan.kind.value}, because {plan.why}."
         clearing = caching.due(situation)
         if clearing is not None:
-            return f"Next: {len(clearing.refs)} old outputs become markers, {clearing.why}."
+            return f"Next: old outputs become markers, {clearing.why}."
         return f"Nothing is due: {situation.meter.figures()}."
 
     # --- deciding ---------------------------------------------------------------------------------------------------
@@ -212,7 +215,7 @@ class Steward:
         return failed is not None and situation.now - failed < RETRY_AFTER
 
     def _asked_plan(self, kind: FoldKind, wish: str) -> Plan | None:
-        situation, why = self.situation(), "asked for by the user"
+        situation = self.situation()
         span: Span | None
         match kind:
             case FoldKind.HANDOVER | FoldKind.TRUNCATION:
@@ -223,7 +226,7 @@ class Steward:
                 span = reflection.observations(situation)
             case _:
                 raise Refused("Excerpts are made when an output arrives.", remedy="Use markers for old outputs.")
-        return None if span is None else Plan(kind, span, why, wish=wish)
+        return None if span is None else Plan(kind, span, ASKED, wish=wish)
 
     # --- writing in the background ----------------------------------------------------------------------------------
 
@@ -279,15 +282,12 @@ class Steward:
         if not still_same(ready.reading, self.conversation.state):
             log.info("%s was not adopted: what it covers has changed", ready.fold.fold)
             return ()
-        along = None
-        if self.conversation.policy.caching != "off":
+        recorded = await self.append(ready)
+        if recorded and self.conversation.policy.caching != "off":
             situation = self.situation()
             along = caching.everything_old(situation, tail_start(situation))
-        recorded = await self.append(ready)
-        if along is not None and recorded:
-            left = tuple(ref for ref in along.refs if ref.seq > ready.reading.plan.span.last)
-            if left:
-                await self._sweeping.sweep(replace(along, refs=left), batch=ready.fold.fold)
+            if along is not None:
+                await self._sweeping.sweep(along.parts(situation), along.why, batch=ready.fold.fold)
         return recorded
 
     async def append(self, written: Written) -> tuple[Recorded, ...]:
@@ -303,9 +303,10 @@ class Steward:
     # --- clearing and panic -----------------------------------------------------------------------------------------
 
     async def _clear(self) -> None:
-        clearing: Clearing | None = caching.due(self.situation())
+        situation = self.situation()
+        clearing = caching.due(situation)
         if clearing is not None:
-            await self._sweeping.sweep(clearing)
+            await self._sweeping.sweep(clearing.parts(situation), clearing.why)
 
     async def _panic(self, *, overflowed: bool) -> None:
         """The ladder, until the next request fits."""

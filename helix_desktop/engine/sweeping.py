@@ -24,7 +24,6 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import About, Cache, Tokens
 from helix_desktop.engine.strategies import caching
 from helix_desktop.engine.strategies.admission import excerpt
-from helix_desktop.engine.strategies.caching import Clearing
 from helix_desktop.engine.strategies.preview import preview
 from helix_desktop.engine.transcript import stored_text
 
@@ -49,11 +48,14 @@ class Sweeping:
     tokens: Tokens
     new_fold: Callable[[FoldKind], str]
 
-    async def sweep(self, clearing: Clearing, *, batch: str = "", panic: bool = False) -> tuple[Recorded, ...]:
+    async def sweep(
+        self, refs: Sequence[PartRef], why: str, *, batch: str = "", panic: bool = False
+    ) -> tuple[Recorded, ...]:
         """Show the parts as markers. One that has changed meanwhile, or would not get shorter, is left out."""
-        blocks = [block for ref in clearing.refs if (block := self._block(ref)) is not None]
+        blocks = [block for ref in refs if (block := self._block(ref)) is not None]
         made = [await self._marked(block) for block in blocks]
-        return await self._append(made, batch or self.new_fold(FoldKind.MARKER), clearing.why, panic=panic)
+        why = f"{why}: {len(made)} parts of {sum(one.block.tokens for one in made):,} tokens"
+        return await self._append(made, batch or self.new_fold(FoldKind.MARKER), why, panic=panic)
 
     async def excerpt(self, ref: PartRef, why: str, tokens: int) -> tuple[Recorded, ...]:
         """Show one part as an excerpt, in panic: of a user's text too, which is stored first."""

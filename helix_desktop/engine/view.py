@@ -103,7 +103,10 @@ class State:
     folds_made: int = 0
     _returned: dict[bytes, int] = field(default_factory=dict)
     _before: list[int] = field(default_factory=list)  # of each fact, the one before it on its line
+    _blocks: list[Block] = field(default_factory=list)  # of the head and of all items, as the last view had them
+    _starts: list[int] = field(default_factory=list)  # where the blocks of each item begin
     _head: tuple[Block, ...] = ()
+    _head_shown: tuple[Block, ...] = ()
     _shown: View | None = None
 
     @property
@@ -145,13 +148,23 @@ class State:
     def view(self) -> View:
         """The view now. Blocks are shared with the views before; nothing is computed twice."""
         if self._shown is None:
-            blocks = list(self._head)
-            for item in self.line.items:
-                blocks.extend(item.blocks)
-            stable = len(blocks) - self._unfinished()
+            self._catch_up()
+            blocks = tuple(self._blocks)
             tools = self.settings.tools
-            self._shown = View(tuple(blocks), tools.tools, tools.tokens, stable)
+            self._shown = View(blocks, tools.tools, tools.tokens, len(blocks) - self._unfinished())
         return self._shown
+
+    def _catch_up(self) -> None:
+        """Bring the list of blocks up to date from the first item that changed."""
+        changed = self.line.take_changed()
+        if self._head is not self._head_shown:
+            self._head_shown, self._blocks, self._starts = self._head, list(self._head), []
+        if changed < len(self._starts):
+            del self._blocks[self._starts[changed] :]
+            del self._starts[changed:]
+        for item in self.line.items[len(self._starts) :]:
+            self._starts.append(len(self._blocks))
+            self._blocks.extend(item.blocks)
 
     def holds(self, fact: Fact) -> bool:
         """Whether the settings are what this fact would make them: then it need not be appended."""

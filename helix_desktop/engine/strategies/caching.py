@@ -7,7 +7,8 @@ needs the original. The text is kept in the fold's fact, so it never changes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from helix_desktop.engine import budget, economics
@@ -21,6 +22,7 @@ from helix_desktop.engine.strategies.names import names
 from helix_desktop.engine.strategies.plan import Situation, is_barred, tail_start
 
 COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
+EXACT = 512  # items of the view that are looked at one by one
 LATELY = 20  # steps from which growth and pauses are learned
 MARKER_NAMES = 90  # characters of names in a marker's second line
 ARGUMENT = 100  # characters of an argument in a marker's second line
@@ -28,11 +30,25 @@ ARGUMENT = 100  # characters of an argument in a marker's second line
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
-    """Parts that become markers together, and the rule with its figures."""
+    """Everything from the message `first` to before the message `end` that may become a marker, and the rule.
 
-    refs: tuple[PartRef, ...]
+    `least`: parts shorter than so many tokens stay. Which parts these are is found when it is carried out: a clearing
+    that is only asked for costs nothing.
+    """
+
+    first: int
+    end: int
     why: str
-    frees: int
+    least: int = 0
+
+    def parts(self, situation: Situation) -> list[PartRef]:
+        """The parts, in order."""
+        return [
+            ref
+            for item in old_items(situation.line, self.first, self.end)
+            for ref, tokens in frees(situation, item)
+            if tokens + MARKER_TOKENS >= self.least
+        ]
 
 
 def due(situation: Situation) -> Clearing | None:
@@ -50,48 +66,24 @@ def after_steps(situation: Situation) -> Clearing | None:
     steps = policy.caching_steps
     if len(line.steps) <= steps:
         return None
-    before = min(line.steps[-steps], tail_start(situation))
-    chosen = [
-        (ref, tokens)
-        for item in old_items(line, before)
-        for ref, tokens in frees(situation, item)
-        if tokens + MARKER_TOKENS >= policy.caching_tokens
-    ]
-    return _clearing(chosen, f"outputs older than {steps} steps, of {policy.caching_tokens} tokens and more")
+    end = min(line.steps[-steps], tail_start(situation))
+    why = f"older than {steps} steps, {policy.caching_tokens} tokens and more"
+    clearing = Clearing(line.order[0], end, why, policy.caching_tokens)
+    return clearing if _any(situation, clearing) else None
 
 
 def when_it_pays(situation: Situation) -> Clearing | None:
     """All from one place on, where what is freed is worth writing the provider's cache again from there."""
-    policy = situation.policy
-    old = old_items(situation.line, tail_start(situation))
-    freed = {item.first: list(frees(situation, item)) for item in old}
-    total = sum(tokens for parts in freed.values() for _, tokens in parts)
+    line, meter = situation.line, situation.meter
+    end = tail_start(situation)
+    standing, firsts = _standing(situation, end)
+    total = sum(part.frees for part in standing)
     if total <= 0:
         return None
     if is_cold(situation):
-        start = old[0].first if economics.clear_when_cold(total, situation.state.tokens, policy.caching_cold_share) else None
-        why = "the provider's cache is cold"
-    else:
-        start = _start(situation, {first: sum(tokens for _, tokens in parts) for first, parts in freed.items()})
-        why = f"clearing from number {start} on pays"
-    if start is None:
-        return None
-    return _clearing([part for first, parts in freed.items() if first >= start for part in parts], why)
-
-
-def everything_old(situation: Situation, before: int) -> Clearing | None:
-    """All that can be cleared before the message `before`: another fold rewrites the prefix anyway."""
-    parts = [part for item in old_items(situation.line, before) for part in frees(situation, item)]
-    return _clearing(parts, "taken along with a fold that rewrites the context anyway")
-
-
-def _start(situation: Situation, freed: Mapping[int, int]) -> int | None:
-    """The message from which on clearing pays by the model's prices."""
-    meter, line = situation.meter, situation.line
-    standing = [Standing(meter.parts[Kind.SYSTEM])]
-    standing += [
-        Standing(round(item.tokens * meter.factor), round(freed.get(item.first, 0) * meter.factor)) for item in line.items
-    ]
+        if not economics.clear_when_cold(total, meter.used, situation.policy.caching_cold_share):
+            return None
+        return Clearing(line.order[0], end, f"the provider's cache is cold, and {total:,} tokens come free")
     index = economics.clear_from(
         standing,
         growth(line) * meter.factor,
@@ -100,22 +92,66 @@ def _start(situation: Situation, freed: Mapping[int, int]) -> int | None:
         least=min(situation.policy.caching_least, meter.window // 8),
         crowded=economics.is_crowded(meter.used, meter.window),
     )
-    return line.items[index - 1].first if index else None
-
-
-def _clearing(parts: list[tuple[PartRef, int]], why: str) -> Clearing | None:
-    if not parts:
+    if index is None:
         return None
-    total = sum(tokens for _, tokens in parts)
-    return Clearing(tuple(ref for ref, _ in parts), f"{why}: {len(parts)} parts, {total:,} tokens", total)
+    freed = sum(part.frees for part in standing[index:])
+    return Clearing(firsts[index], end, f"clearing from number {firsts[index]} on frees {freed:,} tokens, and pays")
+
+
+def everything_old(situation: Situation, end: int) -> Clearing | None:
+    """All that can be cleared before the message `end`: another fold rewrites the prefix anyway."""
+    if not situation.line.order:
+        return None
+    clearing = Clearing(situation.line.order[0], end, "taken along with a fold that rewrites the context anyway")
+    return clearing if _any(situation, clearing) else None
+
+
+def _any(situation: Situation, clearing: Clearing) -> bool:
+    """Whether there is a part to clear at all; the newest are looked at first."""
+    for item in reversed(old_items(situation.line, clearing.first, clearing.end)):
+        if any(tokens + MARKER_TOKENS >= clearing.least for _, tokens in frees(situation, item)):
+            return True
+    return False
+
+
+def _standing(situation: Situation, end: int) -> tuple[list[Standing], list[int]]:
+    """The view part by part as the rule wants it, and the message each part begins with.
+
+    The newest items stand for themselves; older ones, where there are very many, in groups that grow with their age.
+    """
+    line, factor = situation.line, situation.meter.factor
+    items = line.items[-EXACT:]
+    exact = items[0].first if items else 0
+    firsts, standing = [0], [Standing(situation.meter.parts[Kind.SYSTEM])]
+    for first, tokens, freed in _groups(line, exact):
+        firsts.append(first)
+        standing.append(Standing(round(tokens * factor), round(freed * factor)))
+    for item in items:
+        freed = sum(tokens for _, tokens in frees(situation, item)) if item.first < end and not item.fold else 0
+        firsts.append(item.first)
+        standing.append(Standing(round(item.tokens * factor), round(freed * factor)))
+    return standing, firsts
+
+
+def _groups(line: Line, before: int) -> list[tuple[int, int, int]]:
+    """First message, tokens and clearable tokens of the groups of all that stands before the message `before`."""
+    groups = []
+    stop, width = line.position(before), EXACT
+    while stop > 0:
+        start = max(0, stop - width)
+        tokens, freed = line.token_sums.between(start, stop), line.freed_sums.between(start, stop)
+        groups.append((line.order[start], tokens, freed))
+        stop, width = start, width * 2
+    return groups[::-1]
 
 
 # --- what there is to clear ------------------------------------------------------------------------------------------
 
 
-def old_items(line: Line, before: int) -> list[Item]:
-    """The messages before `before` with a part worth a marker."""
-    return [line.item_at(seq) for seq in line.plain_outputs if seq < before]
+def old_items(line: Line, first: int, end: int) -> list[Item]:
+    """The messages from `first` to before `end` with a part worth a marker."""
+    chosen = line.plain_outputs[bisect_left(line.plain_outputs, first) : bisect_left(line.plain_outputs, end)]
+    return [line.item_at(seq) for seq in chosen]
 
 
 def frees(situation: Situation, item: Item) -> Iterator[tuple[PartRef, int]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from helix_desktop.engine import budget, economics
 from helix_desktop.engine.economics import Handover
 from helix_desktop.engine.facts import FoldKind, ModelSet, Span
-from helix_desktop.engine.strategies.plan import Plan, Situation, covered_facts, foldable
+from helix_desktop.engine.strategies.plan import Plan, Situation, foldable
 
 TITLE = "[Conversation History Summary]"
 SECTIONS = (
@@ -37,7 +37,7 @@ def due(situation: Situation) -> Plan | None:
     if line.last_handover and situation.now - line.last_handover < policy.handover_cooldown:
         return None
     span = foldable(situation)
-    if span is None or covered_facts(line, span) < policy.handover_facts:
+    if span is None or line.count_messages(span, policy.handover_facts) < policy.handover_facts:
         return None
     if full:
         return Plan(FoldKind.HANDOVER, span, f"the window is {meter.utilization:.0%} full")
@@ -102,8 +102,9 @@ def _scale(situation: Situation, fast: ModelSet) -> float:
 
 def expected(situation: Situation) -> int:
     """What a document will take: the mean of those there were."""
-    made = [fold.tokens for fold in situation.line.folds.values() if fold.kind is FoldKind.HANDOVER]
-    return min(round(sum(made) / len(made)) if made else EXPECTED, situation.meter.window // 10)
+    line = situation.line
+    mean = round(line.handover_tokens / line.handovers) if line.handovers else EXPECTED
+    return min(mean, situation.meter.window // 10)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def unobserved(situation: Situation) -> Span | None:
         if fold.kind in (*DOCUMENTS, *OBSERVED) and isinstance(fold.cover, Span):
             first = max(first, fold.cover.last + 1)
     span = Span(first, whole.last)
-    return span if len(line.covered(span)) >= FEWEST else None
+    return span if line.count_messages(span, FEWEST) >= FEWEST else None
 
 
 def question(span: Span, *, wish: str = "", limit: int = 2_000) -> str:

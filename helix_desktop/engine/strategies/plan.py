@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from helix_desktop.engine import economics, laws
 from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.facts import FoldKind, PartRef, Span
-from helix_desktop.engine.line import Item, Line, ends
+from helix_desktop.engine.line import Line
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
 
@@ -107,19 +107,3 @@ def is_barred(line: Line, ref: PartRef) -> bool:
     return ref in line.barred or any(
         isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in line.barred
     )
-
-
-def fresh_items(line: Line, span: Span) -> list[Item]:
-    """The messages of a span that stand in the view as messages."""
-    return [item for item in line.visible(span) if not item.fold]
-
-
-def covered_facts(line: Line, span: Span) -> int:
-    """How many messages a fold of the span would newly take away."""
-    return len(fresh_items(line, span))
-
-
-def crosses(one: Span, other: Span) -> bool:
-    """Whether two spans overlap without nesting."""
-    first, last = ends(other)
-    return one.first < first <= one.last < last or first < one.first <= last < one.last
