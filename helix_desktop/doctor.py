@@ -214,6 +214,8 @@ async def _workspaces(where: Places) -> AsyncIterator[Finding]:
         else:
             conversations = await workspace.journal.conversations()
             await workspace.aclose()
+            for note in workspace.notes:  # what opening it had to mend
+                yield Finding(what, State.NOTE, note)
             yield Finding(what, State.GOOD, f"It opens; {len(conversations)} conversations.")
 
 

@@ -114,6 +114,22 @@ def test_get_as_json_holds_text_or_base64(helix: Helix, workspace: str, tmp_path
     assert (described[0]["text"], described[1]["base64"]) == ("täxt", "/wA=")
 
 
+def test_verify_names_what_is_damaged_and_collect_makes_room(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(random.Random(5).randbytes(200_000))
+    digest = helix("cache", "put", "-w", workspace, tmp_path / "a").out.strip()
+    assert helix("cache", "verify", "-w", workspace, "--json").json["entries"] == 1
+    assert helix("cache", "collect", "-w", workspace, "--json").json == {"removed": 0, "bytes": 0}, "put by hand stays"
+    largest = max((places.find().workspaces / workspace / "cache").iterdir(), key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+    said = helix("cache", "verify", "-w", workspace)
+    assert said.code == 1
+    assert "damage" in said.out + said.err
+    assert helix("cache", "get", "-w", workspace, digest, "-o", tmp_path / "b").code == 1
+    assert not (tmp_path / "b").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -256,6 +272,18 @@ def test_a_workspace_from_new_to_the_trash_and_back(helix: Helix, workspace: str
     assert [one["id"] for one in helix("workspace", "list", "--trash", "--json").json] == [workspace]
     assert helix("workspace", "restore", "Thesis").code == 0
     assert workspace in helix("workspace", "list").out
+
+
+def test_a_workspace_travels_in_a_file(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(CONTENTS["several chunks"])
+    digest = helix("cache", "put", "-w", workspace, tmp_path / "a").out.strip()
+    assert helix("workspace", "export", "Work", tmp_path / "work.helix").code == 0
+    imported = helix("workspace", "import", tmp_path / "work.helix", "--name", "Again")
+    assert (imported.code, imported.err) == (0, "")
+    assert helix("cache", "get", "-w", "Again", digest, "-o", tmp_path / "b").code == 0
+    assert (tmp_path / "b").read_bytes() == CONTENTS["several chunks"]
+    (tmp_path / "no.helix").write_bytes(b"not an export")
+    assert helix("workspace", "import", tmp_path / "no.helix").code == 2
 
 
 def test_home_moves_everything(helix: Helix, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ async def _reach(arguments: argparse.Namespace, identity: str, console: Console)
 async def _as_owner(arguments: argparse.Namespace, workspace: Workspace, run_folder: Path, console: Console) -> int:
     serving = await serve(workspace, run_folder, leaving=not getattr(arguments, "lasting", False))
     try:
+        for note in workspace.notes:  # what opening it had to mend
+            await console.complain(note)
         return int(await arguments.work(arguments, workspace, console))
     finally:
         await serving.finish()

@@ -204,15 +204,16 @@ async def verify(arguments: argparse.Namespace, workspace: Workspace, console: C
     result = await workspace.cache.verify()
     damaged = [{"sha256": digest.hex, "why": why} for digest, why in result.damaged]
     if arguments.json:
-        await say_json(console, {"entries": result.checked, "bytes": result.bytes, "damaged": damaged})
+        figures = {"entries": result.checked, "bytes": result.bytes, "damaged": damaged, "notes": list(result.notes)}
+        await say_json(console, figures)
     else:
-        for one in damaged:
-            await console.say(f"{one['sha256']}  {one['why']}")
+        for line in (*(f"{one['sha256']}  {one['why']}" for one in damaged), *result.notes):
+            await console.say(line)
         seconds = time.monotonic() - begun
         await console.say(
             f"{result.checked:,} entries, {result.bytes:,} bytes, {len(damaged)} damaged; {seconds:.1f} s"
         )
-    return 1 if damaged else 0
+    return 1 if damaged or result.notes else 0
 
 
 async def stats(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:

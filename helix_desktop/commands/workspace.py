@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,9 @@ def restore(arguments: argparse.Namespace) -> int:
 def import_file(arguments: argparse.Namespace) -> int:
     workspaces = _workspaces(arguments)
     known = asyncio.run(workspaces.import_(arguments.file, name=arguments.name))
+    notes = known.folder / "notes.txt"
+    if notes.exists():  # what could not be taken over
+        print(notes.read_text(encoding="utf-8").rstrip(), file=sys.stderr)
     return _say_known(arguments, known)
 
 
