@@ -28,6 +28,7 @@ class Composer(QWidget):
     """`sent(parts, steer)`. `offers_wanted(asked)` is answered with `offer`; `taken(offer)` what was not just text."""
 
     sent = Signal(object, bool)
+    resent = Signal(int, object)
     stop_wanted = Signal()
     attach_wanted = Signal()
     files_given = Signal(object)
@@ -45,6 +46,7 @@ class Composer(QWidget):
         self._place: tuple[str, str] = ("", "")
         self._running = Running.IDLE
         self._asked: Asked | None = None
+        self._edited = 0
         self._modes: Sequence[tuple[str, str]] = ()
         self.setProperty("look", "composer")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -58,6 +60,9 @@ class Composer(QWidget):
         self._box.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._attach = self._button(tr("+ Attach"), "chip", tr("Attach files or images"))
         self._mode = self._button("", "chip", tr("What needs your permission"))
+        self._editing = self._button(tr("You are changing an earlier message  ✕"), "chip", tr("Leave it as it was"))
+        self._editing.clicked.connect(self.stop_editing)
+        self._editing.hide()
         self.meter = Meter(theme, height=5, parent=self)
         self._figures = QLabel(self)
         self._figures.setProperty("look", "small")
@@ -86,6 +91,7 @@ class Composer(QWidget):
         self._row.addWidget(self._stop)
         self._row.addWidget(self._send)
         self._inside = QVBoxLayout(self._box)
+        self._inside.addWidget(self._editing, 0, Qt.AlignmentFlag.AlignLeft)
         self._inside.addWidget(self.attachments)
         self._inside.addWidget(self.text)
         self._inside.addLayout(self._row)
@@ -121,6 +127,7 @@ class Composer(QWidget):
 
     def show_conversation(self, workspace: str, conversation: str, name: str) -> None:
         """Bring the draft and the history of a conversation; the last one's draft is kept already."""
+        self.stop_editing()
         self._place = ("", "")
         self.text.setPlaceholderText(tr("Message {name}…", name=name))
         draft = self._memory.get("draft", workspace, conversation, default=dict[str, object]())
@@ -166,11 +173,33 @@ class Composer(QWidget):
         parts = self.parts()
         if not parts:
             return
+        edited = self._edited
         self._remember(self.text.toPlainText())
         self.text.clear()
         self.attachments.show_these([])
+        self.stop_editing()
         self._changed()
-        self.sent.emit(parts, steer)
+        if edited:
+            self.resent.emit(edited, parts)
+        else:
+            self.sent.emit(parts, steer)
+
+    def edit(self, seq: int, parts: Sequence[UserPart]) -> None:
+        """Change the message at `seq` and send it again; what comes after it is rewound then."""
+        self.stop_editing()
+        self.text.clear()
+        self.attachments.show_these([])
+        self._edited = seq
+        self._editing.show()
+        self.take(parts)
+
+    def stop_editing(self) -> None:
+        """The next message is a new one."""
+        if self._edited:
+            self._edited = 0
+            self._editing.hide()
+            self.text.clear()
+            self.attachments.show_these([])
 
     def parts(self) -> tuple[UserPart, ...]:
         words = self.text.toPlainText().strip()
@@ -208,7 +237,6 @@ class Composer(QWidget):
         works = self._running in (Running.THINKING, Running.TOOLS, Running.ASKING)
         filled = bool(self.text.toPlainText().strip() or self.attachments.held)
         self._send.setVisible(filled or not works)
-        self._send.setEnabled(filled)
         workspace, conversation = self._place
         if conversation:
             draft = {"text": self.text.toPlainText(), "attachments": [kept(each) for each in self.attachments.held]}

@@ -162,9 +162,9 @@ def _words_of(row: ConversationRow, running: Running, role: int) -> str | None:
         return row.title
     if role == Qt.ItemDataRole.AccessibleTextRole:
         state = "" if running is Running.IDLE else f", {state_words(running)}"
-        return f"{row.title}, {share(row.parts, row.window)} %{state}"
+        return f"{row.title}, {share(tuple(row.parts.items()), row.window)} %{state}"
     if role == Qt.ItemDataRole.ToolTipRole:
-        return f"{row.title}\n{spoken(row.parts, row.window)}"
+        return f"{row.title}\n{spoken(tuple(row.parts.items()), row.window)}"
     return None
 
 
@@ -190,7 +190,7 @@ class ConversationPainter(QStyledItemDelegate):
         if isinstance(line, Heading):
             self._paint_heading(painter, rect, line)
         else:
-            self._paint_row(painter, rect, line, option, index.data(Role.RUNNING))
+            self._paint_row(painter, rect, line, option, Running(index.data(Role.RUNNING)))
         painter.restore()
 
     def _paint_heading(self, painter: QPainter, rect: QRect, heading: Heading) -> None:
@@ -255,14 +255,14 @@ class ConversationPainter(QStyledItemDelegate):
         painter.setPen(theme.colour("faint"))
         metrics = QFontMetrics(painter.font())
         right = line.right() + 1
-        for text in (when(row.updated, time.time()), f"{share(row.parts, row.window)}%"):
+        for text in (when(row.updated, time.time()), f"{share(tuple(row.parts.items()), row.window)}%"):
             width = metrics.horizontalAdvance(text)
             painter.drawText(
                 QRect(right - width, line.top(), width + 1, line.height()), Qt.AlignmentFlag.AlignVCenter, text
             )
             right -= width + px(8)
         bar = QRectF(line.left(), line.center().y() - px(2) + 1, right - line.left(), px(4))
-        paint_bar(painter, bar, row.parts, row.window, theme)
+        paint_bar(painter, bar, tuple(row.parts.items()), row.window, theme)
 
 
 class ConversationList(QListView):

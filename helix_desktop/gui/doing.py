@@ -37,7 +37,7 @@ class Doing(QObject):
         work: Coroutine[Any, Any, T],
         *,
         name: str,
-        then: Callable[[T], None] | None = None,
+        then: Callable[[T], object] | None = None,
         owner: QObject | None = None,
         failed: Callable[[HelixError], None] | None = None,
     ) -> None:
@@ -50,7 +50,7 @@ class Doing(QObject):
     async def _run(
         self,
         work: Coroutine[Any, Any, T],
-        then: Callable[[T], None] | None,
+        then: Callable[[T], object] | None,
         owner: QObject | None,
         failed: Callable[[HelixError], None] | None,
     ) -> None:

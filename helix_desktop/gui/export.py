@@ -129,3 +129,8 @@ def _one_line(text: str) -> str:
 
 def _clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def named(facts: Sequence[Recorded]) -> list[Digest]:
+    """The entries whose text an export shows and the facts do not hold."""
+    return [r.fact.output.digest for r in facts if isinstance(r.fact, ToolReturned) and not r.fact.head]

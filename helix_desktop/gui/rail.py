@@ -13,6 +13,7 @@ from helix_desktop.engine.events import Running
 from helix_desktop.gui.icons import icon
 from helix_desktop.gui.ports import WorkspaceRow
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.tokens import on
 from helix_desktop.gui.words import tr
 
 WIDTH = 56
@@ -37,7 +38,7 @@ class WorkspaceButton(QAbstractButton):
     def __init__(self, theme: Theme, row: WorkspaceRow, number: int, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._colour = QColor(row.colour)
+        self._colour = QColor(row.colour) if QColor.isValidColorName(row.colour) else QColor("#4a5fa5")
         self._running = Running.IDLE
         self.workspace = row.id
         self.setText(row.name)
@@ -68,7 +69,7 @@ class WorkspaceButton(QAbstractButton):
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._colour.lighter(110) if self.underMouse() else self._colour)
         painter.drawRoundedRect(square, 10, 10)
-        painter.setPen(QColor("#ffffff"))
+        painter.setPen(QColor(on(self._colour.name())))
         painter.setFont(self._theme.font(13, weight=QFont.Weight.DemiBold))
         painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self.text()[:1].upper())
         if self.isChecked():
@@ -173,7 +174,6 @@ class Rail(QWidget):
             ("rename", tr("Rename…")),
             ("recolour", tr("Next colour")),
             ("settings", tr("Workspace settings")),
-            ("export", tr("Export…")),
             ("trash", tr("Move to the trash")),
         ):
             menu.addAction(text).triggered.connect(partial(self.wants.emit, what, button.workspace))

@@ -129,6 +129,7 @@ class Sidebar(QWidget):
         self._foot.addWidget(self._trash)
         self._foot.addStretch(1)
         whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
         whole.setSpacing(0)
         whole.addLayout(self._head)
         whole.addLayout(self._box)
@@ -247,12 +248,15 @@ class Sidebar(QWidget):
 
     def _restyled(self) -> None:
         px = self._theme.px
-        self._head.setContentsMargins(px(16), px(12), px(8), px(10))
+        self._head.setContentsMargins(px(16), px(14), px(8), px(10))
         self._box.setContentsMargins(px(12), 0, px(12), px(8))
         self._foot.setContentsMargins(px(12), px(4), px(12), px(8))
         self._empty.setContentsMargins(px(16), px(16), px(16), 0)
         for button in (self._new, self._more):
             button.setIcon(icon(button.objectName(), self._theme.colour("muted")))
+        self._title.setFixedHeight(px(21))
+        self._path.setFixedHeight(px(17))
+        self.search.setFixedHeight(px(34))
         self._elide()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -123,6 +123,12 @@ class Theme(QObject):
         self._scheme = scheme if scheme in SCHEMES else "system"
         self.apply()
 
+    def set_look(self, scheme: str, zoom: float) -> None:
+        """Scheme and zoom at once: one restyling."""
+        self._scheme = scheme if scheme in SCHEMES else "system"
+        self._zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
+        self.apply()
+
     def set_zoom(self, zoom: float) -> None:
         self._zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
         self.apply()

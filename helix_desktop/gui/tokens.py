@@ -161,6 +161,11 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+def on(colour: str) -> str:
+    """White or black, whichever can be read better on a colour the user or a file chose."""
+    return "#ffffff" if contrast("#ffffff", colour) >= 4.5 else "#1c1d1f"
+
+
 def contrast(one: str, other: str) -> float:
     """The ratio of WCAG 2: from 1 (the same) to 21 (black on white)."""
     darker, lighter = sorted((_luminance(one), _luminance(other)))

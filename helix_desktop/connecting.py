@@ -1,0 +1,142 @@
+"""Providers and models for the window: what `gui/setup.py` asks for, done with the providers, the keys and the catalogue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from helix_desktop.errors import NoKeyring
+from helix_desktop.gui.setup import Model, Provider, Tested
+from helix_desktop.secrets import Secrets, Where
+
+if TYPE_CHECKING:
+    from helix_desktop.providers.catalog import ProviderConfig
+    from helix_desktop.providers.configured import Configured
+    from helix_desktop.providers.models import ModelInfo
+    from helix_desktop.providers.transport import Connections
+
+TITLES = {
+    "anthropic": "Anthropic",
+    "openai": "OpenAI",
+    "gemini": "Google Gemini",
+    "openrouter": "OpenRouter",
+    "deepseek": "DeepSeek",
+    "mistral": "Mistral",
+    "xai": "xAI",
+    "groq": "Groq",
+    "ollama": "Ollama",
+    "lmstudio": "LM Studio",
+    "llamacpp": "llama.cpp",
+    "vllm": "vLLM",
+    "demo": "Demonstration (scripted, no language model)",
+}
+# What a person most likely wants of a provider's list, by the beginning of the model's name.
+_WANTED = ("claude-sonnet", "claude-opus", "gpt-5", "gemini-3-pro", "gemini-2.5-pro", "deepseek-chat", "mistral-large", "grok")
+_WHERE = {"keyring": Where.KEYRING, "session": Where.SESSION, "file": Where.FILE}
+DEMO = "demo/demo"
+
+
+class Connecting:
+    """Given what the desk holds: the providers' file, the keys, the connections."""
+
+    def __init__(self, configured: Configured, secrets: Secrets, connections: Connections) -> None:
+        self._configured = configured
+        self._secrets = secrets
+        self._connections = connections
+
+    def well_known(self) -> Sequence[Provider]:
+        from helix_desktop.providers.catalog import PRESETS
+
+        return [_provider(config) for config in PRESETS.values() if config.needs_key]
+
+    async def providers(self) -> Sequence[Provider]:
+        configs = await asyncio.to_thread(self._configured.list)
+        return [await self._with_key(config) for config in configs]
+
+    async def local(self) -> Sequence[tuple[Provider, Sequence[Model]]]:
+        from helix_desktop.providers import local
+
+        found = await local.detect(self._connections)
+        return [(replace(_provider(each.config), ready=True), [_model(info) for info in each.models]) for each in found]
+
+    async def test(self, provider: Provider, key: str) -> Tested:
+        from helix_desktop.providers import listing
+
+        config = self._config(provider)
+        if not key and config.needs_key:
+            key = await self._secrets.get(config.name, variable=config.variable) or ""
+        models = tuple(_model(info) for info in await listing.models(config, key or None, self._connections))
+        return Tested(models, best(models))
+
+    async def add(self, provider: Provider, key: str, keep: str = "keyring") -> None:
+        """The key first, so that a key that cannot be kept changes nothing."""
+        from helix_desktop.providers.transport import checked_key
+
+        if key:
+            await self._secrets.set(provider.name, checked_key(key, provider.name), where=_WHERE[keep])
+        await asyncio.to_thread(self._configured.put, self._config(provider))
+
+    async def remove(self, name: str) -> None:
+        await asyncio.to_thread(self._configured.remove, name)
+        await self._secrets.delete(name)
+
+    async def models(self, provider: str) -> Sequence[Model]:
+        from helix_desktop.providers import listing
+
+        config = await asyncio.to_thread(self._configured.get, provider)
+        key = await self._secrets.get(config.name, variable=config.variable) if config.needs_key else None
+        found = await listing.refreshed(self._configured, provider, key, self._connections)
+        return [_model(info) for info in found]
+
+    async def known(self) -> Sequence[Model]:
+        from helix_desktop.providers.catalog import model_info
+
+        configs = await asyncio.to_thread(self._configured.list)
+        named = [_model(model_info(config, model)) for config in configs for model in sorted(config.reported)]
+        return [*named, Model(DEMO, note=TITLES["demo"])]
+
+    async def _with_key(self, config: ProviderConfig) -> Provider:
+        provider = _provider(config)
+        try:
+            where = await self._secrets.where(config.name, variable=config.variable) if config.needs_key else None
+        except NoKeyring:
+            where = None
+        return replace(provider, key=where.value if where else "", ready=where is not None or not config.needs_key)
+
+    def _config(self, provider: Provider) -> ProviderConfig:
+        from helix_desktop.errors import NotThere
+        from helix_desktop.providers.catalog import ProviderConfig
+
+        try:
+            config = self._configured.get(provider.name)
+        except NotThere:
+            config = ProviderConfig(provider.name)
+        given = {"base_url": provider.address, "kind": provider.kind, "variable": provider.variable}
+        return replace(config, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+
+
+def best(models: Sequence[Model]) -> str:
+    """The model to begin with: a well-known one, else the one with the largest window."""
+    for wanted in _WANTED:
+        named = [model.name for model in models if model.name.partition("/")[2].startswith(wanted)]
+        if named:
+            return max(named)
+    return max(models, key=lambda model: model.window).name if models else ""
+
+
+def _provider(config: ProviderConfig) -> Provider:
+    return Provider(
+        config.name,
+        TITLES.get(config.name, config.name),
+        config.base_url,
+        config.kind,
+        needs_key=config.needs_key,
+        local=config.is_local,
+        variable=config.variable,
+    )
+
+
+def _model(info: ModelInfo) -> Model:
+    return Model(info.name, info.window, info.prices.input, info.prices.output, info.note)

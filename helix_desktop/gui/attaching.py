@@ -1,0 +1,84 @@
+"""Files, pictures and long texts on their way into a message: read in a thread, put into the cache, attached."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMimeData
+from PySide6.QtGui import QImage
+
+from helix_desktop.engine.facts import Attachment
+from helix_desktop.errors import WrongUse
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.words import tr
+
+Reading = Coroutine[None, None, tuple[str, bytes, str]]  # name, content, media type
+LARGEST = 200 * 1024 * 1024
+
+
+class Attaching:
+    """`attached` is called with every Attachment as it is ready."""
+
+    def __init__(
+        self, doing: Doing, bench: Callable[[], Workbench | None], attached: Callable[[Attachment], object]
+    ) -> None:
+        self._doing = doing
+        self._bench = bench
+        self._attached = attached
+
+    def files(self, files: list[Path]) -> None:
+        for file in files:
+            self._put(self._read(file))
+
+    def mime(self, mime: QMimeData) -> None:
+        """A drop, or the clipboard: files, else a picture."""
+        files = [Path(url.toLocalFile()) for url in mime.urls() if url.isLocalFile()]
+        if files:
+            self.files(files)
+        elif mime.hasImage():
+            picture = QImage(mime.imageData())
+            self._put(_given(tr("picture.png"), lambda: _as_png(picture), "image/png"))
+
+    def text(self, text: str) -> None:
+        """A paste too long for the composer."""
+        self._put(_given(tr("pasted.txt"), text.encode, "text/plain"))
+
+    async def _read(self, file: Path) -> tuple[str, bytes, str]:
+        media_type = mimetypes.guess_type(file.name)[0] or "text/plain"
+        return file.name, await asyncio.to_thread(_content, file), media_type
+
+    def _put(self, reading: Reading) -> None:
+        bench = self._bench()
+        if bench is not None:
+            self._doing.do(_attach(bench, reading), name="attach", then=self._attached)
+
+
+async def _attach(bench: Workbench, reading: Reading) -> Attachment:
+    name, content, media_type = await reading
+    return await bench.attach(name, content, media_type)
+
+
+async def _given(name: str, content: Callable[[], bytes], media_type: str) -> tuple[str, bytes, str]:
+    return name, await asyncio.to_thread(content), media_type
+
+
+def _content(file: Path) -> bytes:
+    try:
+        if file.is_dir():
+            raise WrongUse(tr("{name} is a folder.", name=file.name), remedy=tr("Attach files, or name it with @."))
+        if file.stat().st_size > LARGEST:
+            raise WrongUse(tr("{name} is larger than 200 MB.", name=file.name), remedy=tr("Name it with @ instead."))
+        return file.read_bytes()
+    except OSError as error:
+        raise WrongUse(tr("{name} cannot be read: {why}.", name=file.name, why=error.strerror or error)) from error
+
+
+def _as_png(picture: QImage) -> bytes:
+    buffer = QBuffer(QByteArray())
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    picture.save(buffer, b"PNG")
+    return bytes(buffer.data().data())

@@ -1,0 +1,201 @@
+"""How a model is connected: a server found on this machine, a key pasted and tested, or the built-in demonstration.
+
+A key is asked for only here. It stands in the field until it is tested, then goes to where keys are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.errors import HelixError, NoKeyring
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.meter import short
+from helix_desktop.gui.setup import Model, Provider, Setup, Tested
+from helix_desktop.gui.words import tr
+
+DEMO = "demo/demo"
+OTHER = "other"
+
+
+class ConnectPanel(QWidget):
+    """`chosen` carries the name of a model, ready for use."""
+
+    chosen = Signal(str)
+
+    def __init__(self, setup: Setup, doing: Doing, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._setup = setup
+        self._doing = doing
+        self._keep = "keyring"
+        self.setProperty("look", "plain")
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(8)
+        self._found = QVBoxLayout()
+        self._found.setSpacing(4)
+        self._looking = self._label(tr("Looking for model servers on this machine…"), "muted")
+        self._heading(tr("On this machine"))
+        self._column.addWidget(self._looking)
+        self._column.addLayout(self._found)
+        self._heading(tr("With a key"))
+        self._column.addLayout(self._form())
+        self._said = self._label("", "muted")
+        self._column.addWidget(self._said)
+        self._column.addLayout(self._instead())
+        self._heading(tr("To try it out"))
+        demo = QPushButton(tr("Use the built-in demonstration (a script, not a language model)"), self)
+        demo.setProperty("look", "link")
+        demo.clicked.connect(lambda: self.chosen.emit(DEMO))
+        self._column.addWidget(demo, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def look(self) -> None:
+        """Look for servers on this machine; said here and nowhere else if there are none."""
+        self._looking.setText(tr("Looking for model servers on this machine…"))
+        self._looking.show()
+        work = self._setup.local()
+        self._doing.do(work, name="look for model servers", then=self._show_local, owner=self, failed=self._none_found)
+
+    # --- made of
+
+    def _heading(self, text: str) -> None:
+        label = self._label(text, "heading")
+        label.setContentsMargins(0, 8, 0, 0)
+        self._column.addWidget(label)
+
+    def _label(self, text: str, look: str) -> QLabel:
+        label = QLabel(text, self)
+        label.setProperty("look", look)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setWordWrap(True)
+        return label
+
+    def _form(self) -> QFormLayout:
+        form = QFormLayout()
+        form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+        self._provider = QComboBox(self)
+        for provider in self._setup.well_known():
+            self._provider.addItem(provider.title, provider)
+        self._provider.addItem(tr("Another server (OpenAI-compatible)"), Provider(OTHER, OTHER, "", needs_key=True))
+        self._provider.currentIndexChanged.connect(lambda _at: self._provider_changed())
+        self._address = QLineEdit(self)
+        self._address.setPlaceholderText("https://llm.example.org/v1")
+        self._key = QLineEdit(self)
+        self._key.setEchoMode(QLineEdit.EchoMode.Password)
+        self._key.setPlaceholderText(tr("Paste the key"))
+        self._key.returnPressed.connect(self.test)
+        self._test = QPushButton(tr("Test and use"), self)
+        self._test.setProperty("look", "primary")
+        self._test.setAutoDefault(False)
+        self._test.clicked.connect(self.test)
+        row = QHBoxLayout()
+        row.addWidget(self._key, 1)
+        row.addWidget(self._test)
+        for name, widget in ((tr("Service"), self._provider), (tr("Address"), self._address), (tr("Key"), self._key)):
+            widget.setAccessibleName(name)
+        form.addRow(tr("Service"), self._provider)
+        self._address_label = QLabel(tr("Address"), self)
+        form.addRow(self._address_label, self._address)
+        form.addRow(tr("Key"), row)
+        self._provider_changed()
+        return form
+
+    def _instead(self) -> QHBoxLayout:
+        """Shown when the system keeps no keys."""
+        row = QHBoxLayout()
+        self._session = QPushButton(tr("Keep it for this session only"), self)
+        self._session.clicked.connect(lambda: self._again("session"))
+        self._file = QPushButton(tr("Keep it in a file only I can read"), self)
+        self._file.clicked.connect(lambda: self._again("file"))
+        for button in (self._session, self._file):
+            button.hide()
+            row.addWidget(button)
+        row.addStretch(1)
+        return row
+
+    def _provider_changed(self) -> None:
+        other = self._chosen_provider().name == OTHER
+        self._address.setVisible(other)
+        self._address_label.setVisible(other)
+
+    def _chosen_provider(self) -> Provider:
+        found = self._provider.currentData()
+        return found if isinstance(found, Provider) else Provider(OTHER, OTHER, "")
+
+    # --- what happens
+
+    def _show_local(self, found: Sequence[tuple[Provider, Sequence[Model]]]) -> None:
+        while (item := self._found.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.deleteLater()
+        self._looking.setVisible(not found)
+        self._looking.setText(tr("None found. Ollama, LM Studio, llama.cpp and vLLM are found by themselves when they run."))
+        for provider, models in found:
+            for model in list(models)[:6]:
+                self._found.addWidget(self._local_button(provider, model), 0, Qt.AlignmentFlag.AlignLeft)
+
+    def _local_button(self, provider: Provider, model: Model) -> QPushButton:
+        name = model.name.partition("/")[2] or model.name
+        words = tr("Use {model} from {server} · {window} tokens", model=name, server=provider.title, window=short(model.window))
+        button = QPushButton(words.replace("&", "&&"), self)
+        button.clicked.connect(lambda _checked=False: self._add(provider, "", model.name))
+        return button
+
+    def _none_found(self, error: HelixError) -> None:
+        self._looking.setText(str(error))
+
+    def test(self) -> None:
+        """Try the key; a good one is kept and the provider's best model taken."""
+        provider, key = self._given(), self._key.text().strip()
+        if provider.needs_key and not key and provider.name != OTHER:
+            self._say(tr("Paste the key of {service} first.", service=provider.title))
+            return
+        self._say(tr("Asking {service}…", service=provider.title))
+        self._test.setEnabled(False)
+
+        def good(tested: Tested) -> None:
+            self._test.setEnabled(True)
+            self._say(tr("The key works: {n} models.", n=len(tested.models)))
+            self._add(provider, key, tested.best)
+
+        work = self._setup.test(provider, key)
+        self._doing.do(work, name="test a key", then=good, owner=self, failed=self._failed)
+
+    def _given(self) -> Provider:
+        provider = self._chosen_provider()
+        if provider.name != OTHER:
+            return provider
+        address = self._address.text().strip()
+        host = address.partition("://")[2].partition("/")[0].partition(":")[0]
+        name = "".join(sign if sign.isalnum() else "-" for sign in host.casefold()).strip("-")[:40] or OTHER
+        return replace(provider, name=name, title=host or name, address=address, kind="openai-chat")
+
+    def _add(self, provider: Provider, key: str, model: str) -> None:
+        def added(_done: None) -> None:
+            self._key.clear()
+            self._keep = "keyring"
+            for button in (self._session, self._file):
+                button.hide()
+            self.chosen.emit(model)
+
+        work = self._setup.add(provider, key, self._keep)
+        self._doing.do(work, name="set up a provider", then=added, owner=self, failed=self._failed)
+
+    def _failed(self, error: HelixError) -> None:
+        self._test.setEnabled(True)
+        self._say(str(error), look="danger")
+        for button in (self._session, self._file):
+            button.setVisible(isinstance(error, NoKeyring))
+
+    def _again(self, keep: str) -> None:
+        self._keep = keep
+        self.test()
+
+    def _say(self, text: str, look: str = "muted") -> None:
+        self._said.setText(text)
+        self._said.setProperty("look", look)
+        self._said.style().unpolish(self._said)
+        self._said.style().polish(self._said)

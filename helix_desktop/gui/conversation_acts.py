@@ -1,0 +1,141 @@
+"""What can be done with a conversation of the list: rename, pin, archive, trash, fork, export. Slips can be undone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Recorded
+from helix_desktop.errors import StoreFailed
+from helix_desktop.gui import export
+from helix_desktop.gui.asking import ask_new_file, ask_text
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.notices import Notices
+from helix_desktop.gui.ports import ConversationRow, Session, Workbench
+from helix_desktop.gui.words import tr
+
+SUFFIX = {"markdown": ".md", "json": ".json", "html": ".html"}
+
+
+class ConversationActs:
+    """`changed` is called after the list is another one; `opened` with a session to show."""
+
+    def __init__(
+        self,
+        window: QWidget,
+        doing: Doing,
+        notices: Notices,
+        *,
+        changed: Callable[[], object],
+        opened: Callable[[Session], object],
+    ) -> None:
+        self._window = window
+        self._doing = doing
+        self._notices = notices
+        self._changed = changed
+        self._opened = opened
+
+    def do(self, what: str, bench: Workbench, row: ConversationRow) -> None:
+        """One of the names of the conversation's menu."""
+        acts: dict[str, Callable[[Workbench, ConversationRow], None]] = {
+            "rename": self.rename,
+            "pin": self.pin,
+            "archive": self.archive,
+            "trash": self.trash,
+            "restore": self.restore,
+            "fork": self.fork,
+            "export-markdown": lambda b, r: self.export(b, r, "markdown"),
+            "export-json": lambda b, r: self.export(b, r, "json"),
+            "export-html": lambda b, r: self.export(b, r, "html"),
+        }
+        acts[what](bench, row)
+
+    def rename(self, bench: Workbench, row: ConversationRow) -> None:
+        def named(title: str) -> None:
+            async def work() -> None:
+                await (await bench.session(row.id)).rename(title)
+
+            self._doing.do(work(), name="rename a conversation", then=lambda _done: self._changed())
+
+        ask_text(self._window, tr("Rename the conversation"), tr("Title"), row.title, named)
+
+    def pin(self, bench: Workbench, row: ConversationRow) -> None:
+        async def work() -> None:
+            await (await bench.session(row.id)).pin_conversation(pinned=not row.pinned)
+
+        self._doing.do(work(), name="pin a conversation", then=lambda _done: self._changed())
+
+    def archive(self, bench: Workbench, row: ConversationRow) -> None:
+        async def put(archived: bool) -> None:  # noqa: FBT001 - a step of this very function
+            await (await bench.session(row.id)).archive(archived=archived)
+
+        def undo() -> None:
+            self._doing.do(put(row.archived), name="take back an archiving", then=lambda _done: self._changed())
+
+        def told(_done: None) -> None:
+            self._changed()
+            words = tr("“{title}” is out of the archive.") if row.archived else tr("“{title}” is in the archive.")
+            self._notices.tell(words.format(title=row.title), act=undo)
+
+        self._doing.do(put(not row.archived), name="archive a conversation", then=told)
+
+    def trash(self, bench: Workbench, row: ConversationRow) -> None:
+        def told(_done: None) -> None:
+            self._changed()
+            words = tr("“{title}” is in the trash.", title=row.title or tr("New conversation"))
+            self._notices.tell(words, act=lambda: self.restore(bench, row))
+
+        self._doing.do(self._trash(bench, row, trashed=True), name="trash a conversation", then=told)
+
+    def restore(self, bench: Workbench, row: ConversationRow) -> None:
+        work = self._trash(bench, row, trashed=False)
+        self._doing.do(work, name="restore a conversation", then=lambda _done: self._changed())
+
+    def fork(self, bench: Workbench, row: ConversationRow, at: int = 0) -> None:
+        """At its end, or at the fact `at`; the fork is opened."""
+
+        def made(session: Session) -> None:
+            self._changed()
+            self._opened(session)
+
+        self._doing.do(bench.fork(row.id, at), name="fork a conversation", then=made)
+
+    def export(self, bench: Workbench, row: ConversationRow, form: str) -> None:
+        """Asks where to; the file is written in a thread."""
+        name = "".join(sign if sign.isalnum() or sign in " -_" else " " for sign in row.title).strip() or "conversation"
+
+        def save(file: Path) -> None:
+            def told(_done: None) -> None:
+                self._notices.tell(tr("Saved as {file}.", file=file.name))
+
+            self._doing.do(self._export(bench, row, form, file), name="export a conversation", then=told)
+
+        ask_new_file(self._window, tr("Export the conversation"), name + SUFFIX[form], save)
+
+    async def _trash(self, bench: Workbench, row: ConversationRow, *, trashed: bool) -> None:
+        await (await bench.session(row.id)).trash(trashed=trashed)
+
+    async def _export(self, bench: Workbench, row: ConversationRow, form: str, file: Path) -> None:
+        facts = list((await bench.session(row.id)).conversation.state.facts)
+        texts = {} if form == "json" else await bench.texts(export.named(facts))
+        try:
+            await asyncio.to_thread(_write, file, form, row.title, facts, texts)
+        except OSError as error:
+            raise StoreFailed(
+                tr("{file} could not be written: {why}.", file=file, why=error.strerror or error),
+                remedy=tr("The conversation is unchanged; choose another place."),
+            ) from error
+
+
+def _write(file: Path, form: str, title: str, facts: Sequence[Recorded], texts: dict[Digest, str]) -> None:
+    if form == "json":
+        text = export.as_json(title, facts)
+    elif form == "html":
+        text = export.as_html(title, facts, texts.get)
+    else:
+        text = export.as_markdown(title, facts, texts.get)
+    file.write_text(text, "utf-8")

@@ -1,0 +1,118 @@
+"""What can be found: for the box that finds everything, and for `@` and `/` in the composer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtGui import QAction
+
+from helix_desktop.engine.ports import Hit
+from helix_desktop.gui.actions import Actions
+from helix_desktop.gui.completion import Asked, Offer
+from helix_desktop.gui.links import Place
+from helix_desktop.gui.palette import Find
+from helix_desktop.gui.ports import ConversationRow, Workbench, WorkspaceRow
+from helix_desktop.gui.words import tr
+
+Go = Callable[[Place], object]
+
+# Actions that make sense as a command while writing, and what they are called there.
+COMMANDS = {
+    "new": "new",
+    "fork": "fork",
+    "rename": "rename",
+    "cache": "fold-marker",
+    "observe": "fold-observations",
+    "reflect": "fold-reflection",
+    "handover": "fold-handover",
+    "regenerate": "regenerate",
+    "attach": "attach",
+    "model": "model",
+    "policy": "policy",
+    "mode": "mode",
+    "export": "export-markdown",
+    "settings": "settings",
+    "tour": "tour",
+}
+
+
+def of_actions(actions: Actions) -> list[Find]:
+    return [
+        Find(
+            each.title,
+            actions[each.id].trigger,
+            note=each.group,
+            key=actions.shortcut(each.id),
+            enabled=actions[each.id].isEnabled(),
+        )
+        for each in actions
+        if each.id != "palette"
+    ]
+
+
+def of_conversations(rows: Sequence[ConversationRow], workspace: str, go: Go) -> list[Find]:
+    """Newest first; what is in the trash is not found."""
+
+    def find(row: ConversationRow) -> Find:
+        place = Place("conversation", workspace, row.id)
+        note = tr("archived") if row.archived else tr("conversation")
+        return Find(row.title or tr("New conversation"), lambda: go(place), kind="message", note=note)
+
+    newest = sorted((row for row in rows if not row.trashed), key=lambda row: row.updated, reverse=True)
+    return [find(row) for row in newest[:500]]
+
+
+def of_workspaces(rows: Sequence[WorkspaceRow], go: Go) -> list[Find]:
+    def find(row: WorkspaceRow) -> Find:
+        return Find(row.name, lambda: go(Place("workspace", row.id)), kind="folder", note=tr("workspace"))
+
+    return [find(row) for row in rows]
+
+
+def of_hits(hits: Sequence[Hit], rows: Sequence[ConversationRow], workspace: str, go: Go) -> list[Find]:
+    """Messages and entries the workspace's search found."""
+    titles = {row.id: row.title for row in rows}
+
+    def find(hit: Hit) -> Find:
+        text = " ".join(hit.snippet.split())[:200]
+        if hit.digest is not None:
+            note = " · ".join(filter(None, [hit.about.tool, hit.about.source, hit.digest.short]))
+            return Find(text, lambda: go(Place("entry", workspace, digest=hit.digest)), kind="entry", note=note)
+        place = Place("conversation", workspace, hit.conversation, hit.seq)
+        return Find(text, lambda: go(place), kind="message", note=titles.get(hit.conversation, ""))
+
+    return [find(hit) for hit in hits]
+
+
+def commands(actions: Actions, asked: Asked) -> list[Offer]:
+    """What `/` offers: the commands that begin so, then those whose title holds the letters."""
+    letters = asked.letters.casefold()
+    offers = []
+    for name, action in COMMANDS.items():
+        title = actions[action].text()
+        if actions[action].isEnabled() and (name.startswith(letters) or letters in title.casefold()):
+            offers.append(
+                (not name.startswith(letters), Offer(f"/{name}", value=actions[action], icon="action", note=title))
+            )
+    return [offer for _, offer in sorted(offers, key=lambda pair: pair[0])]
+
+
+async def mentions(bench: Workbench, asked: Asked) -> list[Offer]:
+    """What `@` offers: files of the workspace by name, then entries of the cache by their content."""
+    files = await bench.files(asked.letters, 6)
+    offers = [Offer(name, f"@{name} ", icon="folder" if name.endswith("/") else "entry") for name in files]
+    if len(asked.letters) >= 2:
+        hits = await bench.search(asked.letters, limit=12)
+        offers += [_entry(hit) for hit in hits if hit.digest is not None][:4]
+    return offers
+
+
+def _entry(hit: Hit) -> Offer:
+    name = " ".join(filter(None, [hit.about.tool, hit.about.source])) or hit.snippet[:60]
+    return Offer(name, value=hit.digest, icon="archive", note=hit.digest.short if hit.digest else "")
+
+
+def run(offer: Offer) -> None:
+    """Do what a command of `/` stands for."""
+    if isinstance(offer.value, QAction):
+        offer.value.trigger()

@@ -1,0 +1,158 @@
+"""What stands around the window: the first start, connecting a model, the settings, desktop notifications, the tour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QDialog
+
+from helix_desktop.engine.events import Running
+from helix_desktop.gui.asking import ask_folder
+from helix_desktop.gui.doing import Spawn
+from helix_desktop.gui.first_start import ConnectDialog, WelcomePage
+from helix_desktop.gui.links import Place
+from helix_desktop.gui.links import link as link_of
+from helix_desktop.gui.links import parse
+from helix_desktop.gui.main_window import TITLE, MainWindow
+from helix_desktop.gui.notify import Notifier
+from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.settings.dialog import SettingsDialog
+from helix_desktop.gui.settings.program import Installation
+from helix_desktop.gui.setup import Model, Setup
+from helix_desktop.gui.words import tr
+from helix_desktop.settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
+
+
+class Front(QObject):
+    """Made when the stores can be opened. `tour_folder`: where the tour's sample lives."""
+
+    def __init__(
+        self, window: MainWindow, setup: Setup, installation: Installation, tour_folder: Path, spawn: Spawn
+    ) -> None:
+        super().__init__(window)
+        self._window = window
+        self._setup = setup
+        self._installation = installation
+        self._tour_folder = tour_folder
+        self._dialog: QDialog | None = None
+        self._settings: SettingsDialog | None = None
+        self._notifier = Notifier(window.windowIcon(), spawn, self)
+        self._notifier.clicked.connect(self._clicked)
+        welcome = WelcomePage(window.theme, window)
+        welcome.folder_wanted.connect(
+            lambda: ask_folder(window, tr("Open a folder as workspace"), window.create_workspace)
+        )
+        welcome.folder_given.connect(window.create_workspace)
+        welcome.tour_wanted.connect(self.tour)
+        window.add_page("welcome", welcome)
+        window.setup_wanted.connect(self.connect_model)
+        window.settings_wanted.connect(self.open_settings)
+        window.settled.connect(self._settled)
+        window.actions_.on("tour", self.tour)
+
+    def refresh_models(self) -> None:
+        """What the model menu offers, as far as it is known without asking anybody."""
+
+        def found(models: Sequence[Model]) -> None:
+            self._window.show_models([model.name for model in models])
+
+        self._window.doing.do(self._setup.known(), name="list the models", then=found, owner=self)
+
+    # --- models
+
+    def connect_model(self) -> None:
+        if self._dialog is None:
+            dialog = ConnectDialog(self._setup, self._window.doing, self._window)
+            dialog.chosen.connect(self._use)
+            dialog.finished.connect(lambda _result: self._forget_dialog())
+            self._dialog = dialog
+            dialog.open()
+
+    def _forget_dialog(self) -> None:
+        self._dialog = None
+
+    def _use(self, model: str) -> None:
+        bench, window = self._window.bench, self._window
+        if bench is None or not model:
+            return
+
+        def chosen(_done: None) -> None:
+            window.show_choices()
+            window.chat.composer.text.setFocus()
+            self.refresh_models()
+
+        window.doing.do(bench.choose_model(model), name="choose a model", then=chosen, owner=window)
+
+    # --- settings
+
+    def open_settings(self, page: str) -> None:
+        """At a page; an open one is brought to the front."""
+        if self._settings is None:
+            self._settings = SettingsDialog(self._window, self._setup, self._installation)
+            self._settings.model_chosen.connect(self._use)
+            self._settings.finished.connect(lambda _result: self._settings_closed())
+            self._settings.open_at(page)
+            self._settings.show()
+        else:
+            self._settings.open_at(page)
+            self._settings.raise_()
+
+    def _settings_closed(self) -> None:
+        self._settings = None
+        self._window.show_choices()
+        self.refresh_models()
+
+    # --- notifications
+
+    def _settled(self, workspace: str, conversation: str, running: Running, why: str) -> None:
+        window, wanted = self._window, self._window.settings
+        if window.isActiveWindow():
+            return
+        allowed = {Running.IDLE: NOTIFY_DONE, Running.ASKING: NOTIFY_WAITING, Running.FAILED: NOTIFY_FAILED}.get(running)
+        if allowed is None or not wanted[allowed]:
+            return
+        words = {
+            Running.IDLE: tr("The agent is done."),
+            Running.ASKING: tr("The agent waits for you: {why}", why=why),
+            Running.FAILED: tr("It stopped: {why}", why=why),
+        }
+        row = window.row(conversation)
+        self._notifier.tell(
+            row.title if row else TITLE, words[running], link_of(Place("conversation", workspace, conversation))
+        )
+
+    def _clicked(self, place: str) -> None:
+        self._window.raise_()
+        self._window.activateWindow()
+        if place:
+            self._window.go(parse(place))
+
+    # --- the tour
+
+    def tour(self) -> None:
+        """A workspace of its own on a sample folder; the built-in script does what a person and a model would."""
+        window = self._window
+
+        def made(bench: Workbench) -> None:
+            window.show_workbench(bench)
+            window.show_page("chat")
+            window.notices.tell(tr("The tour: a script plays the model. Tools, cache and folds are the real ones."))
+            leave = bench.subscribe(lambda _event: self._follow_tour(bench))
+            work = self._installation.tour(bench)
+            window.doing.do(work, name="tour", then=lambda said: (leave(), self._toured(said)), owner=window)
+
+        work = self._installation.tour_workbench(window.desk, self._tour_folder)
+        window.doing.do(work, name="begin the tour", then=made, owner=window)
+
+    def _follow_tour(self, bench: Workbench) -> None:
+        """Open the tour's conversation as soon as it is there."""
+        newest = next(iter(bench.conversations()), None)
+        shown = self._window.session
+        if newest is not None and self._window.bench is bench and (shown is None or shown.id != newest.id):
+            self._window.open_conversation(newest.id)
+
+    def _toured(self, said: str) -> None:
+        self._window.show_choices()
+        self._window.notices.tell(said, stays=20_000)

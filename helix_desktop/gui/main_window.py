@@ -1,0 +1,444 @@
+"""The window: what is shown of which workspace and conversation. It listens to the one, and hands what the user wants to
+the other; what each action does is in `wiring.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QCloseEvent
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Folding, Queued, Running, StateChanged
+from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, Text, UserPart
+from helix_desktop.engine.policy import PRESETS
+from helix_desktop.engine.ports import Hit
+from helix_desktop.errors import Refused
+from helix_desktop.gui import finding
+from helix_desktop.gui.actions import Actions
+from helix_desktop.gui.attaching import Attaching
+from helix_desktop.gui.bridge import Bridge
+from helix_desktop.gui.chat_page import ChatPage
+from helix_desktop.gui.completion import Asked as Typed
+from helix_desktop.gui.completion import Offer
+from helix_desktop.gui.conversation_acts import ConversationActs
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.frame import Frame
+from helix_desktop.gui.links import Place
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.notices import Notices, announce
+from helix_desktop.gui.pages import Pages
+from helix_desktop.gui.palette import Find, Palette
+from helix_desktop.gui.ports import ConversationRow, Desk, Session, Workbench, WorkspaceRow
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.watching import WORKING, Watched
+from helix_desktop.gui.words import tr
+from helix_desktop.settings import Settings
+
+TITLE = "Helix Desktop"
+
+
+class MainWindow(Frame):
+    """`closing`: the user closed it; the program shuts down and then quits. `settled`: see watching.py."""
+
+    closing = Signal()
+    painted = Signal()
+    settled = Signal(str, str, object, str)
+    setup_wanted = Signal()
+    settings_wanted = Signal(str)
+
+    def __init__(self, theme: Theme, memory: Memory, settings: Settings, doing: Doing) -> None:
+        super().__init__(theme, memory)
+        self._desk: Desk | None = None
+        self.doing = doing
+        self.settings = settings
+        self.bench: Workbench | None = None
+        self.session: Session | None = None
+        self._watched: dict[str, Watched] = {}
+        self.model_names: Sequence[str] = ()
+        self._cost = 0.0
+        self.actions_ = Actions(self, settings)
+        self.pages = Pages(theme, doing, lambda: self.bench, self)
+        self.chat = ChatPage(theme, memory, self.pages.transcript, self._keys(), self)
+        self.add_page("chat", self.chat, self.pages.inspector)
+        self.add_page("cache", self.pages.cache)
+        self.add_page("timeline", self.pages.timeline, self.pages.timeline_side)
+        self.notices = Notices(theme, self._middle)
+        self.palette_ = Palette(theme, self._at_hand, self)
+        self.bridge = Bridge(self)
+        self.bridge.happened.connect(self._happened)
+        self.acts = ConversationActs(
+            self, doing, self.notices, changed=self.refresh_conversations, opened=self.show_session
+        )
+        self.attaching = Attaching(doing, lambda: self.bench, self._attached)
+        doing.failed.connect(self.notices.tell_error)
+        self.setWindowTitle(TITLE)
+        self.sidebar.search.show_shortcut(self.actions_.shortcut("palette").replace("+", " "))
+
+    def _keys(self) -> dict[str, str]:
+        names = ("allow-once", "allow-conversation", "allow-always", "refuse")
+        return {name: self.actions_.shortcut(name) for name in names}
+
+    # --- workspaces ----------------------------------------------------------------------------------------------
+
+    @property
+    def desk(self) -> Desk:
+        """There from `begin` on; the window is painted before anything is opened."""
+        if self._desk is None:
+            raise Refused(tr("The program is still starting."))
+        return self._desk
+
+    def begin(self, desk: Desk) -> None:
+        """The stores can be opened now."""
+        self._desk = desk
+        self.start()
+
+    def workspaces(self) -> Sequence[WorkspaceRow]:
+        return self._desk.workspaces() if self._desk is not None else ()
+
+    def refresh_workspaces(self) -> None:
+        """The rail as the desk has it; the welcome page where there is nothing."""
+        rows = self.workspaces()
+        self.rail.show_workspaces(rows, self.bench.id if self.bench else "")
+        for name, watched in self._watched.items():
+            self.rail.show_running(name, watched.running)
+
+    def open_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
+        """Bring a workspace to the front; what runs in the others goes on."""
+        if self.bench is not None and self.bench.id == workspace:
+            if then is not None:
+                then()
+            return
+
+        def opened(bench: Workbench) -> None:
+            self.show_workbench(bench)
+            if then is not None:
+                then()
+
+        self.doing.do(self.desk.open(workspace), name=f"open workspace {workspace}", then=opened, owner=self)
+
+    def create_workspace(self, folder: Path) -> None:
+        def created(bench: Workbench) -> None:
+            self.show_workbench(bench)
+            self.chat.composer.text.setFocus()
+
+        work = self.desk.create(folder.name or str(folder), folder)
+        self.doing.do(work, name="create a workspace", then=created, owner=self)
+
+    def show_workbench(self, bench: Workbench) -> None:
+        """Everything of an open workspace: its layout, its list, the conversation that was open last."""
+        if self.bench is not None:
+            self.keep_layout()
+        self.bench = bench
+        self.memory.put("workspace", value=bench.id)
+        self._watch(bench)
+        self.refresh_workspaces()
+        self.sidebar.show_workspace(bench.name, bench.folder)
+        self.pages.show_workbench(bench)
+        self.show_choices()
+        self.restore_layout(bench.id)
+        self.refresh_conversations()
+        last = self.memory.get("conversation", bench.id, default="")
+        if any(row.id == last and not row.trashed for row in bench.conversations()):
+            self.open_conversation(last)
+        else:
+            self.show_session(None)
+
+    def workspace_gone(self, workspace: str) -> None:
+        """It is in the trash: another one comes to the front, or the welcome page."""
+        watched = self._watched.pop(workspace, None)
+        if watched is not None:
+            watched.leave()
+        if self.bench is not None and self.bench.id == workspace:
+            self.bridge.leave()
+            self.bench = self.session = None
+            self.start()
+        self.refresh_workspaces()
+
+    def start(self) -> None:
+        """Open the workspace that was open last, or any; without one, welcome."""
+        rows = self.workspaces()
+        self.refresh_workspaces()
+        last = self.memory.get("workspace", default="")
+        found = next((row.id for row in rows if row.id == last), rows[0].id if rows else "")
+        if found:
+            self.open_workspace(found)
+        else:
+            self.show_page("welcome")
+
+    def show_models(self, names: Sequence[str]) -> None:
+        """The models that can be chosen, as `provider/model`."""
+        self.model_names = names
+        self.show_choices()
+
+    def show_choices(self) -> None:
+        """Policy, model and permission mode, as the workspace has them."""
+        bench = self.bench
+        if bench is None:
+            return
+        self.top.policy.show_choice(policy_choices(), bench.policy)
+        self.top.model.show_choice([(name, name) for name in self.model_names], bench.model)
+        self.chat.composer.show_modes(tuple(bench.modes().items()), bench.mode)
+
+    def _watch(self, bench: Workbench) -> None:
+        if bench.id in self._watched:
+            return
+        watched = self._watched[bench.id] = Watched(bench, self)
+        watched.changed.connect(lambda: self.refresh_conversations() if self.bench is bench else None)
+        watched.state_changed.connect(lambda conversation, running: self._state_changed(watched, conversation, running))
+        watched.settled.connect(
+            lambda conversation, running, why: self.settled.emit(bench.id, conversation, running, why)
+        )
+
+    def _state_changed(self, watched: Watched, conversation: str, running: Running) -> None:
+        self.rail.show_running(watched.bench.id, watched.running)
+        if watched.bench is self.bench:
+            self.sidebar.show_running(conversation, running)
+
+    # --- conversations -------------------------------------------------------------------------------------------
+
+    def rows(self) -> Sequence[ConversationRow]:
+        return self.bench.conversations() if self.bench else ()
+
+    def row(self, conversation: str = "") -> ConversationRow | None:
+        """A conversation of the list; without a name the open one."""
+        name = conversation or (self.session.id if self.session else "")
+        return next((row for row in self.rows() if row.id == name), None)
+
+    def refresh_conversations(self) -> None:
+        self.sidebar.show_conversations(self.rows())
+        current = self.row()
+        if current is not None and current.trashed:
+            self.show_session(None)
+        self.sidebar.mark(self.session.id if self.session else "")
+        self._name_window()
+
+    def open_conversation(self, conversation: str, then: Callable[[], object] | None = None) -> None:
+        bench = self.bench
+        if bench is None:
+            return
+
+        def opened(session: Session) -> None:
+            if self.bench is bench:
+                self.show_session(session)
+                if then is not None:
+                    then()
+
+        self.doing.do(bench.session(conversation), name="open a conversation", then=opened, owner=self)
+
+    def show_session(self, session: Session | None) -> None:
+        """A conversation, or a new one that begins with its first message."""
+        bench = self.bench
+        if bench is None:
+            return
+        self.bridge.leave()
+        self.session = session
+        name = session.id if session else ""
+        self.memory.put("conversation", bench.id, value=name)
+        self.pages.show_session(session)
+        composer = self.chat.composer
+        composer.show_conversation(bench.id, name or "new", bench.name)
+        composer.show_running(session.running if session else Running.IDLE)
+        composer.show_queue([_words(waiting.parts) for waiting in session.queue] if session else [])
+        self.chat.approvals.show_questions(session.questions if session else {})
+        self._cost = _cost(session)
+        self._show_meter()
+        if session is not None:
+            self.bridge.listen(session.subscribe)
+            self._watched[bench.id].seen(name)
+        self.sidebar.mark(name)
+        self._enable()
+        self._name_window()
+        if self.page == "chat":
+            composer.text.setFocus()
+
+    def _name_window(self) -> None:
+        row = self.row()
+        parts = [row.title if row else "", self.bench.name if self.bench else "", TITLE]
+        self.setWindowTitle(" — ".join(filter(None, parts)))
+
+    # --- what happens --------------------------------------------------------------------------------------------
+
+    def _happened(self, events: tuple[Event, ...]) -> None:
+        session = self.session
+        if session is None:
+            return
+        self.pages.take(events)
+        for event in events:
+            self._take(session, event)
+        if any(isinstance(event, FactAppended) for event in events):
+            self._show_meter()
+
+    def _take(self, session: Session, event: Event) -> None:
+        composer = self.chat.composer
+        if isinstance(event, StateChanged):
+            composer.show_running(event.running)
+            self._enable()
+        elif isinstance(event, Asked | Answered):
+            self.chat.approvals.show_questions(session.questions)
+            if isinstance(event, Asked):
+                self._asked(event)
+        elif isinstance(event, Queued):
+            composer.show_queue(event.texts)
+        elif isinstance(event, Folding):
+            self.top.tell("" if event.done else tr("Folding: {kind}…", kind=event.kind.value))
+        elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
+            self._cost += event.recorded.fact.usage.cost
+            self._announce(event.recorded.fact)
+
+    def _asked(self, event: Asked) -> None:
+        """The keyboard goes to the question, unless somebody is writing."""
+        announce(self, tr("Permission needed: {what}", what=event.question.title))
+        card = self.chat.approvals.card
+        if card is not None and not self.chat.composer.text.toPlainText().strip():
+            card.focus()
+
+    def _announce(self, fact: ModelReplied | Spent) -> None:
+        if isinstance(fact, ModelReplied):
+            text = "\n".join(part.text for part in fact.parts if isinstance(part, Text))
+            if text:
+                announce(self.chat.transcript, text[:4_000])
+
+    def _show_meter(self) -> None:
+        if self.session is not None:
+            meter = self.session.meter()
+            self.chat.composer.show_meter(meter.parts, meter.window, self._cost)
+        else:
+            self.chat.composer.show_meter({}, 0)
+
+    def _enable(self) -> None:
+        """What can be done with the open conversation at the moment."""
+        running = self.session.running if self.session else Running.IDLE
+        works = running in WORKING
+        self.actions_["stop"].setEnabled(works)
+        for name in ("allow-once", "allow-conversation", "allow-always", "refuse"):
+            self.actions_[name].setEnabled(running is Running.ASKING)
+        for name in ("regenerate", "resume"):
+            self.actions_[name].setEnabled(self.session is not None and not works)
+        for name in ("rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html"):
+            self.actions_[name].setEnabled(self.session is not None)
+        for name in ("fold-marker", "fold-observations", "fold-reflection", "fold-handover"):
+            self.actions_[name].setEnabled(self.session is not None)
+
+    # --- saying --------------------------------------------------------------------------------------------------
+
+    def send(self, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
+        """Say something in the open conversation, or begin one with it. Without a model the words stay."""
+        bench = self.bench
+        if bench is None:
+            return
+        if not bench.model:
+            self.chat.composer.take(parts)
+            self.setup_wanted.emit()
+        elif self.session is not None:
+            self.session.send(parts, steer=steer)
+            self.pages.follow()
+        else:
+            self.doing.do(bench.new_conversation(), name="begin a conversation", then=lambda s: self._begin(s, parts))
+
+    def _begin(self, session: Session, parts: tuple[UserPart, ...]) -> None:
+        self.show_session(session)
+        session.send(parts)
+        self.refresh_conversations()
+
+    def recall(self, digest: Digest, lines: tuple[int, int] | None = None) -> None:
+        """Put an entry, or lines of it, into the next message."""
+        if self.session is not None:
+            work = self.session.recall(digest, lines=lines)
+            self.doing.do(work, name="recall", then=self._attached, owner=self)
+        elif self.bench is not None:
+            self.notices.tell(tr("Open a conversation first; the entry goes into its next message."))
+
+    def _attached(self, attachment: Attachment) -> None:
+        self.chat.composer.attachments.add(attachment)
+        self.show_page("chat")
+        self.chat.composer.text.setFocus()
+
+    # --- finding -------------------------------------------------------------------------------------------------
+
+    def _at_hand(self) -> Sequence[Find]:
+        bench = self.bench
+        talks = finding.of_conversations(self.rows(), bench.id, self.go) if bench else []
+        others = [row for row in self.workspaces() if bench is None or row.id != bench.id]
+        return [*talks[:5], *finding.of_actions(self.actions_), *talks[5:], *finding.of_workspaces(others, self.go)]
+
+    def search(self, words: str) -> None:
+        bench = self.bench
+        if bench is None:
+            return
+
+        def found(hits: Sequence[Hit]) -> None:
+            finds = finding.of_hits(hits, self.rows(), bench.id, self.go)
+            self.palette_.show_found(words, finds)
+
+        self.doing.do(bench.search(words), name="search everything", then=found, owner=self)
+
+    def offer(self, typed: Typed) -> None:
+        """Answer what is typed behind `@` or `/`."""
+        composer = self.chat.composer
+        if typed.sign == "/":
+            composer.offer(typed, finding.commands(self.actions_, typed))
+        elif self.bench is not None:
+            work = finding.mentions(self.bench, typed)
+            self.doing.do(work, name="look for mentions", then=lambda o: composer.offer(typed, o), owner=self)
+
+    def take_offer(self, offer: Offer) -> None:
+        if isinstance(offer.value, Digest):
+            self.recall(offer.value)
+        else:
+            finding.run(offer)
+
+    def go(self, place: Place) -> None:
+        """To a place of this or another workspace."""
+        if place.kind == "settings":
+            self.settings_wanted.emit("")
+        else:
+            self.open_workspace(place.workspace, lambda: self._go_inside(place))
+
+    def _go_inside(self, place: Place) -> None:
+        if place.kind == "entry" and place.digest is not None:
+            self.show_page("cache")
+            self.pages.show_entry(place.digest)
+        elif place.kind in ("conversation", "fold"):
+            self.show_page("timeline" if place.kind == "fold" else "chat")
+            if self.session is not None and self.session.id == place.conversation:
+                self.pages.show_place(place)
+            else:
+                self.open_conversation(place.conversation, lambda: self.pages.show_place(place))
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def keep(self) -> None:
+        """Write down what is remembered."""
+        self.keep_layout()
+        self.keep_place()
+        self.memory.write()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Not here: first everything is brought to its end, then the program quits."""
+        self.keep()
+        self.closing.emit()
+        event.ignore()
+
+
+def policy_choices() -> list[tuple[str, str]]:
+    """The presets with the words of the top bar."""
+    words = {
+        "helix": tr("Helix policy"),
+        "observational": tr("Observational policy"),
+        "layered": tr("Layered policy"),
+        "none": tr("No folding"),
+    }
+    return [(name, words.get(name, name)) for name in PRESETS]
+
+
+def _words(parts: Sequence[UserPart]) -> str:
+    return " ".join(part.text if isinstance(part, Text) else f"[{part.name}]" for part in parts)
+
+
+def _cost(session: Session | None) -> float:
+    if session is None:
+        return 0.0
+    return sum(fact.usage.cost for fact in session.conversation.state.spent)

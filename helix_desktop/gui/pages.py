@@ -1,0 +1,86 @@
+"""The pages of the window and how they are told what to show: the one place that knows their ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.events import Event
+from helix_desktop.engine.facts import Recorded
+from helix_desktop.errors import NotThere
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.links import Place
+from helix_desktop.gui.ports import Session, Workbench
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.pane import TranscriptPane
+from helix_desktop.gui.words import tr
+
+
+class Present:
+    """Where the chat's content comes from: the workspace that is in front. Hashes mean the same in all of them."""
+
+    def __init__(self, bench: Callable[[], Workbench | None]) -> None:
+        self._bench = bench
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        return await self._there().read(digest, start, length)
+
+    async def child(self, conversation: str) -> Sequence[Recorded]:
+        return await self._there().child(conversation)
+
+    def _there(self) -> Workbench:
+        bench = self._bench()
+        if bench is None:
+            raise NotThere(tr("No workspace is open."))
+        return bench
+
+
+class Pages(QObject):
+    """`wanted` carries a value of `transcript/wants.py`."""
+
+    wanted = Signal(object)
+
+    def __init__(self, theme: Theme, doing: Doing, bench: Callable[[], Workbench | None], parent: QWidget) -> None:
+        super().__init__(parent)
+        self._places: dict[str, tuple[int, int, bool]] = {}
+        self._session: Session | None = None
+        self.transcript = TranscriptPane(theme, doing, Present(bench), parent)
+        self.transcript.wanted.connect(self.wanted)
+        self.cache = QWidget(parent)
+        self.timeline = QWidget(parent)
+        self.inspector = QWidget(parent)
+        self.timeline_side: QWidget | None = None
+
+    def show_workbench(self, bench: Workbench) -> None:
+        """The pages that are about the whole workspace."""
+
+    def show_session(self, session: Session | None) -> None:
+        """A conversation, where its reader was; None: one that has not begun."""
+        if self._session is not None:
+            self._places[self._session.id] = self.transcript.place()
+        self._session = session
+        facts = session.conversation.state.facts if session else ()
+        self.transcript.open(facts, self._places.get(session.id) if session else None)
+
+    def take(self, events: tuple[Event, ...]) -> None:
+        """What happened in the conversation that is shown."""
+        self.transcript.hear(events)
+
+    def follow(self) -> None:
+        """To the end of the conversation, and along with it."""
+        self.transcript.view.jump_to_end()
+
+    def show_entry(self, digest: Digest) -> None: ...
+
+    def show_place(self, place: Place) -> None:
+        """A message of the open conversation, or a fold in the timeline."""
+        if place.kind == "conversation" and place.seq:
+            self.transcript.show_seq(place.seq)
+
+    def find(self, page: str) -> None:
+        """Find on a page."""
+        if page == "chat":
+            self.transcript.find()

@@ -1,0 +1,109 @@
+"""What a person asked for in the chat, in the timeline or beside it, done."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QMessageBox
+
+from helix_desktop.engine.facts import UserSaid
+from helix_desktop.gui.links import Place
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.transcript import wants
+from helix_desktop.gui.words import tr
+
+_SAFE = frozenset({"http", "https", "mailto"})
+
+
+def do(window: MainWindow, want: wants.Want) -> None:
+    """One of the values of `transcript/wants.py`."""
+    bench, session = window.bench, window.session
+    workspace = bench.id if bench else ""
+    match want:
+        case wants.Recall(digest, lines):
+            window.recall(digest, lines)
+        case wants.OpenEntry(digest):
+            window.go(Place("entry", workspace, digest=digest))
+        case wants.OpenFold(fold):
+            window.go(Place("fold", workspace, session.id if session else "", fold=fold))
+        case wants.OpenConversation(conversation):
+            window.go(Place("conversation", workspace, conversation))
+        case wants.ShowInChat(conversation, seq):
+            window.go(Place("conversation", workspace, conversation, seq))
+        case wants.OpenLink(address):
+            _open_link(address)
+        case _:
+            _in_conversation(window, want)
+
+
+def _in_conversation(window: MainWindow, want: wants.Want) -> None:
+    session, run = window.session, partial(window.doing.do, owner=window)
+    if session is None:
+        return
+    match want:
+        case wants.Edit(seq):
+            _edit(window, seq)
+        case wants.Regenerate(seq):
+            _regenerate(window, seq)
+        case wants.Fork(seq):
+            row = window.row()
+            if window.bench is not None and row is not None:
+                window.acts.fork(window.bench, row, seq)
+        case wants.Rewind(seq):
+            _rewind(window, seq)
+        case wants.Pin(ref):
+            run(session.pin(ref), name="pin")
+        case wants.Unpin(ref):
+            run(session.unpin(ref), name="unpin")
+
+
+def _open_link(address: str) -> None:
+    """In the browser. The user has been asked already; what is no address of the web is not opened."""
+    url = QUrl(address)
+    if url.scheme().casefold() in _SAFE:
+        QDesktopServices.openUrl(url)
+
+
+def _edit(window: MainWindow, seq: int) -> None:
+    session = window.session
+    fact = session.conversation.state.facts[seq - 1].fact if session else None
+    if isinstance(fact, UserSaid):
+        window.chat.composer.edit(seq, fact.parts)
+
+
+def _regenerate(window: MainWindow, seq: int) -> None:
+    """The answer at `seq` again: what the user said before it is said again, as it was."""
+    session = window.session
+    if session is None:
+        return
+    said = [r for r in session.conversation.state.present() if r.seq < seq and isinstance(r.fact, UserSaid)]
+    if said and isinstance(said[-1].fact, UserSaid):
+        work = session.edit_and_resend(said[-1].seq, said[-1].fact.parts)
+        window.doing.do(work, name="answer again", owner=window)
+
+
+def _rewind(window: MainWindow, seq: int) -> None:
+    text = tr("Go back to here? What came after stays in the journal, and you can rewind again.")
+    box = QMessageBox(QMessageBox.Icon.NoIcon, tr("Rewind"), text, QMessageBox.StandardButton.Cancel, window)
+    only = box.addButton(tr("Rewind"), QMessageBox.ButtonRole.AcceptRole)
+    files = box.addButton(tr("Rewind and put files back"), QMessageBox.ButtonRole.AcceptRole)
+    box.setDefaultButton(only)
+    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    box.buttonClicked.connect(
+        lambda button: _rewound(window, seq, button is files) if button in (only, files) else None
+    )
+    box.open()
+
+
+def _rewound(window: MainWindow, seq: int, restore: bool) -> None:  # noqa: FBT001 - from one place
+    session = window.session
+    if session is None:
+        return
+
+    def told(said: object) -> None:
+        lines = list(said) if isinstance(said, (list, tuple)) else []
+        window.notices.tell("\n".join([tr("Rewound."), *map(str, lines)]))
+
+    window.doing.do(session.rewind(seq, restore_files=restore), name="rewind", then=told, owner=window)

@@ -1,0 +1,67 @@
+"""What goes on in all open workspaces, also those that are not in front: the rail's dots, the list, notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, Signal
+
+from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged, Streamed, ToolShowed
+from helix_desktop.engine.facts import ConversationChanged, ModelReplied, TurnEnded
+from helix_desktop.gui.bridge import Bridge
+from helix_desktop.gui.ports import Workbench
+
+_URGENT = (Running.ASKING, Running.FAILED, Running.TOOLS, Running.THINKING)
+WORKING = frozenset({Running.THINKING, Running.TOOLS, Running.ASKING})
+
+
+class Watched(QObject):
+    """One open workspace. `settled(conversation, running, why)`: it is done, waits for the user, or failed."""
+
+    changed = Signal()
+    state_changed = Signal(str, object)
+    settled = Signal(str, object, str)
+
+    def __init__(self, bench: Workbench, parent: QObject) -> None:
+        super().__init__(parent)
+        self.bench = bench
+        self._states: dict[str, Running] = {}
+        self._bridge = Bridge(self)
+        self._bridge.happened.connect(self._happened)
+        self._leave: Callable[[], None] = bench.subscribe(self._heard)
+
+    def leave(self) -> None:
+        self._leave()
+
+    @property
+    def running(self) -> Running:
+        """The most urgent of what its conversations do."""
+        return next((state for state in _URGENT if state in self._states.values()), Running.IDLE)
+
+    def seen(self, conversation: str) -> None:
+        """The user looks at it: a failure is no news any more."""
+        if self._states.get(conversation) is Running.FAILED:
+            self._states[conversation] = Running.IDLE
+            self.state_changed.emit(conversation, Running.IDLE)
+
+    def _heard(self, event: Event) -> None:
+        if not isinstance(event, Streamed | ToolShowed):
+            self._bridge.take(event)
+
+    def _happened(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            if isinstance(event, StateChanged):
+                self._state(event)
+        facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
+        if any(isinstance(fact, ConversationChanged | ModelReplied | TurnEnded) for fact in facts) or len(events) > 1:
+            self.changed.emit()
+
+    def _state(self, event: StateChanged) -> None:
+        before = self._states.get(event.conversation, Running.IDLE)
+        self._states[event.conversation] = event.running
+        if event.running is before:
+            return
+        self.state_changed.emit(event.conversation, event.running)
+        ended = before in WORKING and event.running is Running.IDLE
+        if ended or event.running in (Running.ASKING, Running.FAILED):
+            self.settled.emit(event.conversation, event.running, event.why)

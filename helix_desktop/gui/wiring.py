@@ -1,0 +1,259 @@
+"""What each action of the window does, and where the signals of its parts go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine.facts import FoldKind, UserPart
+from helix_desktop.engine.ports import Answer
+from helix_desktop.gui import wanting
+from helix_desktop.gui.asking import ask_files, ask_folder
+from helix_desktop.gui.links import Place
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.ports import Session
+from helix_desktop.gui.theme import ZOOMS
+from helix_desktop.gui.top_bar import PAGES
+from helix_desktop.gui.words import tr
+from helix_desktop.gui.workspace_acts import WorkspaceActs
+from helix_desktop.settings import THEME, ZOOM
+
+FOLDS = {
+    "fold-marker": FoldKind.MARKER,
+    "fold-observations": FoldKind.OBSERVATIONS,
+    "fold-reflection": FoldKind.REFLECTION,
+    "fold-handover": FoldKind.HANDOVER,
+}
+
+
+def wire(window: MainWindow) -> None:
+    """Give every action its handler and every signal its slot. Called once."""
+    _wire_rail(window)
+    _wire_sidebar(window)
+    _wire_top(window)
+    _wire_composer(window)
+    _wire_pages(window)
+    _wire_conversation(window)
+    _wire_view(window)
+
+
+def _wire_rail(window: MainWindow) -> None:
+    rail, on = window.rail, window.actions_.on
+    acts = WorkspaceActs(window)
+    rail.chosen.connect(partial(_open, window))
+    rail.adding.connect(window.actions_["open-folder"].trigger)
+    rail.palette_wanted.connect(window.actions_["palette"].trigger)
+    rail.settings_wanted.connect(window.actions_["settings"].trigger)
+    rail.wants.connect(acts.do)
+    on("open-folder", lambda: ask_folder(window, tr("Open a folder as workspace"), window.create_workspace))
+    on("settings", lambda: window.settings_wanted.emit(""))
+    on("workspace-settings", lambda: window.settings_wanted.emit("workspace"))
+    on("shortcuts", lambda: window.settings_wanted.emit("shortcuts"))
+    on("doctor", lambda: window.settings_wanted.emit("about"))
+    on("about", lambda: window.settings_wanted.emit("about"))
+    on("quit", window.close)
+    for number in range(1, 10):
+        shortcut = QShortcut(QKeySequence(f"Ctrl+{number}"), window)
+        shortcut.activated.connect(partial(_open_number, window, number))
+
+
+def _open(window: MainWindow, workspace: str) -> None:
+    window.open_workspace(workspace)
+
+
+def _open_number(window: MainWindow, number: int) -> None:
+    workspace = window.rail.workspace_at(number)
+    if workspace:
+        window.open_workspace(workspace)
+
+
+def _wire_sidebar(window: MainWindow) -> None:
+    side, on = window.sidebar, window.actions_.on
+    side.opened.connect(lambda conversation: window.go(Place("conversation", _bench(window), conversation)))
+    side.wants.connect(partial(_act, window))
+    side.new_wanted.connect(window.actions_["new"].trigger)
+    side.search_wanted.connect(window.palette_.open)
+    side.workspace_wanted.connect(lambda: window.settings_wanted.emit("workspace"))
+    window.palette_.searching.connect(window.search)
+    window.palette_.closed.connect(lambda: _focus_back(window))
+    on("palette", lambda: window.palette_.open(window.sidebar.search.text()))
+    on("new", lambda: _new(window))
+    on("undo", window.notices.act)
+    on("previous", lambda: _neighbour(window, -1))
+    on("next", lambda: _neighbour(window, 1))
+
+
+def _bench(window: MainWindow) -> str:
+    return window.bench.id if window.bench else ""
+
+
+def _act(window: MainWindow, what: str, conversation: str = "") -> None:
+    row = window.row(conversation)
+    if window.bench is not None and row is not None:
+        window.acts.do(what, window.bench, row)
+
+
+def _new(window: MainWindow) -> None:
+    window.show_page("chat")
+    window.show_session(None)
+    window.chat.composer.text.setFocus()
+
+
+def _neighbour(window: MainWindow, steps: int) -> None:
+    found = window.sidebar.list.neighbour(steps)
+    if found:
+        window.open_conversation(found)
+
+
+def _focus_back(window: MainWindow) -> None:
+    if window.page == "chat":
+        window.chat.composer.text.setFocus()
+
+
+def _wire_top(window: MainWindow) -> None:
+    top, on = window.top, window.actions_.on
+    top.page_chosen.connect(window.show_page)
+    top.policy.chosen.connect(lambda name: _choose(window, "policy", name))
+    top.model.chosen.connect(lambda name: _choose(window, "model", name))
+    window.chat.composer.mode_chosen.connect(lambda name: _choose(window, "mode", name))
+    top.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
+    top.model.more_wanted.connect(lambda: window.settings_wanted.emit("models"))
+    for page in PAGES:
+        on(page, partial(window.show_page, page))
+    on("policy", top.policy.open)
+    on("model", top.model.open)
+    on("mode", window.chat.composer.open_modes)
+
+
+def _choose(window: MainWindow, what: str, name: str) -> None:
+    bench = window.bench
+    if bench is None:
+        return
+    choose = {"policy": bench.choose_policy, "model": bench.choose_model, "mode": bench.choose_mode}[what]
+    window.doing.do(choose(name), name=f"choose a {what}", then=lambda _done: window.show_choices(), owner=window)
+
+
+def _wire_composer(window: MainWindow) -> None:
+    composer, on = window.chat.composer, window.actions_.on
+    composer.sent.connect(window.send)
+    composer.resent.connect(partial(_resend, window))
+    composer.offers_wanted.connect(window.offer)
+    composer.taken.connect(window.take_offer)
+    composer.stop_wanted.connect(window.actions_["stop"].trigger)
+    composer.attach_wanted.connect(window.actions_["attach"].trigger)
+    composer.files_given.connect(window.attaching.mime)
+    composer.long_pasted.connect(window.attaching.text)
+    composer.editing.connect(partial(_unqueue, window, edit=True))
+    composer.dropping.connect(partial(_unqueue, window, edit=False))
+    window.chat.approvals.answered.connect(partial(_answer, window))
+    on("compose", partial(_compose, window))
+    on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.files))
+    on("stop", _with_session(window, lambda session: session.stop()))
+    on("resume", _with_session(window, lambda session: session.resume()))
+    for scope in ("once", "conversation", "always"):
+        on(f"allow-{scope}", partial(_allow, window, scope))
+    on("refuse", lambda: window.chat.approvals.card.refuse() if window.chat.approvals.card else None)
+    window._enable()  # noqa: SLF001 - handlers are there now; what is of use is decided by the window
+
+
+def _resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
+    _work(window, "edit and resend", lambda session: session.edit_and_resend(seq, parts))
+
+
+def _compose(window: MainWindow) -> None:
+    window.show_page("chat")
+    window.chat.composer.text.setFocus()
+
+
+def _with_session(window: MainWindow, act: Callable[[Session], object]) -> Callable[[], None]:
+    def run() -> None:
+        if window.session is not None:
+            act(window.session)
+
+    return run
+
+
+def _allow(window: MainWindow, scope: str) -> None:
+    if window.chat.approvals.card is not None:
+        window.chat.approvals.card.allow(scope)
+
+
+def _answer(window: MainWindow, number: int, answer: Answer) -> None:
+    if window.session is not None:
+        window.session.answer(number, answer)
+        window.chat.composer.text.setFocus()
+
+
+def _unqueue(window: MainWindow, index: int, *, edit: bool) -> None:
+    if window.session is None or index >= len(window.session.queue):
+        return
+    taken: tuple[UserPart, ...] = window.session.unqueue(index)
+    if edit:
+        window.chat.composer.take(taken)
+    else:
+        session = window.session
+        window.notices.tell(tr("The message was taken away."), act=lambda: session.send(taken))
+
+
+def _wire_pages(window: MainWindow) -> None:
+    on = window.actions_.on
+    window.pages.wanted.connect(partial(wanting.do, window))
+    on("find", lambda: window.pages.find(window.page))
+    on("bottom", window.pages.follow)
+    on("sidebar", window.toggle_sidebar)
+    on("inspector", window.toggle_side)
+    on("next-area", lambda: _next_area(window))
+
+
+def _next_area(window: MainWindow) -> None:
+    """Around the window with one key: the list, the page, the composer, the side."""
+    areas = [
+        widget
+        for widget in (window.sidebar.list, window.chat.transcript, window.chat.composer.text, window.pages.inspector)
+        if widget.isVisible()
+    ]
+    here = QApplication.focusWidget()
+    at = next((i for i, area in enumerate(areas) if here is not None and (area is here or area.isAncestorOf(here))), -1)
+    if areas:
+        areas[(at + 1) % len(areas)].setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+
+def _wire_conversation(window: MainWindow) -> None:
+    on = window.actions_.on
+    for name in ("rename", "pin", "archive", "trash", "fork", "export-markdown", "export-json", "export-html"):
+        on(name, partial(_act, window, name))
+    on("regenerate", lambda: _work(window, "regenerate", lambda session: session.regenerate()))
+    for name, kind in FOLDS.items():
+        on(name, partial(_fold, window, kind))
+    window._enable()  # noqa: SLF001 - see above
+
+
+def _fold(window: MainWindow, kind: FoldKind) -> None:
+    _work(window, "fold now", lambda session: session.fold_now(kind))
+
+
+def _work(window: MainWindow, name: str, act: Callable[[Session], Coroutine[Any, Any, object]]) -> None:
+    if window.session is not None:
+        window.doing.do(act(window.session), name=name, owner=window)
+
+
+def _wire_view(window: MainWindow) -> None:
+    on, theme = window.actions_.on, window.theme
+    for name, scheme in (("light", "light"), ("dark", "dark"), ("as-system", "system")):
+        on(name, partial(window.settings.change, THEME, scheme))
+    for name, steps in (("zoom-in", 1), ("zoom-out", -1), ("zoom-usual", 0)):
+        on(name, partial(_zoom, window, steps))
+    on("full-screen", lambda: window.showNormal() if window.isFullScreen() else window.showFullScreen())
+    window.actions_["zoom-in"].setShortcuts([window.actions_["zoom-in"].shortcut(), QKeySequence("Ctrl+=")])
+    theme.changed.connect(window.update)
+
+
+def _zoom(window: MainWindow, steps: int) -> None:
+    window.theme.zoom_by(steps)
+    nearest = min(ZOOMS, key=lambda zoom: abs(zoom - window.theme.zoom))
+    window.settings.change(ZOOM, round(nearest * 100))

@@ -1,0 +1,378 @@
+"""A desk in memory: workspaces, conversations, sessions that answer what a test tells them to. Real facts, real views.
+
+It implements gui/ports.py. Nothing here waits for anything, so a test can run its coroutines to the end at once (`now`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from helix_desktop.engine import budget, policy
+from helix_desktop.engine.blocks import Kind, TextDelta, View
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Queued, Running, StateChanged, Streamed
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationChanged,
+    ConversationStarted,
+    Cover,
+    Fact,
+    FoldKind,
+    ModelReplied,
+    Pinned,
+    Recorded,
+    Rewound,
+    Stop,
+    Stored,
+    Text,
+    Unpinned,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.ports import Answer, Hit, Question
+from helix_desktop.engine.view import state_of
+from helix_desktop.errors import NotThere
+from tests.gui import story
+
+T = TypeVar("T")
+Listener = Callable[[Event], None]
+
+
+def now(work: Coroutine[Any, Any, T], *, name: str = "") -> T:
+    """Run a coroutine that never really waits, to its end."""
+    try:
+        return asyncio.get_running_loop().create_task(work)  # type: ignore[return-value]  # under a loop: as a task
+    except RuntimeError:
+        pass
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
+    work.close()
+    raise AssertionError(f"{name or work} waits for something")
+
+
+@dataclass(frozen=True)
+class Waiting:
+    parts: tuple[UserPart, ...]
+    steer: bool
+
+
+class FakeSession:
+    """Keeps facts and tells events. `answers` are taken one by one; without any, a turn stays open until told."""
+
+    def __init__(self, conversation: str, facts: Sequence[Recorded] = (), tell: Listener | None = None) -> None:
+        self.id = conversation
+        self.running = Running.IDLE
+        self.queue: list[Waiting] = []
+        self.questions: dict[int, Question] = {}
+        self.given: dict[int, Answer] = {}
+        self.answers: list[str] = []
+        self.done: list[str] = []
+        self.state = state_of(facts)
+        self._numbers = itertools.count(1)
+        self._listeners: list[Listener] = []
+        self._upwards = tell
+
+    @property
+    def conversation(self) -> FakeSession:
+        return self
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def tell(self, event: Event) -> None:
+        for listener in [*self._listeners, *filter(None, [self._upwards])]:
+            listener(event)
+
+    def append(self, *facts: Fact) -> None:
+        for fact in facts:
+            recorded = Recorded(self.id, self.state.last_seq + 1, time.time(), fact)
+            self.state.advance(recorded)
+            self.tell(FactAppended(recorded))
+
+    def set_running(self, running: Running, why: str = "") -> None:
+        self.running = running
+        self.tell(StateChanged(self.id, running, why))
+
+    def ask(self, question: Question) -> int:
+        number = next(self._numbers)
+        self.questions[number] = question
+        self.tell(Asked(self.id, number, question))
+        self.set_running(Running.ASKING, question.title)
+        return number
+
+    # --- the commands
+
+    def send(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
+        if self.running is not Running.IDLE:
+            self.queue.append(Waiting(parts, steer))
+            self._tell_queue()
+            return
+        self.append(UserSaid(parts))
+        self.set_running(Running.THINKING)
+        if self.answers:
+            self.finish(self.answers.pop(0))
+
+    def finish(self, text: str) -> None:
+        """The model's answer, and the end of the turn."""
+        self.tell(Streamed(self.id, TextDelta(text)))
+        self.append(ModelReplied((Text(text, len(text) // 4),), story.MODEL, Stop.END))
+        self.set_running(Running.IDLE)
+        if self.queue:
+            waiting = self.queue.pop(0)
+            self._tell_queue()
+            self.send(waiting.parts)
+
+    def stop(self) -> None:
+        self.done.append("stop")
+        self.set_running(Running.IDLE)
+
+    def resume(self) -> None:
+        self.done.append("resume")
+        self.set_running(Running.THINKING)
+
+    def answer(self, number: int, answer: Answer) -> None:
+        if self.questions.pop(number, None) is not None:
+            self.given[number] = answer
+            self.tell(Answered(self.id, number))
+            self.set_running(Running.TOOLS)
+
+    def unqueue(self, index: int) -> tuple[UserPart, ...]:
+        taken = self.queue.pop(index)
+        self._tell_queue()
+        return taken.parts
+
+    def edit_queued(self, index: int, parts: tuple[UserPart, ...]) -> None:
+        self.queue[index] = replace(self.queue[index], parts=parts)
+        self._tell_queue()
+
+    def view(self, at: int | None = None) -> View:
+        return (self.state if at is None else self.state.at(at)).view()
+
+    def meter(self, at: int | None = None) -> budget.Meter:
+        state = self.state if at is None else self.state.at(at)
+        return budget.meter(state, policy.from_fact(state.settings.policy))
+
+    def forecast(self) -> str:
+        return "Next: a handover, when 108,800 tokens are reached."
+
+    async def recall(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
+        text = story.CONTENT[digest]
+        return Attachment(digest.short, story.stored(text), len(text) // 4)
+
+    async def fold_now(self, kind: FoldKind, *, wish: str = "") -> None:
+        self.done.append(f"fold {kind}")
+
+    async def undo(self, fold: str) -> None:
+        self.done.append(f"undo {fold}")
+
+    async def redo(self, fold: str) -> None:
+        self.done.append(f"redo {fold}")
+
+    async def rewind(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
+        self.append(Rewound(seq))
+        return ["src/lock/manager.rs is as it was."] if restore_files else []
+
+    async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
+        self.append(Rewound(seq - 1))
+        self.send(parts)
+
+    async def pin(self, ref: Cover) -> None:
+        self.append(Pinned(ref))
+
+    async def unpin(self, ref: Cover) -> None:
+        self.append(Unpinned(ref))
+
+    async def regenerate(self) -> None:
+        self.done.append("regenerate")
+
+    async def rename(self, title: str) -> None:
+        self.append(ConversationChanged(title=title))
+
+    async def archive(self, *, archived: bool = True) -> None:
+        self.append(ConversationChanged(archived=archived))
+
+    async def trash(self, *, trashed: bool = True) -> None:
+        self.append(ConversationChanged(trashed=trashed))
+
+    async def pin_conversation(self, *, pinned: bool = True) -> None:
+        self.append(ConversationChanged(pinned=pinned))
+
+    def _tell_queue(self) -> None:
+        texts = tuple(" ".join(p.text for p in w.parts if isinstance(p, Text)) for w in self.queue)
+        self.tell(Queued(self.id, texts))
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str
+    title: str
+    updated: float
+    parts: Mapping[Kind, int] = field(default_factory=dict)
+    window: int = 128_000
+    pinned: bool = False
+    archived: bool = False
+    trashed: bool = False
+    parent: str = ""
+
+
+def parts(system: int = 0, handover: int = 0, observations: int = 0, talk: int = 0, output: int = 0) -> dict[Kind, int]:
+    """Shares of the window in per cent, as tokens."""
+    return {
+        kind: share * 1_280 for kind, share in zip(Kind, (system, handover, observations, talk, output), strict=True)
+    }
+
+
+class FakeWorkbench:
+    """One workspace. Its rows follow what its sessions record."""
+
+    def __init__(self, name: str, colour: str, folder: Path, rows: Sequence[Row] = ()) -> None:
+        self.id = name
+        self.name = name
+        self.colour = colour
+        self.folder = folder
+        self.policy, self.model, self.mode = "layered", story.MODEL, "ask"
+        self.rows = {row.id: row for row in rows}
+        self.sessions: dict[str, FakeSession] = {}
+        self.attached: list[tuple[str, bytes]] = []
+        self._listeners: list[Listener] = []
+        self._numbers = itertools.count(1)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def conversations(self) -> Sequence[Row]:
+        return list(self.rows.values())
+
+    def running(self, conversation: str) -> Running:
+        session = self.sessions.get(conversation)
+        return session.running if session else Running.IDLE
+
+    async def session(self, conversation: str) -> FakeSession:
+        if conversation not in self.rows:
+            raise NotThere(f"There is no conversation {conversation} in this workspace.")
+        if conversation not in self.sessions:
+            told = story.recorded() if conversation == story.CONVERSATION else _begin(conversation)
+            self.sessions[conversation] = FakeSession(conversation, told, self._heard)
+        return self.sessions[conversation]
+
+    async def new_conversation(self, title: str = "") -> FakeSession:
+        name = f"new-{next(self._numbers)}"
+        self.rows[name] = Row(name, title, time.time(), parts(4))
+        return await self.session(name)
+
+    async def fork(self, conversation: str, at: int = 0) -> FakeSession:
+        name = f"fork-{next(self._numbers)}"
+        origin = self.rows[conversation]
+        self.rows[name] = replace(origin, id=name, title=f"{origin.title} (fork)", updated=time.time())
+        return await self.session(name)
+
+    async def search(self, query: str, *, limit: int = 20) -> Sequence[Hit]:
+        found = [Hit(text.splitlines()[0], digest=d) for d, text in story.CONTENT.items() if query in text]
+        return [*found, Hit(f"… {query} …", conversation=story.CONVERSATION, seq=14)][:limit]
+
+    async def attach(self, name: str, content: bytes, media_type: str) -> Attachment:
+        self.attached.append((name, content))
+        return Attachment(name, Stored(Digest.of(content), len(content), 0, media_type), len(content) // 4)
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        return story.CONTENT[digest].encode()[start : start + length]
+
+    async def child(self, conversation: str) -> Sequence[Recorded]:
+        return (await self.session(conversation)).state.facts
+
+    async def texts(self, digests: Sequence[Digest]) -> dict[Digest, str]:
+        return {digest: story.CONTENT[digest] for digest in digests}
+
+    async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
+        known = ("src/lock/manager.rs", "src/lock/table.rs", "tests/upgrade.rs", "Cargo.lock")
+        return [name for name in known if prefix.casefold() in name.casefold()][:limit]
+
+    def modes(self) -> Mapping[str, str]:
+        return {"ask": "Ask before commands", "plan": "Read only", "all": "Allow everything"}
+
+    async def choose_policy(self, name: str) -> None:
+        self.policy = name
+
+    async def choose_model(self, name: str) -> None:
+        self.model = name
+
+    async def choose_mode(self, name: str) -> None:
+        self.mode = name
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, FactAppended):
+            row, fact = self.rows[event.recorded.conversation], event.recorded.fact
+            if isinstance(fact, ConversationChanged):
+                changed = {n: getattr(fact, n) for n in ("title", "pinned", "archived", "trashed")}
+                row = replace(row, **{n: value for n, value in changed.items() if value is not None})
+            self.rows[row.id] = replace(row, updated=event.recorded.time)
+        for listener in self._listeners:
+            listener(event)
+
+
+def _begin(conversation: str) -> Sequence[Recorded]:
+    facts = (ConversationStarted(), *story.facts()[1:4])
+    return [Recorded(conversation, seq, time.time(), fact) for seq, fact in enumerate(facts, 1)]
+
+
+class FakeDesk:
+    """Three workspaces, the first one full."""
+
+    def __init__(self, *, empty: bool = False) -> None:
+        made = [] if empty else _workbenches(time.time())
+        self.benches = {bench.id: bench for bench in made}
+        self.trashed: dict[str, FakeWorkbench] = {}
+
+    def workspaces(self) -> Sequence[FakeWorkbench]:
+        return list(self.benches.values())
+
+    async def open(self, workspace: str) -> FakeWorkbench:
+        if workspace not in self.benches:
+            raise NotThere(f"There is no workspace {workspace}.")
+        return self.benches[workspace]
+
+    async def create(self, name: str, folder: Path) -> FakeWorkbench:
+        self.benches[name] = FakeWorkbench(name, "#6b4fa0", folder)
+        return self.benches[name]
+
+    async def rename(self, workspace: str, name: str) -> None:
+        self.benches[workspace].name = name
+
+    async def recolour(self, workspace: str, colour: str) -> None:
+        self.benches[workspace].colour = colour
+
+    async def trash(self, *, workspace: str) -> None:
+        self.trashed[workspace] = self.benches.pop(workspace)
+
+    async def restore(self, workspace: str) -> None:
+        self.benches[workspace] = self.trashed.pop(workspace)
+
+    async def aclose(self) -> None:
+        self.benches.clear()
+
+
+def _workbenches(at: float) -> list[FakeWorkbench]:
+    hour, day = 3_600, 86_400
+    rows = (
+        Row(story.CONVERSATION, "Extract the lock manager", at, parts(4, 9, 0, 8, 13)),
+        Row("flaky", "Flaky test in test_store", at - hour, parts(4, 0, 0, 12, 30)),
+        Row("argparse", "Port CLI to argparse", at - 3 * hour, parts(4, 0, 0, 6)),
+        Row("review", "Review of PR 418", at - 3 * day, parts(4, 0, 18, 10)),
+        Row("memory", "Memory profile of indexer", at - 4 * day, parts(4, 12, 0, 0, 9)),
+    )
+    home = Path.home() / "code"
+    return [
+        FakeWorkbench("storage-engine", "#0d7d74", home / "storage-engine", rows),
+        FakeWorkbench("parser", "#8b5e3c", home / "parser"),
+        FakeWorkbench("infra", "#4a5fa5", home / "infra"),
+    ]
