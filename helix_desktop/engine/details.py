@@ -16,16 +16,19 @@ from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.rules import states_a_rule
 
-SENTENCE = 600  # characters of a stated rule, a decision or an error line that are kept
+SENTENCE = 1_000  # characters of a stated rule or a decision that are kept
+ERROR_LINE = 2_000
+MESSAGE = 100_000  # characters of one message of the user that are kept whole
 ERRORS_OF_A_FAILURE = 6
-LINES_READ = 20_000  # of one output: what is beyond is found by its hash
-REFERENCE_LIMIT = 1_500_000  # characters of the entry
+LINES_READ = 100_000  # of one output: what is beyond is found by its hash
+PIECE = 1 << 16  # characters a pattern is run over at once, so that it never holds the interpreter for long
+REFERENCE_LIMIT = 2_000_000  # characters of the entry
 
 CRITICAL = ("rule", "todo", "decision", "failure", "lesson", "written", "artifact")
-REFERENCE = ("said", "stored", "command", "error", "url", "read", "path", "identifier")
+REFERENCE = ("message", "stored", "error", "url", "read", "command", "path", "identifier")
 KINDS = (*CRITICAL, *REFERENCE)
 
-_SENTENCES = re.compile(r"(?<=[.!?。!?;])\s+|\n+|(?<=[。!?])")
+_SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
 _URL = re.compile(r"\bhttps?://[^\s<>\"'`)\]}\\]+")
 _PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]+[/\\])+[\w.@+-]+|\b[\w-]+\.[a-zA-Z][\w]{0,5}\b")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{5,80}")
@@ -71,7 +74,8 @@ class Detail:
     def line(self) -> str:
         """Its line in the reference entry."""
         again = f" x{self.times}" if self.times > 1 else ""
-        return f"{self.kind} [{self.seq}{again}] {self.text}"
+        more = self.text.count("\n")
+        return f"{self.kind} [{self.seq}{again}{f' +{more} lines' if more else ''}] {self.text}"
 
 
 def collect(sources: Iterable[Source], todo: Sequence[tuple[str, str]] = ()) -> list[Detail]:
@@ -127,14 +131,19 @@ class _Collecting:
             if state != "done":
                 self._add("todo", text, 0)
 
-    def _add(self, kind: str, text: str, seq: int) -> None:
-        line = " ".join(text.split())
+    def _add(self, kind: str, text: str, seq: int, limit: int = SENTENCE) -> None:
+        line = text.strip()
+        if "\n" in line or "\r" in line:
+            line = " ".join(line.split())
         if line:
-            self.found.append(Detail(kind, line[:SENTENCE], seq))
+            self.found.append(Detail(kind, line[:limit], seq))
 
     def _user(self, source: Source) -> None:
-        for sentence in sentences(source.text):
-            self._add("rule" if states_a_rule(sentence) else "said", sentence, source.seq)
+        if source.text.strip():
+            self.found.append(Detail("message", source.text.strip()[:MESSAGE], source.seq))
+        for sentence in sentences(source.text[:MESSAGE]):
+            if states_a_rule(sentence):
+                self._add("rule", sentence, source.seq)
         if self._asked and len(source.text) < SENTENCE and _YES.match(source.text):
             self._add("decision", f"{self._asked} — {source.text.strip()}", source.seq)
         for name in source.names:
@@ -165,7 +174,7 @@ class _Collecting:
             self._add("artifact", name, source.seq)
         errors = list(error_lines(source.text))
         for error in errors:
-            self._add("error", error, source.seq)
+            self._add("error", error, source.seq, ERROR_LINE)
         key = command.tool if command else source.tool
         if not source.ok:
             told = "; ".join(error[:200] for error in errors[-ERRORS_OF_A_FAILURE:]) or source.text[-200:]
@@ -175,16 +184,28 @@ class _Collecting:
             self._add("lesson", f"{failure[:300]} — then worked: {label[:200]}", max(seq, source.seq))
 
     def _references(self, source: Source) -> None:
-        text = "\n".join(source.text.splitlines()[:LINES_READ]) if len(source.text) > 1_000_000 else source.text
-        for url in set(_URL.findall(text)):
-            self._add("url", url.rstrip(".,;:"), source.seq)
-        for path in set(_PATH.findall(text)):
-            self._add("path", path, source.seq)
-        words = set(_IDENTIFIER.findall(text)) | set(_NUMBERED.findall(text))
-        for word in words:
-            self._add("identifier", word, source.seq)
-        for match in _ARTIFACT.finditer(text):
-            self._add("artifact" if source.role != "output" else "path", match.group(1), source.seq)
+        for text in pieces(source.text):
+            for url in dict.fromkeys(_URL.findall(text)):
+                self._add("url", url.rstrip(".,;:"), source.seq)
+            paths = dict.fromkeys(_PATH.findall(text))
+            for path in paths:
+                self._add("path", path, source.seq)
+            for word in dict.fromkeys((*_IDENTIFIER.findall(text), *_NUMBERED.findall(text))):
+                if word not in paths:
+                    self._add("identifier", word, source.seq)
+            for match in _ARTIFACT.finditer(text):
+                self._add("artifact" if source.role != "output" else "path", match.group(1), source.seq)
+
+
+def pieces(text: str) -> Iterator[str]:
+    """The text in pieces of some length, cut at the ends of lines where that can be."""
+    start = 0
+    while start < len(text):
+        end = start + PIECE
+        if end < len(text):
+            end = text.rfind("\n", start, end) + 1 or end
+        yield text[start:end]
+        start = end
 
 
 def sentences(text: str) -> list[str]:
@@ -196,7 +217,7 @@ def error_lines(text: str) -> Iterator[str]:
     """The lines of an output that look like errors, each once."""
     seen: set[str] = set()
     for line in text.splitlines()[:LINES_READ]:
-        shown = line.strip()[:SENTENCE]
+        shown = line.strip()[:ERROR_LINE]
         if shown not in seen and _ERROR.search(shown):
             seen.add(shown)
             yield shown
@@ -227,24 +248,24 @@ ROOM: Mapping[str, float] = {  # shares of the room, so that no kind crowds out 
 def missing(found: Iterable[Detail], text: str) -> list[Detail]:
     """The critical details the text does not contain word for word."""
     flat = " ".join(text.split())
-    return [detail for detail in found if detail.critical and detail.text not in flat]
+    return [detail for detail in found if detail.critical and " ".join(detail.text.split()) not in flat]
 
 
 def chosen(lacking: Sequence[Detail], room: int, tokens: Tokens) -> list[Detail]:
     """What of it fits the room: of each kind the newest and most repeated first; room one kind leaves, others take."""
-    taken: list[Detail] = []
+    taken: dict[int, Detail] = {}
     ranked = {kind: sorted((d for d in lacking if d.kind == kind), key=_rank) for kind in CRITICAL}
     left = room
-    for whole_room in (False, True):
+    for share in (ROOM, dict.fromkeys(CRITICAL, 1.0)):
         for kind, details in ranked.items():
-            kind_left = left if whole_room else min(left, int(room * ROOM[kind]))
-            for detail in [d for d in details if d not in taken]:
-                size = tokens.count(shown(detail)) + 1
+            kind_left = min(left, int(room * share[kind]))
+            for detail in details:
+                size = tokens.count(shown(detail)) + 1 if id(detail) not in taken and kind_left > 0 else left + 1
                 if size <= kind_left:
-                    taken.append(detail)
+                    taken[id(detail)] = detail
                     kind_left -= size
                     left -= size
-    return sorted(taken, key=lambda detail: detail.seq)
+    return sorted(taken.values(), key=lambda detail: detail.seq)
 
 
 def _rank(detail: Detail) -> tuple[int, int]:
@@ -276,14 +297,17 @@ def entry_text(found: Sequence[Detail]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?\] (.*)")
+_LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")
 
 
 def parse(text: str) -> list[Detail]:
     """The details of an entry; a line that is none is skipped."""
     found = []
-    for line in text.splitlines()[1:]:
+    lines = iter(text.split("\n")[1:])
+    for line in lines:
         match = _LINE.fullmatch(line)
         if match and match.group(1) in KINDS:
-            found.append(Detail(match.group(1), match.group(4), int(match.group(2)), int(match.group(3) or 1)))
+            more = [next(lines, "") for _ in range(int(match.group(4) or 0))]
+            said = "\n".join([match.group(5), *more])
+            found.append(Detail(match.group(1), said, int(match.group(2)), int(match.group(3) or 1)))
     return found
