@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from helix_desktop.engine.blocks import Message, Reply, Request, Role
-from helix_desktop.engine.facts import Spent, Text
+from helix_desktop.engine.facts import Spent, Stop, Text
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.errors import ModelFailed
 
@@ -24,14 +24,23 @@ class Asking:
     spent: Callable[[Spent], None]
 
     async def text(self, client: ModelClient, request: Request, seconds: float) -> str:
-        """The reply's text; empty where there is none. ModelFailed, also for a model that hangs."""
+        """The reply's text; empty where there is none. ModelFailed, also for a model that hangs, or breaks off twice."""
+        request = replace(request, model=client.model)
         try:
             async with asyncio.timeout(seconds):
-                reply = await _reply(client, replace(request, model=client.model))
+                reply = await self._paid(client, request)
+                if reply.stop is Stop.CUT:
+                    reply = await self._paid(client, request)
         except TimeoutError as error:
             raise ModelFailed(f"{client.model} did not finish within {seconds:g} seconds.") from error
-        self.spent(Spent(request.purpose, reply.model or client.model, reply.usage))
+        if reply.stop in (Stop.CUT, Stop.FILTERED):
+            raise ModelFailed(reply.why or f"{client.model} broke off in the middle.")  # half a text is none
         return "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
+
+    async def _paid(self, client: ModelClient, request: Request) -> Reply:
+        reply = await _reply(client, request)
+        self.spent(Spent(request.purpose, reply.model or client.model, reply.usage))
+        return reply
 
 
 async def _reply(client: ModelClient, request: Request) -> Reply:
