@@ -15,10 +15,12 @@ from helix_desktop.engine.crew import Crew
 from helix_desktop.engine.events import Running, Streamed, ToolShowed
 from helix_desktop.engine.facts import (
     Decided,
+    Excluded,
     Fact,
     ModelReplied,
     Reasoning,
     ReplyPart,
+    Span,
     Stop,
     Text,
     TodoSet,
@@ -80,8 +82,8 @@ class Turn:
                     await self._run_batch(calls)
                 steered = await self._take_steering(within=bool(calls))
                 end = self._end(reply, going_on=bool(calls) or steered)
-                if self._cuts:
-                    await self._crew.clock.sleep(self._cuts)
+                if end is None and self._cuts:
+                    await self._prepare_again(reply)
         except ModelFailed as error:
             end = TurnEnded(TurnEnd.FAILED, str(error))
         except asyncio.CancelledError:
@@ -166,6 +168,15 @@ class Turn:
             case ToolCall(_, name, arguments):
                 return replace(part, tokens=self._crew.tokens.count(name + arguments))
 
+    async def _prepare_again(self, reply: Reply) -> None:
+        """Ask again after a pause. Words of a broken stream stay in the journal and leave the view, so that the request
+        is the one that failed; a reply that met its length limit is continued instead.
+        """
+        if reply.stop is Stop.CUT and reply.parts:
+            partial = self._conversation.state.line.steps[-1]
+            await self._conversation.append(Excluded(Span(partial, partial)))
+        await self._crew.clock.sleep(self._cuts)
+
     # --- its calls
 
     async def _run_batch(self, calls: Sequence[ToolCall]) -> None:
@@ -228,9 +239,7 @@ class Turn:
         folds = await self._steward.admit(returned, keeps)
         await self._conversation.append(*returned, *folds, *(fact for _, beside, _ in results for fact in beside))
 
-    async def _record_stopped(
-        self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]
-    ) -> None:
+    async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
         """Results that were there stay; for the rest the model is told that the user stopped it."""
         await asyncio.wait(tasks)
         results: list[Result] = []

@@ -64,7 +64,9 @@ async def test_parallel_calls_run_side_by_side_and_are_recorded_together() -> No
     await told(at)
     results = at.of(ToolReturned)
     assert [result.call for result in results] == ["look-0-1", "run-1-1"]
-    shown = [part for message in at.model.requests[1].messages for part in message.parts if isinstance(part, ToolResult)]
+    shown = [
+        part for message in at.model.requests[1].messages for part in message.parts if isinstance(part, ToolResult)
+    ]
     assert [part.text for part in shown] == ["look", "run"]
 
 
@@ -146,7 +148,7 @@ async def test_stopping_while_tools_run_leaves_no_call_open() -> None:
     assert laws.violations(await at.session.request_at()) == []
 
 
-async def test_a_cut_reply_keeps_its_words_loses_its_calls_and_is_continued() -> None:
+async def test_a_cut_reply_keeps_its_words_loses_its_calls_and_is_asked_for_again() -> None:
     torn = Reply((Text("half"), ToolCall("x", "look", '{"a')), Stop.CUT, Usage(), "scripted", "the stream broke")
     at = await world(torn, says("whole"))
     assert (await told(at)).reason is TurnEnd.DONE
@@ -154,6 +156,14 @@ async def test_a_cut_reply_keeps_its_words_loses_its_calls_and_is_continued() ->
     assert first.stop is Stop.CUT
     assert [type(part) for part in first.parts] == [Text]
     assert second.stop is Stop.END
+    assert at.model.requests[1] == at.model.requests[0]
+    assert "half" not in str(await at.session.request_at())
+
+
+async def test_a_reply_that_met_its_length_limit_is_continued() -> None:
+    at = await world(says("the first half", Stop.LENGTH), says("and the second"))
+    assert (await told(at)).reason is TurnEnd.DONE
+    assert "the first half" in str(at.model.requests[1].messages)
     assert laws.violations(at.model.requests[1]) == []
 
 
@@ -162,6 +172,7 @@ async def test_a_stream_that_breaks_again_and_again_ends_the_turn() -> None:
     end = await told(at)
     assert (end.reason, end.why) == (TurnEnd.FAILED, "cut")
     assert len(at.model.requests) == 4
+    assert "x" in str((await at.session.request_at()).messages)  # the last words stay, to be continued by hand
 
 
 async def test_a_model_that_says_nothing_is_not_taken_for_done() -> None:
