@@ -7,6 +7,7 @@ the user's; reasoning never stands alone. `messages` makes it so, `violations` s
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -162,11 +163,13 @@ class _Writing:
             self._add(Role.USER, held)
 
     def _drop_lone_reasoning(self) -> None:
-        if self.written and self.written[-1][0] is Role.ASSISTANT:
-            if all(isinstance(part, Reasoning) for part in self.written[-1][1]):
-                self.written.pop()
+        """What was thought before a cut, with nothing said, is left out whole."""
+        if self.written and all(isinstance(part, Reasoning) for part in self.written[-1][1]):
+            self.written.pop()
 
     def _add(self, role: Role, parts: list[MessagePart]) -> None:
+        if role is Role.USER:
+            self._drop_lone_reasoning()
         if self.written and self.written[-1][0] is role:
             self.written[-1][1].extend(parts)
         else:
@@ -205,7 +208,7 @@ def roles(asked: Request) -> Iterator[str]:
         return
     if said[0] is not Role.USER or said[-1] is not Role.USER:
         yield "the first and the last message must be the user's"
-    for index, (one, other) in enumerate(zip(said, said[1:], strict=False)):
+    for index, (one, other) in enumerate(itertools.pairwise(said)):
         if one is other:
             yield f"messages {index} and {index + 1} are both of the {one}"
     if any(role not in (Role.USER, Role.ASSISTANT) for role in said):

@@ -253,7 +253,10 @@ class Line:
                 return False
         elif not (cover.first <= cover.last < seq and self.covered(cover)):
             return False
-        return self.may_nest(cover) and fold.tokens <= self.shown_tokens(cover)
+        if not self.may_nest(cover):
+            return False
+        kept = 0 if isinstance(cover, PartRef) else self.kept_tokens(cover, panic=fold.panic)
+        return 0 < fold.tokens + kept <= self.shown_tokens(cover)
 
     def may_nest(self, cover: Cover) -> bool:
         """Whether a fold of `cover` would nest with every live span, or lie beside it."""
