@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import qasync
-from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QtMsgType, QTimer, qInstallMessageHandler
+from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTimer, QtMsgType, qInstallMessageHandler
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
@@ -33,7 +33,18 @@ from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.wiring import wire
-from helix_desktop.settings import CODE_FONT, FONT, KEYS_IN_FILE, LANGUAGE, LOG_LEVEL, LOG_SIZE, THEME, ZOOM, Setting, Settings
+from helix_desktop.settings import (
+    CODE_FONT,
+    FONT,
+    KEYS_IN_FILE,
+    LANGUAGE,
+    LOG_LEVEL,
+    LOG_SIZE,
+    THEME,
+    ZOOM,
+    Setting,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from helix_desktop.console import Console
@@ -150,11 +161,15 @@ class Program:
         """Everything behind the window. The import takes a third of a second, in a thread."""
         desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.desk")
         from helix_desktop.gui import front
+        from helix_desktop.keeping import Keeping
 
         self._desk = desk_module.Desk(self._where, self._secrets(), serve=self._serve)
-        self._front = front.Front(self.window, self._connecting(), self._where, self._tasks.spawn)
+        keeping = Keeping(self._where, self._desk.secrets)
+        self._front = front.Front(
+            self.window, self._connecting(), keeping, self._where.data.with_name("helix-tour"), self._tasks.spawn
+        )
         self.window.begin(self._desk)
-        self._front.begin()
+        self._front.refresh_models()
         await self._listen()
         if self._link:
             self._show(self._link)
@@ -164,9 +179,7 @@ class Program:
     def _secrets(self) -> Any:
         from helix_desktop.secrets import Secrets
 
-        return Secrets(
-            self._where.key_file, consent=lambda: self._settings[KEYS_IN_FILE], seen=self._redaction.add
-        )
+        return Secrets(self._where.key_file, consent=lambda: self._settings[KEYS_IN_FILE], seen=self._redaction.add)
 
     def _connecting(self) -> Any:
         from helix_desktop.connecting import Connecting
@@ -283,7 +296,7 @@ def _application(settings: Settings) -> QApplication:
     return application
 
 
-def _said_by_qt(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
+def _said_by_qt(kind: QtMsgType, _context: QMessageLogContext, text: str) -> None:
     logging.getLogger("helix_desktop.qt").log(_LEVELS.get(kind, logging.WARNING), "%s", text)
 
 

@@ -33,7 +33,16 @@ TITLES = {
     "demo": "Demonstration (scripted, no language model)",
 }
 # What a person most likely wants of a provider's list, by the beginning of the model's name.
-_WANTED = ("claude-sonnet", "claude-opus", "gpt-5", "gemini-3-pro", "gemini-2.5-pro", "deepseek-chat", "mistral-large", "grok")
+_WANTED = (
+    "claude-sonnet",
+    "claude-opus",
+    "gpt-5",
+    "gemini-3-pro",
+    "gemini-2.5-pro",
+    "deepseek-chat",
+    "mistral-large",
+    "grok",
+)
 _WHERE = {"keyring": Where.KEYRING, "session": Where.SESSION, "file": Where.FILE}
 DEMO = "demo/demo"
 

@@ -33,6 +33,7 @@ from helix_desktop.gui.pages import Pages
 from helix_desktop.gui.palette import Find, Palette
 from helix_desktop.gui.ports import ConversationRow, Desk, Session, Workbench, WorkspaceRow
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.tokens import WORKSPACE_COLOURS
 from helix_desktop.gui.watching import WORKING, Watched
 from helix_desktop.gui.words import tr
 from helix_desktop.settings import Settings
@@ -65,7 +66,7 @@ class MainWindow(Frame):
         self.add_page("chat", self.chat, self.pages.inspector)
         self.add_page("cache", self.pages.cache)
         self.add_page("timeline", self.pages.timeline, self.pages.timeline_side)
-        self.notices = Notices(theme, self._middle)
+        self.notices = Notices(theme, self._middle, self._composer_height)
         self.palette_ = Palette(theme, self._at_hand, self)
         self.bridge = Bridge(self)
         self.bridge.happened.connect(self._happened)
@@ -80,6 +81,9 @@ class MainWindow(Frame):
     def _keys(self) -> dict[str, str]:
         names = ("allow-once", "allow-conversation", "allow-always", "refuse")
         return {name: self.actions_.shortcut(name) for name in names}
+
+    def _composer_height(self) -> int:
+        return self.chat.composer.height() if self.page == "chat" else 0
 
     # --- workspaces ----------------------------------------------------------------------------------------------
 
@@ -124,8 +128,17 @@ class MainWindow(Frame):
             self.show_workbench(bench)
             self.chat.composer.text.setFocus()
 
-        work = self.desk.create(folder.name or str(folder), folder)
-        self.doing.do(work, name="create a workspace", then=created, owner=self)
+        self.doing.do(self._create(folder), name="create a workspace", then=created, owner=self)
+
+    async def _create(self, folder: Path) -> Workbench:
+        """A folder that has a workspace already is opened, not doubled."""
+        known = next((row for row in self.workspaces() if row.folder == folder), None)
+        if known is not None:
+            return await self.desk.open(known.id)
+        colour = WORKSPACE_COLOURS[len(self.workspaces()) % len(WORKSPACE_COLOURS)]
+        bench = await self.desk.create(folder.name or str(folder), folder)
+        await self.desk.recolour(bench.id, colour)
+        return bench
 
     def show_workbench(self, bench: Workbench) -> None:
         """Everything of an open workspace: its layout, its list, the conversation that was open last."""

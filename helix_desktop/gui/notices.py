@@ -21,9 +21,11 @@ WIDTH = 560
 class Notices(QWidget):
     """One notice at a time over the lower edge of its parent; the newest wins. Errors stay longer."""
 
-    def __init__(self, theme: Theme, parent: QWidget) -> None:
+    def __init__(self, theme: Theme, parent: QWidget, lifted: Callable[[], int] = lambda: 0) -> None:
+        """`lifted`: how much room is left free below, so that the composer is never covered."""
         super().__init__(parent)
         self._theme = theme
+        self._lifted = lifted
         self._undo: Callable[[], object] | None = None
         self.setProperty("look", "notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -94,7 +96,7 @@ class Notices(QWidget):
         width = min(parent.width() - 32, self._theme.px(WIDTH))
         self.setFixedWidth(width)
         height = max(self.heightForWidth(width), self.sizeHint().height())
-        self.setGeometry((parent.width() - width) // 2, parent.height() - height - 16, width, height)
+        self.setGeometry((parent.width() - width) // 2, parent.height() - height - 16 - self._lifted(), width, height)
 
 
 def announce(widget: QWidget, text: str) -> None:

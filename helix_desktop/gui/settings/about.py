@@ -1,0 +1,50 @@
+"""About: versions, licences, and what the doctor says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+
+from helix_desktop import __version__
+from helix_desktop.gui.asking import tell_text
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.settings.page import Page
+from helix_desktop.gui.settings.program import Finding, Installation
+from helix_desktop.gui.words import tr
+
+SIGNS = {"good": "✓", "note": "•", "bad": "✕"}
+
+
+class AboutPage(Page):
+    def __init__(self, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
+        super().__init__(tr("About"), parent)
+        self._program = program
+        self.sentence(f"Helix Desktop {__version__}", "")
+        self.sentence(", ".join(f"{name} {version}" for name, version in program.versions()), "small")
+        licences = self.button(tr("Licences"))
+        licences.clicked.connect(lambda: tell_text(self, tr("Licences"), program.licences()))
+        self.heading(tr("This installation"))
+        self._findings = QVBoxLayout()
+        self.add_layout(self._findings)
+        self._copy = self.button(tr("Copy the findings"))
+        self._copy.clicked.connect(self._copied)
+        self._text = ""
+        doing.do(program.examine(), name="examine the installation", then=self._show, owner=self)
+
+    def _show(self, findings: Sequence[Finding]) -> None:
+        lines = []
+        for finding in findings:
+            text = f"{SIGNS.get(finding.state, '')} {finding.what}: {finding.says} {finding.remedy}".strip()
+            label = QLabel(text, self.inside)
+            label.setWordWrap(True)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setProperty("look", "danger" if finding.state == "bad" else "small")
+            self._findings.addWidget(label)
+            lines.append(text)
+        self._text = "\n".join(lines)
+
+    def _copied(self) -> None:
+        QGuiApplication.clipboard().setText(self._text)

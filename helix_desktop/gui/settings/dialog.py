@@ -1,0 +1,132 @@
+"""The settings in one window: the pages' names at the left, one page at the right, made when it is first looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QDialog,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.settings.about import AboutPage
+from helix_desktop.gui.settings.declared import DeclaredPage
+from helix_desktop.gui.settings.page import Page
+from helix_desktop.gui.settings.permissions import PermissionsPage
+from helix_desktop.gui.settings.program import Installation
+from helix_desktop.gui.settings.providers import ProvidersPage
+from helix_desktop.gui.settings.servers import ServersPage
+from helix_desktop.gui.settings.shortcuts import ShortcutsPage
+from helix_desktop.gui.settings.storage import StoragePage
+from helix_desktop.gui.settings.workspace import LimitsPage, ModelsPage, PolicyPage
+from helix_desktop.gui.setup import Model, Setup
+from helix_desktop.gui.words import tr
+
+GENERAL = ("Chat", "Notifications", "Updates", "Logs", "Keys")
+
+
+class SettingsDialog(QDialog):
+    """`model_chosen`: a provider was connected, and this model is to be used."""
+
+    model_chosen = Signal(str)
+
+    def __init__(self, window: MainWindow, setup: Setup, program: Installation) -> None:
+        super().__init__(window)
+        self._window = window
+        self._setup = setup
+        self._program = program
+        self._models: Sequence[Model] = ()
+        self._makers: dict[str, Callable[[], Page]] = {}
+        self._pages: dict[str, Page] = {}
+        self._buttons: dict[str, QPushButton] = {}
+        self.setWindowTitle(tr("Settings"))
+        self.resize(920, 660)
+        self._stack = QStackedWidget(self)
+        self._names = QVBoxLayout()
+        self._names.setContentsMargins(8, 12, 8, 12)
+        self._names.setSpacing(2)
+        self._group = QButtonGroup(self)
+        self._offer()
+        self._names.addStretch(1)
+        side = QWidget(self)
+        side.setFixedWidth(200)
+        side.setLayout(self._names)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        row.addWidget(side)
+        row.addWidget(self._stack, 1)
+        window.doing.do(setup.known(), name="list the models", then=self._known, owner=self)
+
+    def open_at(self, page: str) -> None:
+        """A page by its name; "workspace" is the workspace's first one, empty the first of all."""
+        wanted = {"workspace": "models", "": "appearance"}.get(page, page)
+        name = wanted if wanted in self._makers else "appearance"
+        if name not in self._pages:
+            self._pages[name] = self._makers[name]()
+            self._stack.addWidget(self._pages[name])
+        self._stack.setCurrentWidget(self._pages[name])
+        self._buttons[name].setChecked(True)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._makers)
+
+    def _offer(self) -> None:
+        window, settings, doing, program = self._window, self._window.settings, self._window.doing, self._program
+        self._heading(tr("Program"))
+        self._page("appearance", tr("Appearance"), lambda: DeclaredPage(tr("Appearance"), settings, ["Appearance"]))
+        self._page("general", tr("General"), lambda: DeclaredPage(tr("General"), settings, GENERAL))
+        self._page("shortcuts", tr("Shortcuts"), lambda: ShortcutsPage(window.actions_))
+        self._page("providers", tr("Providers"), self._providers)
+        bench = window.bench
+        if bench is not None:
+            self._heading(bench.name)
+            self._page("models", tr("Models"), lambda: ModelsPage(bench, program, doing, self._models))
+            self._page("policy", tr("Policy"), lambda: PolicyPage(bench, program, doing))
+            self._page("permissions", tr("Permissions"), lambda: PermissionsPage(bench, program, doing))
+            self._page("servers", tr("MCP servers"), lambda: ServersPage(bench, program, doing))
+            self._page("limits", tr("Limits"), lambda: LimitsPage(bench, program, doing))
+            self._page("storage", tr("Storage"), lambda: StoragePage(bench, program, doing))
+        self._heading("Helix Desktop")
+        self._page("about", tr("About"), lambda: AboutPage(program, doing))
+
+    def _providers(self) -> ProvidersPage:
+        page = ProvidersPage(self._setup, self._window.doing)
+        page.model_chosen.connect(self.model_chosen)
+        return page
+
+    def _heading(self, text: str) -> None:
+        label = QLabel(text, self)
+        label.setProperty("look", "faint")
+        label.setContentsMargins(10, 10, 0, 2)
+        self._names.addWidget(label)
+
+    def _page(self, name: str, title: str, make: Callable[[], Page]) -> None:
+        self._makers[name] = make
+        button = QPushButton(title, self)
+        button.setProperty("look", "row")
+        button.setCheckable(True)
+        button.setAutoDefault(False)
+        button.clicked.connect(lambda _checked=False: self.open_at(name))
+        self._group.addButton(button)
+        self._names.addWidget(button)
+        self._buttons[name] = button
+
+    def _known(self, models: Sequence[Model]) -> None:
+        """The list of models came: a page that was made without it is made again."""
+        self._models = models
+        old = self._pages.pop("models", None)
+        if old is not None:
+            shown = self._stack.currentWidget() is old
+            self._stack.removeWidget(old)
+            old.deleteLater()
+            if shown:
+                self.open_at("models")

@@ -1,0 +1,146 @@
+"""One widget for one declared value: made from its default, its choices and its range. All pages are made of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QHBoxLayout, QLabel, QLineEdit, QSpinBox, QWidget
+
+Value = bool | int | float | str
+Changed = Callable[[Value], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a field is made from. `words` are shown for `choices`, in the same order."""
+
+    name: str
+    title: str
+    sentence: str
+    value: Value
+    choices: Sequence[str] = ()
+    words: Sequence[str] = ()
+    least: float = 0
+    most: float = 0
+    unit: str = ""
+
+
+class Choice(QComboBox):
+    """A wheel that scrolls the page does not change what is chosen."""
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class Whole(QSpinBox):
+    """The same for whole numbers."""
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class Number(QDoubleSpinBox):
+    """The same for numbers, without needless noughts."""
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+    def textFromValue(self, value: float) -> str:
+        return f"{value:g}"
+
+
+def field(declared: Declared, changed: Changed, parent: QWidget | None = None) -> QWidget:
+    """The widget for a value; `changed` gets each new one."""
+    widget = _made(declared, changed, parent)
+    widget.setAccessibleName(declared.title)
+    widget.setAccessibleDescription(declared.sentence)
+    widget.setObjectName(declared.name)
+    return widget
+
+
+def _made(declared: Declared, changed: Changed, parent: QWidget | None) -> QWidget:
+    value = declared.value
+    if isinstance(value, bool):
+        check = QCheckBox(declared.title, parent)
+        check.setChecked(value)
+        check.toggled.connect(changed)
+        return check
+    if declared.choices:
+        return _choice(declared, changed, parent)
+    if isinstance(value, int):
+        whole = Whole(parent)
+        _limit(whole, declared)
+        whole.setValue(value)
+        whole.setKeyboardTracking(False)
+        whole.valueChanged.connect(changed)
+        return whole
+    if isinstance(value, float):
+        number = Number(parent)
+        number.setDecimals(3)
+        number.setSingleStep(0.05 if declared.most <= 1 else 1)
+        number.setRange(declared.least, declared.most)
+        number.setSuffix(f" {declared.unit}" if declared.unit else "")
+        number.setValue(value)
+        number.setKeyboardTracking(False)
+        number.valueChanged.connect(changed)
+        return number
+    line = QLineEdit(value, parent)
+    line.editingFinished.connect(lambda: changed(line.text()))
+    return line
+
+
+def _choice(declared: Declared, changed: Changed, parent: QWidget | None) -> Choice:
+    choice = Choice(parent)
+    for at, name in enumerate(declared.choices):
+        choice.addItem(declared.words[at] if at < len(declared.words) else name, name)
+    choice.setCurrentIndex(max(choice.findData(declared.value), 0))
+    choice.activated.connect(lambda _at: changed(str(choice.currentData())))
+    return choice
+
+
+def _limit(whole: QSpinBox, declared: Declared) -> None:
+    largest = 2**31 - 1
+    whole.setRange(max(int(declared.least), -largest), min(int(declared.most) if declared.most else largest, largest))
+    whole.setSuffix(f" {declared.unit}" if declared.unit else "")
+    whole.setGroupSeparatorShown(True)
+    whole.setSingleStep(max(10 ** (len(str(abs(int(declared.value)))) - 2), 1))
+
+
+def row(declared: Declared, changed: Changed, parent: QWidget) -> QWidget:
+    """Title and sentence at the left, the widget at the right."""
+    whole = QWidget(parent)
+    whole.setProperty("look", "plain")
+    line = QHBoxLayout(whole)
+    line.setContentsMargins(0, 6, 0, 6)
+    line.setSpacing(16)
+    if isinstance(declared.value, bool):
+        words = QLabel(declared.sentence, whole)
+        words.setProperty("look", "small")
+    else:
+        words = QLabel(f"{declared.title}\n{declared.sentence}" if declared.sentence else declared.title, whole)
+    words.setTextFormat(Qt.TextFormat.PlainText)
+    words.setWordWrap(True)
+    widget = field(declared, changed, whole)
+    if isinstance(declared.value, bool):
+        widget.setMinimumWidth(220)
+        line.addWidget(widget)
+        line.addWidget(words, 1)
+    else:
+        widget.setFixedWidth(220)
+        line.addWidget(words, 1)
+        line.addWidget(widget)
+    return whole
+
+
+def value_of(widget: QObject) -> Value:
+    """What a field shows."""
+    if isinstance(widget, QCheckBox):
+        return widget.isChecked()
+    if isinstance(widget, QComboBox):
+        return str(widget.currentData())
+    if isinstance(widget, QSpinBox | QDoubleSpinBox):
+        return widget.value()
+    return widget.text() if isinstance(widget, QLineEdit) else ""

@@ -1,0 +1,82 @@
+"""What all pages of the settings share: a heading, sentences, rows, and a column that scrolls."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+
+W = TypeVar("W", bound=QWidget)
+
+
+class Page(QScrollArea):
+    """Add to it with `heading`, `sentence`, `add`, `button`."""
+
+    def __init__(self, title: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setAccessibleName(title)
+        self._inside = QWidget(self)
+        self._inside.setProperty("look", "page")
+        self._inside.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._column = QVBoxLayout(self._inside)
+        self._column.setContentsMargins(24, 20, 24, 24)
+        self._column.setSpacing(4)
+        self._column.addStretch(1)
+        self.setWidget(self._inside)
+        self._put(self._label(title, "large"))
+
+    @property
+    def inside(self) -> QWidget:
+        return self._inside
+
+    def heading(self, text: str) -> QLabel:
+        label = self._label(text, "heading")
+        label.setContentsMargins(0, 16, 0, 2)
+        return self._put(label)
+
+    def sentence(self, text: str, look: str = "muted") -> QLabel:
+        return self._put(self._label(text, look))
+
+    def add(self, widget: W) -> W:
+        return self._put(widget)
+
+    def add_layout(self, layout: QLayout) -> None:
+        self._column.insertLayout(self._column.count() - 1, layout)
+
+    def button(self, text: str, look: str = "") -> QPushButton:
+        button = QPushButton(text, self._inside)
+        if look:
+            button.setProperty("look", look)
+        button.setAutoDefault(False)
+        self._column.insertWidget(self._column.count() - 1, button, 0, Qt.AlignmentFlag.AlignLeft)
+        return button
+
+    def clear(self) -> None:
+        """Everything but the heading."""
+        while self._column.count() > 2:
+            item = self._column.takeAt(1)
+            if item is not None:
+                _dispose(item.widget(), item.layout())
+
+    def _label(self, text: str, look: str) -> QLabel:
+        label = QLabel(text, self._inside)
+        label.setProperty("look", look)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setWordWrap(True)
+        return label
+
+    def _put(self, widget: W) -> W:
+        self._column.insertWidget(self._column.count() - 1, widget)
+        return widget
+
+
+def _dispose(widget: QWidget | None, layout: QLayout | None) -> None:
+    if widget is not None:
+        widget.hide()
+        widget.deleteLater()
+    while layout is not None and (item := layout.takeAt(0)) is not None:
+        _dispose(item.widget(), item.layout())

@@ -1,0 +1,116 @@
+"""Permissions of a workspace: the mode, and the rules that were made by saying "always"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.settings.fields import Declared, row
+from helix_desktop.gui.settings.page import Page
+from helix_desktop.gui.settings.program import Installation
+from helix_desktop.gui.words import tr
+
+DECISIONS = ("allow", "ask", "deny")
+
+
+def rule_words(rule: Mapping[str, Any]) -> str:
+    """A rule in a line: "allow · run_command · cargo test *"."""
+    fits = [str(rule[name]) for name in ("tool", "path", "command") if rule.get(name)]
+    network = [tr("with the network")] if rule.get("network") else []
+    return " · ".join([str(rule.get("decision", "")), *(fits or [tr("everything")]), *network])
+
+
+class PermissionsPage(Page):
+    def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
+        super().__init__(tr("Permissions"), parent)
+        self._bench, self._program, self._doing = bench, program, doing
+        modes = bench.modes()
+        declared = Declared(
+            "mode",
+            tr("Without asking"),
+            tr("What may be done without asking. Reading inside of the workspace's folders is never asked for."),
+            bench.mode,
+            tuple(modes),
+            [tr(words) for words in modes.values()],
+        )
+        self.add(row(declared, lambda value: self._choose(str(value)), self.inside))
+        self.heading(tr("Folders"))
+        for root in program.chosen(bench).roots:
+            self.sentence(root, "mono")
+        self.heading(tr("Rules"))
+        self.sentence(tr("They come before the mode. “Always allow” under a question makes one."))
+        self._rules = QVBoxLayout()
+        self.add_layout(self._rules)
+        self.add_layout(self._adding())
+        self._fill()
+
+    def _choose(self, mode: str) -> None:
+        self._doing.do(self._bench.choose_mode(mode), name="choose a mode", owner=self)
+
+    def _fill(self) -> None:
+        while (item := self._rules.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.hide()
+                widget.deleteLater()
+        rules = self._program.chosen(self._bench).rules
+        for at, rule in enumerate(rules):
+            self._rules.addWidget(self._row(at, rule))
+
+    def _row(self, at: int, rule: Mapping[str, Any]) -> QWidget:
+        row_widget = QWidget(self.inside)
+        row_widget.setProperty("look", "card")
+        row_widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        line = QHBoxLayout(row_widget)
+        line.setContentsMargins(12, 4, 6, 4)
+        words = QLabel(rule_words(rule), row_widget)
+        words.setProperty("look", "mono")
+        words.setTextFormat(Qt.TextFormat.PlainText)
+        line.addWidget(words, 1)
+        remove = QPushButton(tr("Remove"), row_widget)
+        remove.setProperty("look", "link")
+        remove.setAutoDefault(False)
+        remove.setAccessibleName(tr("Remove the rule {rule}", rule=rule_words(rule)))
+        remove.clicked.connect(lambda _checked=False: self._remove(at))
+        line.addWidget(remove)
+        return row_widget
+
+    def _adding(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        self._decision = QComboBox(self.inside)
+        for name, words in zip(DECISIONS, (tr("Allow"), tr("Ask"), tr("Deny")), strict=True):
+            self._decision.addItem(words, name)
+        self._decision.setAccessibleName(tr("Decision"))
+        self._tool = QLineEdit(self.inside)
+        self._tool.setPlaceholderText(tr("Tool, such as run_command"))
+        self._tool.setAccessibleName(tr("Tool"))
+        self._command = QLineEdit(self.inside)
+        self._command.setPlaceholderText(tr("Command, such as cargo test *"))
+        self._command.setAccessibleName(tr("Command"))
+        add = QPushButton(tr("Add"), self.inside)
+        add.setAutoDefault(False)
+        add.clicked.connect(self._add)
+        for widget in (self._decision, self._tool, self._command, add):
+            line.addWidget(widget)
+        return line
+
+    def _add(self) -> None:
+        given = {"tool": self._tool.text().strip(), "command": self._command.text().strip()}
+        rule = {"decision": str(self._decision.currentData()), **{name: text for name, text in given.items() if text}}
+        if len(rule) > 1:
+            self._tool.clear()
+            self._command.clear()
+            self._write([*self._program.chosen(self._bench).rules, rule])
+
+    def _remove(self, at: int) -> None:
+        rules = list(self._program.chosen(self._bench).rules)
+        del rules[at]
+        self._write(rules)
+
+    def _write(self, rules: list[Mapping[str, Any]]) -> None:
+        work = self._program.change(self._bench, {"permissions.rules": [dict(rule) for rule in rules]})
+        self._doing.do(work, name="change the rules", then=lambda _done: self._fill(), owner=self)

@@ -1,0 +1,73 @@
+"""What the settings and the tour need of the program around the window, as Protocols; `keeping.py` is the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from helix_desktop.gui.ports import Desk, Workbench
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`state`: good, note or bad."""
+
+    what: str
+    state: str
+    says: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a workspace keeps: entries, their bytes, what they take on the disk, and where."""
+
+    entries: int
+    size: int
+    taken: int
+    limit: int
+    folder: Path
+    backups: Sequence[str] = ()
+
+
+class Installation(Protocol):
+    """Long ones say how far they are through `report`, and can be cancelled with their task."""
+
+    def versions(self) -> Sequence[tuple[str, str]]: ...
+    def licences(self) -> str: ...
+    async def examine(self) -> Sequence[Finding]: ...
+    async def kept(self, bench: Workbench) -> Kept: ...
+    async def verify(self, bench: Workbench, report: Callable[[str], None]) -> str: ...
+    async def collect(self, bench: Workbench) -> str: ...
+    async def back_up(self, bench: Workbench) -> str: ...
+    async def change(self, bench: Workbench, changes: Mapping[str, Any]) -> None: ...
+    def chosen(self, bench: Workbench) -> WorkspaceSettings: ...
+    async def choose_model(self, bench: Workbench, name: str, role: str) -> None: ...
+    async def choose_policy(self, bench: Workbench, preset: str, values: Mapping[str, Any]) -> None: ...
+    async def tour_workbench(self, desk: Desk, folder: Path) -> Workbench: ...
+    async def tour(self, bench: Workbench) -> str: ...
+
+
+class WorkspaceSettings(Protocol):
+    """workspace.toml as it stands: `store.config.Settings`."""
+
+    @property
+    def models(self) -> Mapping[str, str]: ...
+    @property
+    def preset(self) -> str: ...
+    @property
+    def policy(self) -> Mapping[str, Any]: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def rules(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def mcp(self) -> Mapping[str, Mapping[str, Any]]: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def limits(self) -> Mapping[str, Any]: ...
+    @property
+    def roots(self) -> Sequence[str]: ...

@@ -1,0 +1,105 @@
+"""Providers: those that are set up, and connecting another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.asking import ask_yes
+from helix_desktop.gui.connect import ConnectPanel
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.settings.page import Page
+from helix_desktop.gui.setup import Provider, Setup
+from helix_desktop.gui.words import tr
+
+
+class ProvidersPage(Page):
+    """`model_chosen`: a provider was connected, and this is the model to begin with."""
+
+    model_chosen = Signal(str)
+
+    def __init__(self, setup: Setup, doing: Doing, parent: QWidget | None = None) -> None:
+        super().__init__(tr("Providers"), parent)
+        self._setup = setup
+        self._doing = doing
+        self.sentence(tr("Keys are kept by the system's keyring, never in a file of the program, unless you say so."))
+        self._rows = QVBoxLayout()
+        self._rows.setSpacing(4)
+        self.add_layout(self._rows)
+        self.heading(tr("Connect another one"))
+        self._panel = self.add(ConnectPanel(setup, doing, self.inside))
+        self._panel.chosen.connect(self._chosen)
+        self._panel.look()
+        self.refresh()
+
+    def refresh(self) -> None:
+        self._doing.do(self._setup.providers(), name="list the providers", then=self._show, owner=self)
+
+    def _chosen(self, model: str) -> None:
+        self.refresh()
+        self.model_chosen.emit(model)
+
+    def _show(self, providers: Sequence[Provider]) -> None:
+        while (item := self._rows.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.hide()
+                widget.deleteLater()
+        if not providers:
+            label = QLabel(tr("None is set up yet."), self.inside)
+            label.setProperty("look", "muted")
+            self._rows.addWidget(label)
+        for provider in providers:
+            self._rows.addWidget(self._row(provider))
+
+    def _row(self, provider: Provider) -> QWidget:
+        row = QWidget(self.inside)
+        row.setProperty("look", "card")
+        row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        line = QHBoxLayout(row)
+        line.setContentsMargins(12, 8, 8, 8)
+        name = QLabel(provider.title, row)
+        name.setTextFormat(Qt.TextFormat.PlainText)
+        line.addWidget(name)
+        state = QLabel(self._state(provider), row)
+        state.setProperty("look", "small")
+        state.setTextFormat(Qt.TextFormat.PlainText)
+        line.addWidget(state, 1)
+        said = QLabel(row)
+        said.setProperty("look", "small")
+        line.addWidget(said)
+        line.addWidget(self._button(tr("Test"), provider, lambda: self._test(provider, said)))
+        line.addWidget(self._button(tr("Remove"), provider, lambda: self._ask_remove(provider)))
+        return row
+
+    def _button(self, text: str, provider: Provider, act: object) -> QPushButton:
+        button = QPushButton(text, self.inside)
+        button.setProperty("look", "link")
+        button.setAutoDefault(False)
+        button.setAccessibleName(f"{text}: {provider.title}")
+        button.clicked.connect(act)
+        return button
+
+    def _state(self, provider: Provider) -> str:
+        if not provider.needs_key:
+            return f"{provider.address} · {tr('needs no key')}"
+        return f"{provider.address} · " + (tr("key: {where}", where=provider.key) if provider.key else tr("no key"))
+
+    def _test(self, provider: Provider, said: QLabel) -> None:
+        said.setText(tr("Asking…"))
+        self._doing.do(
+            self._setup.test(provider, ""),
+            name="test a provider",
+            then=lambda tested: said.setText(tr("{n} models", n=len(tested.models))),
+            owner=self,
+            failed=lambda error: said.setText(error.what),
+        )
+
+    def _ask_remove(self, provider: Provider) -> None:
+        text = tr("Forget {name} and its key? Conversations stay as they are.", name=provider.title)
+        ask_yes(self, tr("Remove a provider"), text, tr("Forget it"), lambda: self._remove(provider))
+
+    def _remove(self, provider: Provider) -> None:
+        work = self._setup.remove(provider.name)
+        self._doing.do(work, name="remove a provider", then=lambda _done: self.refresh(), owner=self)

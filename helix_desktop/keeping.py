@@ -1,0 +1,125 @@
+"""Looking after the installation and its workspaces, for the settings and the tour: what `gui/settings/program.py` asks."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from helix_desktop.gui.models.figures import size
+from helix_desktop.gui.ports import Desk
+from helix_desktop.gui.ports import Workbench as Shown
+from helix_desktop.gui.settings.program import Finding, Kept, WorkspaceSettings
+from helix_desktop.gui.words import count, tr
+from helix_desktop.places import Places
+from helix_desktop.secrets import Secrets
+
+if TYPE_CHECKING:
+    from helix_desktop.workbench.bench import Workbench
+
+SAMPLE = "Tour"
+
+
+class Keeping:
+    """`where` and `secrets` for the doctor; everything else is asked of the workbench that is shown."""
+
+    def __init__(self, where: Places, secrets: Secrets) -> None:
+        self._where = where
+        self._secrets = secrets
+
+    # --- the installation
+
+    def versions(self) -> Sequence[tuple[str, str]]:
+        from helix_desktop import doctor
+
+        return tuple(doctor.installed().items())
+
+    def licences(self) -> str:
+        """Each library with the licence it says it has."""
+        lines = ["Helix Desktop: Apache-2.0", ""]
+        for name, version in self.versions():
+            about = importlib.metadata.metadata(name).json
+            said = str(about.get("license_expression") or about.get("license") or "")
+            lines.append(f"{name} {version}: {said.splitlines()[0][:80] if said else tr('see its own pages')}")
+        return "\n".join(lines)
+
+    async def examine(self) -> Sequence[Finding]:
+        from helix_desktop import doctor
+
+        found = await doctor.examine(self._where, self._secrets)
+        return [Finding(each.what, each.state.value, each.says, each.remedy) for each in found]
+
+    # --- a workspace
+
+    async def kept(self, bench: Shown) -> Kept:
+        from helix_desktop.store import backup
+
+        workspace = _real(bench).workspace
+        stats = await workspace.index.stats()
+        copies = await asyncio.to_thread(backup.backups, workspace.folder)
+        times = [datetime.fromtimestamp(each.time).astimezone().strftime("%Y-%m-%d %H:%M") for each in copies]
+        return Kept(stats.entries, stats.size, stats.kept, workspace.settings.limit, workspace.folder, sorted(times))
+
+    async def verify(self, bench: Shown, report: Callable[[str], None]) -> str:
+        cache = _real(bench).workspace.cache
+        result = await cache.verify(lambda so_far: report(tr("{size} read…", size=size(so_far.bytes))))
+        if not result.damaged:
+            return tr(
+                "{n} entries, {size}: every byte is as its hash says.", n=f"{result.checked:,}", size=size(result.bytes)
+            )
+        names = "\n".join(f"{digest.short}: {why}" for digest, why in result.damaged[:20])
+        return count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:") + "\n" + names
+
+    async def collect(self, bench: Shown) -> str:
+        workspace = _real(bench).workspace
+        if not workspace.settings.limit:
+            return tr("There is no limit, so there is nothing to make room for. Set one above.")
+        gone = await workspace.cache.collect(workspace.settings.limit)
+        return tr("{n} entries removed, {size} freed.", n=f"{gone.entries:,}", size=size(gone.bytes))
+
+    async def back_up(self, bench: Shown) -> str:
+        from helix_desktop.store import backup
+
+        made = await asyncio.to_thread(backup.make, _real(bench).workspace.folder)
+        return tr("Backed up as {file}.", file=made.path.name)
+
+    def chosen(self, bench: Shown) -> WorkspaceSettings:
+        return _real(bench).workspace.settings
+
+    async def change(self, bench: Shown, changes: Mapping[str, Any]) -> None:
+        await asyncio.to_thread(_real(bench).workspace.change, changes)
+
+    async def choose_model(self, bench: Shown, name: str, role: str) -> None:
+        await _real(bench).choose_model(name, role)
+
+    async def choose_policy(self, bench: Shown, preset: str, values: Mapping[str, Any]) -> None:
+        await _real(bench).choose_policy(preset, values)
+
+    # --- the tour
+
+    async def tour_workbench(self, desk: Desk, folder: Path) -> Shown:
+        """The workspace of the tour: the one of last time, else a new one on a fresh sample."""
+        from helix_desktop.workbench import tour
+
+        await asyncio.to_thread(tour.make_folder, folder)
+        known = next((row for row in desk.workspaces() if row.folder == folder), None)
+        return await desk.open(known.id) if known else await desk.create(tr(SAMPLE), folder)
+
+    async def tour(self, bench: Shown) -> str:
+        from helix_desktop.workbench import tour
+
+        report = await tour.take(_real(bench), lambda _words: None)
+        return tr(
+            "The tour is over: {steps} steps, {sent} tokens sent instead of {without}. Everything it did is in this chat.",
+            steps=report.steps,
+            sent=f"{report.sent:,}",
+            without=f"{report.without:,}",
+        )
+
+
+def _real(bench: Shown) -> Workbench:
+    """The window shows real workbenches; its own Protocol names only what it uses of them."""
+    return cast("Workbench", bench)
