@@ -37,7 +37,9 @@ def drop_unreachable(inside: Path) -> list[str]:
     dropped: list[str] = []
     while True:
         wanted = set().union(*(needed(path) for path in files(inside)))
-        loose = [path for path in _libraries(inside) if path.name not in wanted and not path.name.startswith("libpython")]
+        loose = [
+            path for path in _libraries(inside) if path.name not in wanted and not path.name.startswith("libpython")
+        ]
         if not loose:
             return dropped
         for path in loose:
@@ -55,7 +57,9 @@ def packages(names: Iterable[str]) -> dict[str, str]:
     listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
     found: dict[str, str] = {}
     for name in sorted(names):
-        if (at := re.search(rf"\t{re.escape(name)} .*x86-64.* => (\S+)|\t{re.escape(name)} .* => (\S+)", listed)) is None:
+        if (
+            at := re.search(rf"\t{re.escape(name)} .*x86-64.* => (\S+)|\t{re.escape(name)} .* => (\S+)", listed)
+        ) is None:
             continue
         owner = _owner(Path(at[1] or at[2]))
         if owner:

@@ -1,0 +1,133 @@
+"""The Debian package: the bundle under /usr/lib, with the system's own libraries as dependencies instead of copies."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import time
+from email.utils import formatdate
+from pathlib import Path
+
+import elf
+from linux import tree
+
+NAME = "helix-desktop"
+MAINTAINER = "The Helix Desktop authors <helix-desktop@localhost.localdomain>"
+OURS = ("libQt6", "libicu", "libpython", "libpyside", "libshiboken", "libleveldb-", "libsnappy-")
+
+CONTROL = """\
+Package: {name}
+Version: {version}
+Architecture: {architecture}
+Maintainer: {maintainer}
+Installed-Size: {size}
+Depends: {depends}
+Recommends: bubblewrap, ripgrep, gnome-keyring | keepassxc | kwalletmanager
+Section: devel
+Priority: optional
+Description: work with AI agents without the context window in the way
+ Everything an agent has seen stays on your disk, can be found again, and can
+ be put back. What the model is sent is kept small: old outputs become short
+ markers, large ones arrive as excerpts, long histories become a handover
+ document. Each of these can be seen, opened and undone.
+"""
+
+OVERRIDES = """\
+# A bundle: its Python, its Qt and the libraries compiled into wheels lie beside the program, in versions tried together.
+helix-desktop: embedded-library *
+helix-desktop: hardening-no-fortify-functions *
+helix-desktop: hardening-no-bindnow *
+helix-desktop: hardening-no-relro *
+helix-desktop: shared-library-lacks-prerequisites *
+helix-desktop: library-not-linked-against-libc *
+helix-desktop: custom-library-search-path *
+helix-desktop: binary-or-shlib-defines-rpath *
+helix-desktop: unstripped-binary-or-object *
+# PyInstaller's archive of modules is appended to the program.
+helix-desktop: unusual-interpreter *
+helix-desktop: package-contains-no-arch-dependent-files
+# There is no bug in Debian that asked for it.
+helix-desktop: initial-upload-closes-no-bugs
+"""
+
+
+def make(bundle: Path, version: str, day: str, dist: Path) -> Path:
+    """Build the package from a bundle; its path."""
+    root = bundle.parent.parent / "deb"
+    shutil.rmtree(root, ignore_errors=True)
+    library = root / "usr/lib" / NAME
+    shutil.copytree(bundle, library, symlinks=True)
+    depends = _lean_on_the_system(library / "_internal", library)
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "usr/bin" / NAME).symlink_to(f"../lib/{NAME}/{NAME}")
+    tree.share(root / "usr/share", version, day)
+    _documents(root / "usr/share", library, version)
+    tree.tidy(root)
+    architecture = subprocess.run(
+        ["dpkg", "--print-architecture"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    _control(root, version, architecture, depends)
+    package = dist / f"{NAME}_{version}_{architecture}.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(root), str(package)], check=True)
+    return package
+
+
+def _lean_on_the_system(inside: Path, library: Path) -> str:
+    """Remove copies of the system's libraries; the packages that bring them, as a Depends line."""
+    copies = [path for path in inside.glob("lib*.so*") if not path.name.startswith(OURS)]
+    known = elf.packages(path.name for path in copies)
+    for path in copies:
+        if path.name in known:
+            path.unlink()
+    files = elf.files(library)
+    present = {path.name for path in library.rglob("*.so*")}
+    wanted = set().union(*(elf.needed(path) for path in files)) - present
+    packages = set(elf.packages(wanted).values()) - {"libc6"}
+    return ", ".join([f"libc6 (>= {_glibc(files)})", *sorted(packages)])
+
+
+def _glibc(files: list[Path]) -> str:
+    """The newest version of the C library any file asks for."""
+    said = subprocess.run(["readelf", "-VW", *map(str, files)], capture_output=True, text=True, check=True).stdout
+    versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_(\d+\.\d+)", said)}
+    return ".".join(map(str, max(versions)))
+
+
+def _documents(share: Path, library: Path, version: str) -> None:
+    documents = share / "doc" / NAME
+    documents.mkdir(parents=True)
+    licences = library / "LICENSES.txt"
+    header = "Helix Desktop is free software under the Apache License, version 2.0: /usr/share/common-licenses/Apache-2.0\n\n"
+    whose = "Copyright: 2026 The Helix Desktop authors\n\nIt is shipped with the following.\n\n"
+    (documents / "copyright").write_text(header + whose + licences.read_text(encoding="utf-8"), encoding="utf-8")
+    licences.unlink()
+    (library / "_internal/LICENSE").unlink(missing_ok=True)
+    when = formatdate(int(os.environ.get("SOURCE_DATE_EPOCH", time.time())), localtime=False)
+    entry = f"{NAME} ({version}) stable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- {MAINTAINER}  {when}\n"
+    (documents / "changelog.gz").write_bytes(gzip.compress(entry.encode(), 9, mtime=0))
+    overrides = share / "lintian/overrides" / NAME
+    overrides.parent.mkdir(parents=True)
+    overrides.write_text(OVERRIDES, encoding="utf-8")
+
+
+def _control(root: Path, version: str, architecture: str, depends: str) -> None:
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
+    size = sum(-(-path.stat().st_size // 1024) for path in files)
+    control = root / "DEBIAN"
+    control.mkdir()
+    (control / "control").write_text(
+        CONTROL.format(
+            name=NAME, version=version, architecture=architecture, maintainer=MAINTAINER, size=size, depends=depends
+        ),
+        encoding="utf-8",
+    )
+    said = subprocess.run(
+        ["md5sum", *(str(path.relative_to(root)) for path in files)], cwd=root, capture_output=True, check=True
+    )
+    (control / "md5sums").write_bytes(said.stdout)
+    control.chmod(0o755)
+    for path in control.iterdir():
+        path.chmod(0o644)

@@ -1,0 +1,81 @@
+#!/bin/sh
+# Helix Desktop @VERSION@: installs for the user who runs it, without root. Everything behind the last line is a tar.
+#
+#   sh helix-desktop-….run                install, or update what is there
+#   sh helix-desktop-….run --prefix DIR   somewhere else than ~/.local
+#   sh helix-desktop-….run --check        only check that the file is whole
+#   sh helix-desktop-….run --uninstall    take it out again; your workspaces stay
+set -eu
+
+version="@VERSION@"
+digest=@SHA256@
+offset=@OFFSET@
+prefix=${HOME:?}/.local
+action=install
+
+fail() { echo "$1" >&2; exit "${2:-1}"; }
+
+while [ $# -gt 0 ]; do
+    case $1 in
+        --prefix) [ $# -gt 1 ] || fail "--prefix needs a folder." 2; prefix=$2; shift ;;
+        --prefix=*) prefix=${1#--prefix=} ;;
+        --check) action=check ;;
+        --uninstall) action=uninstall ;;
+        -h|--help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        *) fail "There is no option $1. See --help." 2 ;;
+    esac
+    shift
+done
+case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
+home=$prefix/lib/helix-desktop
+
+if [ "$action" = uninstall ]; then
+    [ -x "$home/current/uninstall" ] || fail "Helix Desktop is not installed in $prefix."
+    exec "$home/current/uninstall"
+fi
+
+payload() { tail -c +"$offset" "$0"; }
+
+[ "$(payload | sha256sum | cut -d' ' -f1)" = "$digest" ] || fail "This file is damaged or cut short. Get it again."
+if [ "$action" = check ]; then echo "Helix Desktop $version, whole."; exit 0; fi
+[ "$(uname -m)" = x86_64 ] || fail "This is for x86_64; here is $(uname -m)."
+
+# A folder of its own for each build: a program that runs keeps the files it was started from.
+mkdir -p "$home" "$prefix/bin" "$prefix/share"
+target=$home/$version-$(printf %.8s "$digest")
+new=$home/.new.$$
+trap 'rm -rf "$new"' EXIT INT TERM
+mkdir "$new"
+payload | tar -xzf - -C "$new" || fail "Unpacking failed; nothing was changed. Is the disk full?"
+
+rm -rf "$target"
+mv "$new/lib" "$target"
+(cd "$new/share" && find . -type f | sort) > "$target/installed-files"
+echo "$prefix" > "$target/installed-prefix"
+(cd "$new/share" && tar -cf - .) | (cd "$prefix/share" && tar -xf -)
+sed -i "s|^Exec=helix-desktop|Exec=\"$prefix/bin/helix-desktop\"|" "$prefix/share/applications/helix-desktop.desktop"
+ln -s "$(basename "$target")" "$home/.current.$$"
+mv -T "$home/.current.$$" "$home/current"
+ln -sfn "$home/current/helix-desktop" "$prefix/bin/helix-desktop"
+
+# Earlier builds go, unless something still runs from them.
+for other in "$home"/*-*; do
+    [ "$other" = "$target" ] && continue
+    busy=
+    for exe in /proc/[0-9]*/exe; do
+        case $(readlink "$exe" 2>/dev/null || :) in "$other"/*) busy=1 ;; esac
+    done
+    [ -n "$busy" ] || rm -rf "$other"
+done
+
+command -v update-desktop-database >/dev/null && update-desktop-database -q "$prefix/share/applications" || :
+command -v gtk-update-icon-cache >/dev/null && gtk-update-icon-cache -qtf "$prefix/share/icons/hicolor" 2>/dev/null || :
+
+echo "Helix Desktop $version is in $prefix."
+case :$PATH: in
+    *:"$prefix/bin":*) echo "Start it from the menu, or with: helix-desktop" ;;
+    *) echo "Start it from the menu, or with: $prefix/bin/helix-desktop" ;;
+esac
+missing=$(find "$target" -name '*.so*' -exec ldd {} + 2>/dev/null | sed -n 's/^[[:space:]]*\([^ ]*\) => not found/\1/p' | sort -u | tr '\n' ' ')
+[ -z "$missing" ] || echo "This system lacks libraries the window needs: $missing(helix-desktop doctor says more)"
+exit 0

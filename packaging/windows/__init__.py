@@ -1,0 +1,1 @@
+"""Installers for one platform each."""
