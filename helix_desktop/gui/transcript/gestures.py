@@ -23,8 +23,8 @@ from helix_desktop.gui.transcript.code import CodeBox
 from helix_desktop.gui.transcript.content import Content
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.items import Item, ItemKind
-from helix_desktop.gui.transcript.laid import Spot
 from helix_desktop.gui.transcript.selection import Place, copied
+from helix_desktop.gui.transcript.stack import Spot
 from helix_desktop.gui.transcript.view import SLICE, STEP, Canvas
 from helix_desktop.gui.transcript.wants import Edit, Fork, OpenLink, Pin, Regenerate, Rewind, Unpin, Want
 from helix_desktop.gui.words import tr

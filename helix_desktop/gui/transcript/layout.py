@@ -22,16 +22,15 @@ from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.models.folds import KIND, sentence
 from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBox
-from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, RuleBox, Toggle, Words, note
-from helix_desktop.gui.transcript.chunks import chunks
+from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, Toggle, Words, note
 from helix_desktop.gui.transcript.code import FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.harmless import harmless, printed
 from helix_desktop.gui.transcript.highlight import language_of
 from helix_desktop.gui.transcript.items import CallState, Item, ItemKind
 from helix_desktop.gui.transcript.lines import CallLine, Chip, Look, about, call_line, called
-from helix_desktop.gui.transcript.markdown import Block, Code, Paragraph, Rule, Span, Table, blocks, references
+from helix_desktop.gui.transcript.markdown import Paragraph, Span
 from helix_desktop.gui.transcript.page import Page
-from helix_desktop.gui.transcript.table import TableBox
+from helix_desktop.gui.transcript.prose import prose
 from helix_desktop.gui.transcript.wants import OpenConversation, OpenEntry, OpenFold
 from helix_desktop.gui.words import count, tr
 
@@ -60,42 +59,16 @@ def text_of(item: Item) -> str:
 
 
 def _prose(page: Page, item: Item, start: int, limit: int, *, breaks: bool = False) -> Iterator[Box]:
-    """Markdown as boxes; each remembers where its chunk begins. `limit` is how much is shown without being asked."""
-    shown = harmless(text_of(item)[:limit])
-    defined = references(shown)
-    before: Block | None = Rule() if start else None
-    table: TableBox | None = None
-    for chunk in chunks(shown, start):
-        for block in blocks(shown, chunk, defined, breaks=breaks):
-            box = _block(page, block, before, table, page.key("lines", item.seq, item.part, chunk.start))
-            table = box if isinstance(box, TableBox) else None
-            before = block
-            box.chunk = chunk.start
-            box.last = chunk.end
-            box.continues = chunk.continues
-            yield box
+    """Markdown as boxes. `limit` is how much is shown without being asked."""
 
+    def key_of(chunk: int) -> Key:
+        return page.key("lines", item.seq, item.part, chunk)
 
-def _block(page: Page, block: Block, before: Block | None, table: TableBox | None, more: Key) -> Box:
-    ink, width = page.ink, page.width
-    gap = _gap(page, before, block)
-    if isinstance(block, Paragraph):
-        return Words(ink, width, block, gap=gap)
-    if isinstance(block, Code):
-        left = float(ink.px(22) * block.indent + ink.px(14) * block.quote)
-        lines = FIRST_LINES + page.opened.get(more, 0)
-        return CodeBox(ink, width - left, block.text, block.language, left=left, gap=gap, more=more, lines=lines)
-    if isinstance(block, Table):
-        return TableBox(ink, width, block, gap=0.0 if block.continues else gap, like=table if block.continues else None)
-    return RuleBox(ink, width, block if isinstance(block, Rule) else Rule(), gap=gap)
+    def lines(key: Key) -> int:
+        return FIRST_LINES + page.opened.get(key, 0)
 
-
-def _gap(page: Page, before: Block | None, block: Block) -> float:
-    px = page.ink.px
-    if isinstance(block, Paragraph) and block.heading:
-        return float(px(14)) if before else float(px(3))
-    both_listed = isinstance(before, Paragraph) and isinstance(block, Paragraph) and before.indent and block.indent
-    return float(px(3) if both_listed else px(7))
+    text = text_of(item)[:limit]
+    return prose(page.ink, page.width, text, start=start, breaks=breaks, key_of=key_of, lines=lines)
 
 
 def _user(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:

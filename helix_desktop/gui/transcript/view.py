@@ -23,10 +23,11 @@ from helix_desktop.gui.transcript.content import Content
 from helix_desktop.gui.transcript.finding import Finding
 from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks
 from helix_desktop.gui.transcript.items import Change, ItemKind, Items
-from helix_desktop.gui.transcript.laid import Laid, Spot
+from helix_desktop.gui.transcript.laid import Laid
 from helix_desktop.gui.transcript.lines import call_line
 from helix_desktop.gui.transcript.page import Page
 from helix_desktop.gui.transcript.selection import Selection
+from helix_desktop.gui.transcript.stack import Spot
 from helix_desktop.gui.words import tr
 
 COLUMN = 720

@@ -1,0 +1,357 @@
+"""The cache page: the entries of a workspace, what one of them holds, and everything that can be done with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
+from PySide6.QtWidgets import QFileDialog, QFrame, QLabel, QMenu, QMessageBox, QSplitter, QVBoxLayout, QWidget
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import CacheCorrupt, HelixError
+from helix_desktop.gui.cache import work
+from helix_desktop.gui.cache.filters import FilterBar
+from helix_desktop.gui.cache.model import EntriesModel, Found
+from helix_desktop.gui.cache.port import Catalogue, Filter, Row, Stats
+from helix_desktop.gui.cache.table import EntryTable
+from helix_desktop.gui.cache.viewer import EntryViewer
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.models.compare import CompareDialog
+from helix_desktop.gui.models.figures import size
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.words import count, tr
+
+_HASH = re.compile(r"[0-9a-fA-F]{4,64}")
+_LIVE = 400
+
+
+class CachePage(QWidget):
+    """`wanted` carries Recall or ShowInChat."""
+
+    wanted = Signal(object)
+
+    def __init__(self, theme: Theme, doing: Doing, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._doing = doing
+        self._catalogue: Catalogue | None = None
+        self._query = ""
+        self._show_next: Digest | None = None
+        self.bar = FilterBar(theme, self)
+        self.model = EntriesModel(doing, self)
+        self.table = EntryTable(theme, self.model, self)
+        self.viewer = EntryViewer(theme, doing, self)
+        self._counts = QLabel(self)
+        set_look(self._counts, "small")
+        self._counts.setContentsMargins(theme.px(20), theme.px(6), theme.px(20), theme.px(6))
+        self._split = QSplitter(Qt.Orientation.Vertical, self)
+        self._split.addWidget(self.table)
+        self._split.addWidget(self.viewer)
+        self._split.setStretchFactor(0, 1)
+        self._split.setStretchFactor(1, 1)
+        self._split.setSizes([330, 400])
+        self._split.setChildrenCollapsible(False)
+        self.table.setMinimumHeight(theme.px(120))
+        self.viewer.setMinimumHeight(theme.px(140))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.bar)
+        rule = QFrame(self)
+        set_look(rule, "rule")
+        column.addWidget(rule)
+        column.addWidget(self._counts)
+        column.addWidget(self._split, 1)
+        self._soon = QTimer(self, interval=_LIVE, singleShot=True)
+        self._soon.timeout.connect(self._refreshed)
+        set_look(self, "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._connect()
+
+    def _connect(self) -> None:
+        self.bar.chosen.connect(self._choose)
+        self.bar.searched.connect(self.search)
+        self.bar.down.connect(self._into_table)
+        self.table.current_changed.connect(self._look_at)
+        self.table.chosen_changed.connect(self._say_chosen)
+        self.table.menu_wanted.connect(self._menu)
+        self.table.opened.connect(self.viewer.body.lines.setFocus)
+        self.table.copy_wanted.connect(self.copy_hashes)
+        self.model.grown.connect(self.table.shift)
+        self.viewer.wanted.connect(self.wanted)
+        self.viewer.save_wanted.connect(self.save)
+        self.viewer.verify_wanted.connect(self.verify)
+        self.viewer.pin_wanted.connect(self._pin)
+        self.viewer.forget_wanted.connect(self.forget)
+        self.viewer.compare_wanted.connect(self.compare)
+        find = QShortcut(QKeySequence(QKeySequence.StandardKey.Find), self, self.focus_search)
+        find.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+
+    # --- what the window calls
+
+    def open(self, catalogue: Catalogue, conversations: Sequence[tuple[str, str]] = ()) -> None:
+        """Show a workspace's entries. `conversations`: ids and titles to filter by."""
+        self._catalogue = catalogue
+        self.viewer.clear()
+        self.table.selected.clear()
+        self.bar.set_conversations(conversations)
+        self.model.open(catalogue)
+        self._figures()
+
+    def refresh(self) -> None:
+        """Something was stored or used: look again, soon."""
+        if not self._soon.isActive():
+            self._soon.start()
+
+    def show_entry(self, digest: Digest) -> None:
+        """Open one entry, and choose its row where that is at hand."""
+        if self._catalogue is not None:
+            self._doing.do(self._catalogue.row(digest), name="an entry", then=self._jump, owner=self)
+
+    def focus_search(self, text: str = "") -> None:
+        if text:
+            self.bar.field.setText(text)
+        self.bar.field.setFocus()
+        self.bar.field.selectAll()
+
+    # --- finding
+
+    def search(self, text: str) -> None:
+        """A hash or the beginning of one jumps to its entry; anything else is looked for in the contents."""
+        self._query = text
+        if self._catalogue is None:
+            return
+        if not text:
+            self._show_all()
+        elif _HASH.fullmatch(text):
+            resolving = self._catalogue.resolve(text.lower())
+            self._doing.do(resolving, name="find a hash", then=self.show_entry, owner=self, failed=self._no_such_hash)
+        else:
+            self._search_contents(text)
+
+    def _search_contents(self, text: str) -> None:
+        if self._catalogue is None:
+            return
+        self._counts.setText(tr("Looking for “{text}”…", text=text))
+        looking = work.found(self._catalogue, text, tool=self.bar.filter.tool)
+        self._doing.do(looking, name="search entries", then=lambda hits: self._take_found(text, hits), owner=self)
+
+    def _take_found(self, text: str, found: Sequence[Found]) -> None:
+        if text != self._query:
+            return
+        self.table.cells.needles = tuple(word.lower() for word in text.split() if len(word) > 1)
+        self.table.selected.clear()
+        self.model.show_found(found)
+        self.viewer.body.lines.mark(text)
+        places = count(len(found), "{n} entry holds “{text}”", "{n} entries hold “{text}”").replace("{text}", text)
+        self._counts.setText(places)
+        if found:
+            self.table.go_to(0)
+
+    def _no_such_hash(self, error: HelixError) -> None:
+        """Not a hash of ours: it may still stand in a text."""
+        self._counts.setText(str(error))
+        self._search_contents(self._query)
+
+    def _show_all(self) -> None:
+        self.table.cells.needles = ()
+        self.viewer.body.lines.mark("")
+        if self.model.searching:
+            self.model.show_found(None)
+        self._figures()
+
+    def _choose(self, chosen: Filter) -> None:
+        self.table.selected.clear()
+        self.table.verticalScrollBar().setValue(0)
+        if self._query and not _HASH.fullmatch(self._query):
+            self._search_contents(self._query)
+        self.model.choose(chosen)
+        self._figures()
+
+    def _jump(self, row: Row | None) -> None:
+        if row is None or self._catalogue is None:
+            self._counts.setText(tr("There is no such entry in this workspace."))
+            return
+        number = self.model.row_of(row.stored.digest)
+        if number >= 0:
+            self.table.go_to(number)
+        self.viewer.open(self._catalogue, row)
+
+    def _into_table(self) -> None:
+        self.table.setFocus()
+        self.table.go_to(max(self.table.at, 0))
+
+    def _look_at(self, number: int) -> None:
+        row = self.model.row(number)
+        if row is None or self._catalogue is None:
+            return
+        self.viewer.open(self._catalogue, row)
+        found = self.model.found(number)
+        if found is not None and found.line > 0:
+            QTimer.singleShot(60, self, lambda: self.viewer.body.lines.show_line(found.line - 1))
+
+    # --- figures
+
+    def _figures(self) -> None:
+        if self._catalogue is not None:
+            self._doing.do(self._catalogue.stats(), name="figures of the cache", then=self._say_figures, owner=self)
+            self._doing.do(self._catalogue.tools(), name="tools of the cache", then=self.bar.set_tools, owner=self)
+
+    def _say_figures(self, stats: Stats) -> None:
+        if self.model.searching:
+            return
+        shown = self.model.rowCount()
+        parts = [
+            count(stats.entries, "{n} entry", "{n} entries"),
+            tr("{size} stored as {kept}", size=size(stats.size), kept=size(stats.kept)),
+        ]
+        if self.model.chosen != Filter():
+            parts.insert(0, tr("{n} shown of", n=f"{shown:,}"))
+        if stats.repeated:
+            parts.append(count(stats.repeated, "{n} duplicate stored once", "{n} duplicates stored once"))
+        if stats.gone:
+            parts.append(tr("{n} removed for room", n=f"{stats.gone:,}"))
+        parts.append(tr("checked whenever read"))
+        self._counts.setText(" · ".join(parts).replace(" of · ", " of "))
+
+    def _say_chosen(self) -> None:
+        chosen = len(self.table.selected)
+        self.viewer.allow_compare(two=chosen == 2)
+        if chosen > 1:
+            self._counts.setText(tr("{n} chosen", n=f"{chosen:,}") + " · " + tr("Ctrl C copies their hashes"))
+
+    def _refreshed(self) -> None:
+        if not self.model.searching:
+            self.model.refresh()
+            if len(self.table.selected) < 2:
+                self._figures()
+
+    # --- what is done
+
+    def copy_hashes(self) -> None:
+        """The hashes of the chosen rows, to the clipboard; a million are fetched in pieces while the window lives."""
+        if self._catalogue is None or not self.table.selected:
+            return
+        if self.model.searching:
+            rows = [self.model.row(number) for number in self.table.selected.rows()]
+            QGuiApplication.clipboard().setText("\n".join(row.stored.digest.hex for row in rows if row is not None))
+            return
+        ranges = list(self.table.selected)
+        order = (self.model.chosen, self.model.sort_by, self.model.descending)
+        copying = work.hashes(self._catalogue, ranges, order, self._say_copying)
+        self._doing.do(copying, name="copy hashes", then=self._copied, owner=self)
+
+    def _say_copying(self, done: int, total: int) -> None:
+        self._counts.setText(tr("Copying hashes: {done} of {total}", done=f"{done:,}", total=f"{total:,}"))
+
+    def _copied(self, text: str) -> None:
+        QGuiApplication.clipboard().setText(text)
+        self._counts.setText(count(text.count("\n") + 1, "{n} hash copied", "{n} hashes copied"))
+
+    def save(self) -> None:
+        """Write the entry to a file of the user's choice."""
+        row = self.viewer.row
+        if row is None or self._catalogue is None:
+            return
+        dialog = QFileDialog(self, tr("Save the entry as"))
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.selectFile(work.file_name(row))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(lambda name: self._save_to(row, Path(name)))
+        dialog.open()
+
+    def _save_to(self, row: Row, path: Path) -> None:
+        if self._catalogue is not None:
+            saving = work.save(self._catalogue, row.stored, path, self._say_saving)
+            self._doing.do(saving, name="save an entry", then=lambda _: self._saved(path), owner=self)
+
+    def _say_saving(self, done: int, total: int) -> None:
+        self._counts.setText(tr("Saving: {done} of {total}", done=size(done), total=size(total)))
+
+    def _saved(self, path: Path) -> None:
+        self._counts.setText(tr("Saved as {name}", name=str(path)))
+
+    def verify(self) -> None:
+        """Compare all bytes of the entry with its hash."""
+        row = self.viewer.row
+        if row is not None and self._catalogue is not None:
+            checking = self._catalogue.verify(row.stored.digest)
+            self._doing.do(checking, name="verify an entry", then=self._verified, owner=self, failed=self._not_verified)
+
+    def _verified(self, _: object) -> None:
+        self.viewer.say_checked(good=True)
+        self._counts.setText(tr("Every byte matches the hash."))
+
+    def _not_verified(self, error: HelixError) -> None:
+        if isinstance(error, CacheCorrupt):
+            self.viewer.say_checked(good=False)
+        self._counts.setText(str(error))
+
+    def _pin(self, pinned: bool) -> None:  # noqa: FBT001 - a slot
+        row = self.viewer.row
+        if row is not None and self._catalogue is not None:
+            pinning = self._catalogue.pin_entry(row.stored.digest, pinned=pinned)
+            self._doing.do(pinning, name="pin an entry", then=lambda _: self._again(row.stored.digest), owner=self)
+
+    def _again(self, digest: Digest) -> None:
+        self.model.refresh()
+        self._figures()
+        self.show_entry(digest)
+
+    def forget(self) -> None:
+        """Remove an entry for good, after saying what that means."""
+        row = self.viewer.row
+        if row is None:
+            return
+        box = QMessageBox(QMessageBox.Icon.Warning, tr("Forget this entry"), tr("Forget this entry for good?"), parent=self)
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setInformativeText(work.consequences(row, len(self.viewer.uses)))
+        yes = box.addButton(tr("Forget for good"), QMessageBox.ButtonRole.DestructiveRole)
+        box.setDefaultButton(box.addButton(tr("Keep it"), QMessageBox.ButtonRole.RejectRole))
+        yes.clicked.connect(lambda: self._forget(row))
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.open()
+
+    def _forget(self, row: Row) -> None:
+        if self._catalogue is not None:
+            forgetting = self._catalogue.forget_entry(row.stored.digest)
+            self._doing.do(forgetting, name="forget an entry", then=self._forgotten, owner=self)
+
+    def _forgotten(self, _: object) -> None:
+        self.viewer.clear()
+        self.table.selected.clear()
+        self.model.open(self._catalogue)
+        self._figures()
+
+    def compare(self) -> None:
+        """The two chosen entries as a difference."""
+        rows = [self.model.row(number) for number in list(self.table.selected.rows())[:2]]
+        if self._catalogue is None or len(rows) != 2 or rows[0] is None or rows[1] is None:
+            return
+        one, two = sorted((row for row in rows if row is not None), key=lambda row: row.time)
+        reading = work.two_texts(self._catalogue, one.stored, two.stored)
+        titles = (work.named(one), work.named(two))
+
+        def show(texts: tuple[str, str]) -> None:
+            CompareDialog(self._theme, titles, texts, self).open()
+
+        self._doing.do(reading, name="compare entries", then=show, owner=self)
+
+    def _menu(self, place: QPoint) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        many = len(self.table.selected)
+        menu.addAction(count(many, "Copy the hash", "Copy {n} hashes"), self.copy_hashes)
+        if many == 2:
+            menu.addAction(tr("Compare the two chosen"), self.compare)
+        if many == 1:
+            menu.addAction(tr("Recall into chat"), self.viewer.recall)
+            menu.addAction(tr("Show in chat"), self.viewer.show_in_chat)
+            menu.addAction(tr("Save as…"), self.save)
+            menu.addAction(tr("Verify"), self.verify)
+            menu.addSeparator()
+            menu.addAction(tr("Forget for good…"), self.forget)
+        menu.popup(place)

@@ -1,0 +1,104 @@
+"""What takes time on the cache page, as coroutines that let the window live: searching, copying, saving, comparing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from helix_desktop.engine.facts import Stored
+from helix_desktop.errors import StoreFailed, WrongUse
+from helix_desktop.gui.cache.model import Found
+from helix_desktop.gui.cache.port import Catalogue, Filter, Row, Sort
+from helix_desktop.gui.cache.shapes import PAGE, is_text
+from helix_desktop.gui.models.figures import size
+from helix_desktop.gui.words import count, tr
+
+MOST_FOUND = 200
+AT_ONCE = 2_000
+LARGEST_COMPARED = 4 << 20
+Report = Callable[[int, int], None]
+
+
+async def found(catalogue: Catalogue, text: str, *, tool: str = "") -> Sequence[Found]:
+    """The entries that hold a text, the best first."""
+    hits = await catalogue.search(text, tool=tool, limit=MOST_FOUND, entries_only=True)
+    places: list[Found] = []
+    for hit in hits:
+        row = await catalogue.row(hit.digest) if hit.digest is not None else None
+        if row is not None:
+            places.append(Found(row, hit.snippet, hit.line))
+    return places
+
+
+async def hashes(
+    catalogue: Catalogue, ranges: Sequence[tuple[int, int]], order: tuple[Filter, Sort, bool], report: Report
+) -> str:
+    """The hashes of rows, a line each."""
+    chosen, sort, descending = order
+    total = sum(last - first + 1 for first, last in ranges)
+    lines: list[str] = []
+    for first, last in ranges:
+        for offset in range(first, last + 1, AT_ONCE):
+            limit = min(AT_ONCE, last + 1 - offset)
+            rows = await catalogue.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
+            lines += [row.stored.digest.hex for row in rows]
+            report(len(lines), total)
+    return "\n".join(lines)
+
+
+async def save(catalogue: Catalogue, stored: Stored, path: Path, report: Report) -> None:
+    """Write an entry to a file: beside it first, then in its place, so that no half file is left under its name."""
+    beside = path.with_name(path.name + ".part")
+    try:
+        await asyncio.to_thread(beside.write_bytes, b"")
+        for start in range(0, stored.size, PAGE):
+            piece = await catalogue.read(stored.digest, start, min(PAGE, stored.size - start))
+            await asyncio.to_thread(_append, beside, piece)
+            report(min(start + PAGE, stored.size), stored.size)
+        await asyncio.to_thread(beside.replace, path)
+    except OSError as error:
+        what = tr("The entry could not be saved: {why}.", why=error.strerror or str(error))
+        raise StoreFailed(what, remedy=tr("It is still in the cache. Choose another place.")) from error
+    finally:
+        await asyncio.to_thread(beside.unlink, missing_ok=True)
+
+
+async def two_texts(catalogue: Catalogue, one: Stored, two: Stored) -> tuple[str, str]:
+    """Two entries as text, to compare them."""
+    if one.size + two.size > LARGEST_COMPARED:
+        raise WrongUse(tr("Together these entries have more than 4 MB; that is too much to compare here."))
+    contents = [await catalogue.read(stored.digest, 0, stored.size) for stored in (one, two)]
+    if not all(is_text(content) for content in contents):
+        raise WrongUse(tr("Only texts can be compared."))
+    return contents[0].decode("utf-8", "replace"), contents[1].decode("utf-8", "replace")
+
+
+def file_name(row: Row) -> str:
+    """A name to save an entry under."""
+    name = re.sub(r"[^\w.\- ]+", "_", row.about.source.rpartition("/")[2])[:80].strip(" .")
+    if name and "." in name:
+        return name
+    return f"{name or row.about.tool or 'entry'}-{row.stored.digest.hex[:8]}.txt"
+
+
+def named(row: Row) -> str:
+    return f"{row.about.source or row.about.tool} · {row.stored.digest.short}"
+
+
+def consequences(row: Row, uses: int) -> str:
+    """What forgetting means, said before it is done."""
+    return "\n\n".join(
+        [
+            tr("{name}, {size}", name=named(row), size=size(row.stored.size)),
+            tr("It is removed from the cache, the index and the journal, and from exports and backups made from now on."),
+            count(uses, "{n} message refers to it and will say that it was forgotten.", "{n} messages refer to it and will say that it was forgotten."),
+            tr("It cannot be recalled, by you or by the agent, and this cannot be undone."),
+        ]
+    )
+
+
+def _append(path: Path, piece: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(piece)

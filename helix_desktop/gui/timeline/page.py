@@ -1,0 +1,375 @@
+"""The timeline page: tokens over time, the folds of a conversation or of the workspace, and what each of them did."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QActionGroup
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.engine import policy
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.events import Event as SessionEvent
+from helix_desktop.engine.events import FactAppended
+from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, ToolCall, ToolReturned
+from helix_desktop.engine.view import State
+from helix_desktop.errors import StoreFailed
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.models.compare import CompareDialog
+from helix_desktop.gui.models.past import Past, readable
+from helix_desktop.gui.models.port import Bench, Session
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.timeline import words
+from helix_desktop.gui.timeline.chart import Chart, Threshold
+from helix_desktop.gui.timeline.folds import FoldList, filtered
+from helix_desktop.gui.timeline.now import FoldNow
+from helix_desktop.gui.timeline.panel import FoldPanel, Shown
+from helix_desktop.gui.timeline.story import Event, Story, merged
+from helix_desktop.gui.transcript.lines import called
+from helix_desktop.gui.transcript.wants import ShowInChat
+from helix_desktop.gui.words import tr
+
+SLICE = 0.006
+AT_ONCE = 256
+
+
+class TimelinePage(QWidget):
+    """`panel` is the fold's document; the window puts it at the right. `wanted` carries values of `wants`."""
+
+    wanted = Signal(object)
+
+    def __init__(self, theme: Theme, doing: Doing, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._doing = doing
+        self._session: Session | None = None
+        self._bench: Bench | None = None
+        self.story = Story()
+        self._others: list[Story] = []
+        self._everywhere = False
+        self._kinds: frozenset[FoldKind] = frozenset()
+        self._chosen: Event | None = None
+        self._wanted_fold = ""
+        self._calls: dict[int, str] = {}
+        self._called: dict[str, tuple[str, str]] = {}
+        self._facts: Iterator[Recorded] = iter(())
+        self.chart = Chart(theme, self)
+        self.list = FoldList(theme, self)
+        self.panel = FoldPanel(theme)
+        self._past = Past(self)
+        self._slices = QTimer(self, interval=0)
+        self._slices.timeout.connect(self._read_on)
+        self._kind_pill = self._pill(tr("All kinds"))
+        self._scope_pill = self._pill(tr("This conversation"))
+        self._now = self._pill(tr("Hand over now…"))
+        self._export = self._pill(tr("Export the story…"))
+        self._lay_out()
+        self._fill_menus()
+        self._connect()
+        set_look(self, "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+
+    def _pill(self, text: str) -> QPushButton:
+        pill = QPushButton(text, self)
+        set_look(pill, "chip")
+        return pill
+
+    def _lay_out(self) -> None:
+        px = self._theme.px
+        chart = QVBoxLayout()
+        chart.setContentsMargins(px(24), px(20), 0, 0)
+        chart.addWidget(self.chart)
+        row = QHBoxLayout()
+        row.setContentsMargins(px(24), px(10), px(20), px(8))
+        row.setSpacing(px(6))
+        row.addWidget(self._kind_pill)
+        row.addWidget(self._scope_pill)
+        row.addStretch(1)
+        row.addWidget(self._now)
+        row.addWidget(self._export)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(chart)
+        column.addLayout(row)
+        column.addWidget(self.list, 1)
+        self.setMinimumWidth(px(300))
+
+    def _connect(self) -> None:
+        self.chart.chosen.connect(self._choose)
+        self.chart.step_chosen.connect(self._show_step)
+        self.list.chosen.connect(self._choose)
+        self.panel.wanted.connect(self.wanted)
+        self.panel.undo_wanted.connect(self._undo)
+        self.panel.redo_wanted.connect(self._redo)
+        self.panel.compare_wanted.connect(self.compare)
+        self.panel.before_after_wanted.connect(self.before_after)
+        self.panel.edited.connect(self._edited)
+        self._now.clicked.connect(self.hand_over)
+        self._export.clicked.connect(self.export)
+
+    # --- what the window calls
+
+    def open(self, session: Session | None, bench: Bench | None = None) -> None:
+        """Show a conversation. `bench` gives the others of the workspace, when they are asked for."""
+        self._session, self._bench = session, bench
+        self.story, self._others, self._calls, self._called = Story(), [], {}, {}
+        self._chosen = None
+        self.panel.clear()
+        facts = session.conversation.state.facts if session is not None else []
+        self._past.of(facts)
+        self._facts = iter(facts)
+        self._now.setEnabled(session is not None)
+        self._read_on()
+
+    def hear(self, events: Sequence[SessionEvent]) -> None:
+        """What has happened since the last time."""
+        if self._session is None or self._slices.isActive():
+            return
+        grown = False
+        for event in events:
+            if isinstance(event, FactAppended) and event.recorded.conversation == self._session.id:
+                self._note_call(event.recorded)
+                grown = self.story.advance(event.recorded) or grown
+        if grown:
+            self.chart.grow()
+            self._fill_list()
+            self._show_chosen()
+
+    def show_fold(self, fold: str) -> None:
+        """Choose a fold, now or as soon as it has been read."""
+        event = self.story.event_of(fold)
+        if event is None:
+            self._wanted_fold = fold
+            return
+        self._wanted_fold = ""
+        self._choose(event)
+
+    # --- reading
+
+    def _read_on(self) -> None:
+        """A slice of the facts; a long conversation is there in some hundred milliseconds while the window lives."""
+        until = time.perf_counter() + SLICE
+        for number, recorded in enumerate(self._facts):
+            self._note_call(recorded)
+            self.story.advance(recorded)
+            if number % AT_ONCE == AT_ONCE - 1 and time.perf_counter() > until:
+                self._slices.start()
+                return
+        self._slices.stop()
+        self.chart.show_story(self.story, self._thresholds())
+        self._fill_list()
+        if self._wanted_fold:
+            self.show_fold(self._wanted_fold)
+        if self._chosen is None:
+            newest = next((event for event in reversed(self.story.events) if event.folds), None)
+            if newest is not None:
+                self._choose(newest)
+
+    def _note_call(self, recorded: Recorded) -> None:
+        """Remember what each output was of."""
+        fact = recorded.fact
+        if isinstance(fact, ModelReplied):
+            for part in fact.parts:
+                if isinstance(part, ToolCall):
+                    self._called[part.id] = (part.name, part.arguments)
+        elif isinstance(fact, ToolReturned) and fact.call in self._called:
+            self._calls[recorded.seq] = fact.call
+
+    def _thresholds(self) -> Sequence[Threshold]:
+        if self._session is None:
+            return ()
+        chosen = policy.from_fact(self._session.conversation.state.settings.policy)
+        found: list[Threshold] = []
+        if chosen.handover != "off":
+            share = chosen.handover_share
+            found.append((tr("hand over {share}%", share=round(100 * share)), Kind.HANDOVER, share))
+        if chosen.observation:
+            found.append((tr("reflect {share}%", share=round(100 * chosen.reflection_share)), Kind.OBSERVATIONS, chosen.reflection_share))
+            found.append((tr("observe {share}%", share=round(100 * chosen.observation_share)), Kind.OBSERVATIONS, chosen.observation_share))
+        return found
+
+    def _fill_list(self) -> None:
+        events = self.story.events
+        if self._everywhere:
+            events = list(reversed(merged([self.story, *self._others])))
+        dead = frozenset().union(self.story.dead, *(story.dead for story in self._others))
+        self.list.show_events(filtered(events, self._kinds), self.story.window, dead, keep=self._chosen)
+
+    # --- what is chosen
+
+    def _choose(self, event: Event) -> None:
+        self._chosen = event
+        self.list.select(event)
+        self.chart.select(event if event in self.story.events else None)
+        self._show_chosen()
+
+    def _show_chosen(self) -> None:
+        event = self._chosen
+        if event is None:
+            return
+        story = self._story_of(event)
+        earlier = story.handover_before(event) if event.kind is FoldKind.HANDOVER else None
+        name = tr("Compare with {n}", n=earlier.folds[0].number) if earlier is not None else ""
+        text = story.edited.get(event.name, event.folds[0].text if event.folds else "")
+        live = story.live(event)
+        shown = Shown(event, story.window, live, text, name, frozenset(story.dead), self._about)
+        self.panel.show_fold(shown)
+
+    def _story_of(self, event: Event) -> Story:
+        return next((story for story in self._others if event in story.events), self.story)
+
+    def _about(self, ref: PartRef) -> str:
+        call = self._called.get(self._calls.get(ref.seq, ""))
+        return called(*call) if call is not None else tr("number {n}", n=ref.seq)
+
+    def _show_step(self, seq: int) -> None:
+        if self._session is not None:
+            self.wanted.emit(ShowInChat(self._session.id, seq))
+
+    # --- commands
+
+    def _undo(self, folds: list[str]) -> None:
+        if self._session is not None:
+            self._doing.do(_each(self._session.undo, folds), name="undo a fold", owner=self)
+
+    def _redo(self, folds: list[str]) -> None:
+        if self._session is not None:
+            self._doing.do(_each(self._session.redo, folds), name="redo a fold", owner=self)
+
+    def _edited(self, fold: str, text: str) -> None:
+        if self._session is not None:
+            self._doing.do(self._session.edit_document(fold, text), name="edit a document", owner=self)
+
+    def hand_over(self) -> None:
+        """Ask what to keep, then fold."""
+        session = self._session
+        if session is None:
+            return
+
+        def start(kind: FoldKind, wish: str) -> None:
+            self._doing.do(session.fold_now(kind, wish=wish), name="fold now", owner=self)
+
+        FoldNow(start, self).open()
+
+    def compare(self) -> None:
+        """The chosen handover beside the one before it, section by section."""
+        event = self._chosen
+        earlier = self._story_of(event).handover_before(event) if event is not None else None
+        if event is None or earlier is None:
+            return
+        story = self._story_of(event)
+        old, new = (words.sections(story.edited.get(each.name, each.folds[0].text)) for each in (earlier, event))
+        titles = (words.title(earlier), words.title(event))
+        CompareDialog(self._theme, titles, words.compared(old, new), self).open()
+
+    def before_after(self) -> None:
+        """What the model saw before the chosen fold and after it, side by side."""
+        event, session = self._chosen, self._session
+        if event is None or session is None or event not in self.story.events:
+            return
+        facts = session.conversation.state.facts
+        last = self._last_of(event, facts)
+
+        def before(state: State) -> None:
+            old = readable(state.view(), facts)
+            self._past.at(last, lambda after: self._show_both(event, old, readable(after.view(), facts)))
+
+        self._past.at(event.seq - 1, before)
+
+    def _last_of(self, event: Event, facts: Sequence[Recorded]) -> int:
+        """The last fact of the batch."""
+        names = {fold.fold for fold in event.folds}
+        last = event.seq
+        for recorded in facts[event.seq : event.seq + 4 * len(names)]:
+            if getattr(recorded.fact, "fold", "") in names:
+                last = recorded.seq
+        return last
+
+    def _show_both(self, event: Event, old: str, new: str) -> None:
+        titles = (tr("Before {name}", name=words.title(event)), tr("After {name}", name=words.title(event)))
+        CompareDialog(self._theme, titles, (old, new), self).open()
+
+    def export(self) -> None:
+        """Write the story as Markdown to a file of the user's choice."""
+        if self._session is None:
+            return
+        title = self._session.conversation.state.title or tr("Conversation")
+        text = words.as_markdown(self.story, title)
+        dialog = QFileDialog(self, tr("Export the story"))
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.selectFile("story.md")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(lambda name: self._doing.do(_write(Path(name), text), name="export", owner=self))
+        dialog.open()
+
+    # --- filters
+
+    def _fill_menus(self) -> None:
+        kinds = (
+            (tr("All kinds"), frozenset[FoldKind]()),
+            (tr("Handovers"), frozenset({FoldKind.HANDOVER, FoldKind.TRUNCATION})),
+            (tr("Observations"), frozenset({FoldKind.OBSERVATIONS, FoldKind.REFLECTION})),
+            (tr("Cached outputs"), frozenset({FoldKind.MARKER})),
+            (tr("Excerpts"), frozenset({FoldKind.EXCERPT})),
+        )
+        self._menu(self._kind_pill, [(name, lambda chosen=chosen: self._choose_kinds(chosen)) for name, chosen in kinds])
+        scopes = ((tr("This conversation"), False), (tr("Whole workspace"), True))
+        self._menu(self._scope_pill, [(name, lambda on=on: self._choose_scope(everywhere=on)) for name, on in scopes])
+
+    def _menu(self, pill: QPushButton, choices: Sequence[tuple[str, Callable[[], None]]]) -> None:
+        menu = QMenu(pill)
+        group = QActionGroup(menu)
+        for number, (name, act) in enumerate(choices):
+            action = menu.addAction(name)
+            action.setCheckable(True)
+            action.setChecked(number == 0)
+            group.addAction(action)
+            action.triggered.connect(lambda _=False, act=act, name=name: (pill.setText(f"{name} ▾"), act()))
+        pill.setMenu(menu)
+        pill.setText(f"{choices[0][0]} ▾")
+
+    def _choose_kinds(self, kinds: frozenset[FoldKind]) -> None:
+        self._kinds = kinds
+        self._fill_list()
+
+    def _choose_scope(self, *, everywhere: bool) -> None:
+        self._everywhere = everywhere
+        self._fill_list()
+        if everywhere and not self._others and self._bench is not None and self._session is not None:
+            reading = _stories(self._bench, self._session.id)
+            self._doing.do(reading, name="folds of the workspace", then=self._take_others, owner=self)
+
+    def _take_others(self, stories: list[Story]) -> None:
+        self._others = stories
+        self._fill_list()
+
+
+async def _each(command: Callable[[str], object], folds: list[str]) -> None:
+    for fold in folds:
+        await command(fold)  # type: ignore[misc]
+
+
+async def _stories(bench: Bench, but: str) -> list[Story]:
+    """The stories of all other conversations, read one after another."""
+    stories = []
+    for row in bench.conversations():
+        if row.id != but:
+            story = Story()
+            for number, recorded in enumerate(await bench.child(row.id)):
+                story.advance(recorded)
+                if number % 2_000 == 1_999:
+                    await asyncio.sleep(0)
+            stories.append(story)
+    return stories
+
+
+async def _write(path: Path, text: str) -> None:
+    try:
+        await asyncio.to_thread(path.write_text, text, "utf-8")
+    except OSError as error:
+        raise StoreFailed(tr("The story could not be written: {why}.", why=error.strerror or str(error))) from error

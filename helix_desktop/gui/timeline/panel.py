@@ -1,0 +1,299 @@
+"""One fold: its figures, what the model reads in place of the original, where that came from, and how to take it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRectF, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QSizePolicy,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.facts import Folded, FoldKind, PartRef
+from helix_desktop.gui.meter import paint_bar
+from helix_desktop.gui.models.boxes_view import BoxesView
+from helix_desktop.gui.models.chip import ChipLabel
+from helix_desktop.gui.models.folds import KIND, kept
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.timeline import words
+from helix_desktop.gui.timeline.story import Event
+from helix_desktop.gui.transcript.bars import CallBox, ChipsBox
+from helix_desktop.gui.transcript.boxes import Address, Box, Key, More, Toggle, Words, note
+from helix_desktop.gui.transcript.ink import Ink
+from helix_desktop.gui.transcript.lines import CallLine, Chip, Look
+from helix_desktop.gui.transcript.markdown import Paragraph, Span
+from helix_desktop.gui.transcript.prose import prose
+from helix_desktop.gui.transcript.wants import OpenEntry, ShowInChat
+from helix_desktop.gui.words import count, tr
+
+_WRITTEN = frozenset({FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION})
+_BEFORE_AFTER: Key = ("before and after",)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the panel is given of an event. `about`: what a call covered by a fold was."""
+
+    event: Event
+    window: int
+    live: bool
+    text: str
+    earlier: str
+    undone: frozenset[str]
+    about: Callable[[PartRef], str]
+
+
+class Bars(QWidget):
+    """Before and after, on the window."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._event: Event | None = None
+        self._window = 0
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setFixedHeight(theme.px(20))
+
+    def show_event(self, event: Event, window: int) -> None:
+        self._event, self._window = event, max(window, event.before)
+        self.setAccessibleName(words.figures(event))
+        self.update()
+
+    def paintEvent(self, _: QPaintEvent) -> None:
+        if self._event is None:
+            return
+        painter = QPainter(self)
+        kind = KIND[self._event.kind or FoldKind.HANDOVER]
+        height = self._theme.px(8)
+        rows = ((Kind.CONVERSATION, self._event.before), (kind, self._event.after))
+        for number, (colour, tokens) in enumerate(rows):
+            bar = QRectF(0, number * (height + self._theme.px(4)), self.width(), height)
+            paint_bar(painter, bar, [(colour, tokens)], self._window, self._theme)
+        painter.end()
+
+
+class FoldPanel(QWidget):
+    """`wanted` carries values of `wants`; the other signals are commands on the fold shown."""
+
+    wanted = Signal(object)
+    undo_wanted = Signal(object)
+    redo_wanted = Signal(object)
+    compare_wanted = Signal()
+    before_after_wanted = Signal()
+    edited = Signal(str, str)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._shown: Shown | None = None
+        self._title = QLabel(self)
+        set_look(self._title, "title")
+        self._kept = ChipLabel(theme, self)
+        self._edit = self._button(tr("Edit"), self._begin_edit)
+        self._compare = self._button("", self.compare_wanted.emit)
+        self._undo = self._button(tr("Undo"), self._switch)
+        self._bars = Bars(theme, self)
+        self._figures = QLabel(self)
+        self._figures.setWordWrap(True)
+        set_look(self._figures, "small")
+        self.document = BoxesView(theme, self, pad=(16, 4))
+        self.document.setAccessibleName(tr("The text that stands for the original"))
+        self.document.acted.connect(self._act)
+        self._editor = QPlainTextEdit(self)
+        self._editor.setAccessibleName(tr("The text that stands for the original"))
+        set_look(self._editor, "mono")
+        self._stack = QStackedWidget(self)
+        self._stack.addWidget(self.document)
+        self._stack.addWidget(self._edit_page())
+        self._lay_out()
+        set_look(self, "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.clear()
+
+    def _lay_out(self) -> None:
+        px = self._theme.px
+        head = QHBoxLayout()
+        head.setSpacing(px(8))
+        head.addWidget(self._title)
+        head.addWidget(self._kept)
+        head.addStretch(1)
+        for button in (self._edit, self._compare, self._undo):
+            head.addWidget(button)
+        top = QVBoxLayout()
+        top.setContentsMargins(px(16), px(14), px(16), 0)
+        top.setSpacing(px(6))
+        top.addLayout(head)
+        top.addSpacing(px(6))
+        top.addWidget(self._bars)
+        top.addWidget(self._figures)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addLayout(top)
+        column.addWidget(self._stack, 1)
+
+    def _edit_page(self) -> QWidget:
+        page = QWidget(self)
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(self._button(tr("Cancel"), self._end_edit))
+        save = self._button(tr("Save as my wording"), self._save_edit)
+        set_look(save, "primary")
+        row.addWidget(save)
+        column = QVBoxLayout(page)
+        column.setContentsMargins(self._theme.px(16), 0, self._theme.px(16), self._theme.px(14))
+        column.addWidget(self._editor, 1)
+        column.addLayout(row)
+        return page
+
+    def _button(self, text: str, act: Callable[[], None]) -> QPushButton:
+        button = QPushButton(text, self)
+        button.clicked.connect(lambda: act())
+        return button
+
+    # --- what is shown
+
+    def clear(self) -> None:
+        self._shown = None
+        self._title.setText(tr("Folds"))
+        for widget in (self._kept, self._edit, self._compare, self._undo, self._bars, self._figures):
+            widget.hide()
+        empty = tr("Choose a fold to read what the model sees in place of the original, to compare it, or to take it back.")
+        self.document.show_boxes(lambda ink, width: [note(ink, width, empty)])
+        self._stack.setCurrentIndex(0)
+
+    def show_fold(self, shown: Shown) -> None:
+        """Show a fold. An edit that is open is kept while the same fold is shown again."""
+        same = self._shown is not None and self._shown.event is shown.event
+        self._shown = shown
+        event = shown.event
+        self._title.setText(words.title(event))
+        fold = event.folds[0] if event.folds else None
+        self._kept.say(kept(fold.details) if fold else "", "strong")
+        self._bars.setVisible(fold is not None)
+        self._figures.setVisible(fold is not None)
+        self._undo.setVisible(fold is not None)
+        self._undo.setText(tr("Undo") if shown.live else tr("Redo"))
+        self._compare.setVisible(bool(shown.earlier))
+        self._compare.setText(shown.earlier)
+        self._edit.setVisible(fold is not None and fold.kind in _WRITTEN and shown.live)
+        if fold is not None:
+            self._bars.show_event(event, shown.window)
+            self._figures.setText(words.figures(event))
+        if not same:
+            self._stack.setCurrentIndex(0)
+        self.document.show_boxes(lambda ink, width: self._boxes(shown, ink, width), keep_place=same)
+
+    def _boxes(self, shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
+        event = shown.event
+        if not event.folds:
+            yield note(ink, width, tr("Here the conversation began. Nothing was folded yet."))
+            return
+        if event.kind in _WRITTEN:
+            yield from _document(shown.text, event, ink, width)
+        else:
+            yield from _parts(shown, ink, width)
+        yield from _replaced(shown, ink, width)
+
+    def _act(self, act: object) -> None:
+        if isinstance(act, Address) and act.address.startswith("helix-seq:") and self._shown is not None:
+            self.wanted.emit(ShowInChat(self._shown.event.conversation, int(act.address.partition(":")[2])))
+        elif isinstance(act, Toggle):
+            self._toggle(act)
+        else:
+            self.wanted.emit(act)
+
+    def _toggle(self, act: Toggle) -> None:
+        if act.key == _BEFORE_AFTER:
+            self.before_after_wanted.emit()
+        elif act.key[:1] == ("fold",) and self._shown is not None:
+            name = str(act.key[1])
+            (self.redo_wanted if name in self._shown.undone else self.undo_wanted).emit([name])
+
+    def _switch(self) -> None:
+        if self._shown is not None:
+            names = [fold.fold for fold in self._shown.event.folds]
+            (self.undo_wanted if self._shown.live else self.redo_wanted).emit(names)
+
+    # --- editing
+
+    def _begin_edit(self) -> None:
+        if self._shown is not None:
+            self._editor.setPlainText(self._shown.text)
+            self._stack.setCurrentIndex(1)
+            self._editor.setFocus()
+
+    def _end_edit(self) -> None:
+        self._stack.setCurrentIndex(0)
+
+    def _save_edit(self) -> None:
+        text = self._editor.toPlainText()
+        if self._shown is not None and text.strip() and text != self._shown.text:
+            self.edited.emit(self._shown.event.name, text)
+        self._end_edit()
+
+
+def _document(text: str, event: Event, ink: Ink, width: float) -> Iterator[Box]:
+    """The sections, each with its sources: numbers lead into the chat, hashes to their entries."""
+    for name, body in words.sections(text):
+        if not name and body.startswith("[Conversation History Summary]"):
+            body = body.partition("\n")[2].strip()
+        if name:
+            yield heading(name, ink, width)
+        yield from prose(ink, width, words.with_links(body))
+        digests = words.hashes(body)
+        if digests:
+            chips = [Chip(digest.short, strong=True, mono=True, want=OpenEntry(digest)) for digest in digests]
+            yield ChipsBox(ink, width, chips, gap=float(ink.px(4)))
+
+
+def _parts(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
+    """Each output a batch of folds covers, with its entry; a click takes back this one alone."""
+    event = shown.event
+    for number, fold in enumerate(event.folds[:200]):
+        undone = fold.fold in shown.undone
+        chips = [Chip(digest.short, strong=True, mono=True, want=OpenEntry(digest)) for digest in fold.entries[:1]]
+        about = shown.about(fold.cover) if isinstance(fold.cover, PartRef) else ""
+        right = tr("Cache again") if undone else tr("Restore")
+        line = CallLine(about or tr("output"), Look.DONE if undone else Look.CACHED, tuple(chips), right)
+        yield CallBox(ink, width, line, Toggle(("fold", fold.fold)), opened=False, gap=float(ink.px(6) if number else 0))
+    if event.kind is FoldKind.EXCERPT:
+        for fold in event.folds[:20]:
+            yield heading(tr("What the model sees"), ink, width)
+            yield from prose(ink, width, f"```\n{fold.text}\n```")
+
+
+def _replaced(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
+    event = shown.event
+    fold: Folded = event.folds[0]
+    if fold.why:
+        yield heading(tr("Why"), ink, width)
+        yield note(ink, width, fold.why[:1_000], font=ink.text)
+    if described := words.details(event):
+        yield heading(tr("Details"), ink, width)
+        yield note(ink, width, described, font=ink.text)
+        if fold.entries:
+            chip = Chip(fold.entries[0].short, strong=True, mono=True, want=OpenEntry(fold.entries[0]))
+            yield ChipsBox(ink, width, [chip], gap=float(ink.px(4)))
+    parts = [fold.cover for fold in event.folds if isinstance(fold.cover, PartRef)]
+    yield heading(tr("Replaced outputs") if parts else tr("Replaced messages"), ink, width)
+    number = len(parts) or words.covered(fold)
+    said = count(number, "{n} output, still in the cache.", "{n} outputs, all still in the cache.") if parts else (
+        count(number, "{n} message, still in the journal.", "{n} messages, all still in the journal.")
+    )
+    yield note(ink, width, said, font=ink.text)
+    act = Toggle(_BEFORE_AFTER)
+    yield More(ink, width, tr("Show what the model saw before and after"), act, gap=float(ink.px(2)))
+
+
+def heading(text: str, ink: Ink, width: float) -> Words:
+    return Words(ink, width, Paragraph((Span(text),)), gap=float(ink.px(12)), font=ink.name)

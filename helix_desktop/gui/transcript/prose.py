@@ -1,0 +1,67 @@
+"""Blocks of Markdown to boxes: the same in the chat, in a handover's document, and wherever else text is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from helix_desktop.gui.transcript.boxes import Box, Key, RuleBox, Words
+from helix_desktop.gui.transcript.chunks import chunks
+from helix_desktop.gui.transcript.code import FIRST_LINES, CodeBox
+from helix_desktop.gui.transcript.harmless import harmless
+from helix_desktop.gui.transcript.ink import Ink
+from helix_desktop.gui.transcript.markdown import Block, Code, Paragraph, Rule, Table, blocks, references
+from helix_desktop.gui.transcript.table import TableBox
+
+KeyOf = Callable[[int], Key]
+Lines = Callable[[Key], int]
+Change = Callable[[Block], Block]
+
+
+def prose(
+    ink: Ink,
+    width: float,
+    text: str,
+    *,
+    start: int = 0,
+    breaks: bool = False,
+    key_of: KeyOf = lambda _: (),
+    lines: Lines = lambda _: FIRST_LINES,
+    change: Change = lambda block: block,
+) -> Iterator[Box]:
+    """The boxes of a text from the chunk at `start`; each remembers where its chunk begins and ends.
+
+    `key_of` names the code block of a chunk, so that more of its `lines` can be opened. `change` may alter a block.
+    """
+    shown = harmless(text)
+    defined = references(shown)
+    before: Block | None = Rule() if start else None
+    table: TableBox | None = None
+    for chunk in chunks(shown, start):
+        for parsed in blocks(shown, chunk, defined, breaks=breaks):
+            block = change(parsed)
+            box = _box(ink, width, block, _gap(ink, before, block), table, key_of(chunk.start), lines)
+            table = box if isinstance(box, TableBox) else None
+            before = block
+            box.chunk, box.last, box.continues = chunk.start, chunk.end, chunk.continues
+            yield box
+
+
+def _box(
+    ink: Ink, width: float, block: Block, gap: float, table: TableBox | None, more: Key, lines: Lines
+) -> Box:
+    if isinstance(block, Paragraph):
+        return Words(ink, width, block, gap=gap)
+    if isinstance(block, Code):
+        left = float(ink.px(22) * block.indent + ink.px(14) * block.quote)
+        shown = lines(more) if more else 10_000
+        return CodeBox(ink, width - left, block.text, block.language, left=left, gap=gap, more=more, lines=shown)
+    if isinstance(block, Table):
+        return TableBox(ink, width, block, gap=0.0 if block.continues else gap, like=table if block.continues else None)
+    return RuleBox(ink, width, block, gap=gap)
+
+
+def _gap(ink: Ink, before: Block | None, block: Block) -> float:
+    if isinstance(block, Paragraph) and block.heading:
+        return float(ink.px(14)) if before else float(ink.px(3))
+    both_listed = isinstance(before, Paragraph) and isinstance(block, Paragraph) and before.indent and block.indent
+    return float(ink.px(3) if both_listed else ink.px(7))
