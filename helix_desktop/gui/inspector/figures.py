@@ -1,0 +1,139 @@
+"""What the inspector says, worked out of a view and a story. Plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from helix_desktop.engine.blocks import Block, Kind
+from helix_desktop.engine.facts import (
+    Attachment,
+    Cover,
+    FoldKind,
+    ModelSet,
+    PartRef,
+    Reasoning,
+    Span,
+    Text,
+    ToolCall,
+    ToolReturned,
+)
+from helix_desktop.engine.view import State
+from helix_desktop.gui.meter import kind_name, short
+from helix_desktop.gui.models.figures import money
+from helix_desktop.gui.models.folds import title
+from helix_desktop.gui.timeline.story import Totals
+from helix_desktop.gui.transcript.harmless import harmless
+from helix_desktop.gui.transcript.lines import called
+from helix_desktop.gui.words import tr
+
+PER_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A block of the view as the inspector lists it. `cost`: of sending it once, in dollars, 0 where unknown."""
+
+    number: int
+    block: Block
+    name: str
+    code: bool
+    tokens: int
+    cost: float
+
+
+class Calls:
+    """What each output was the output of. Grows with the facts."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, str] = {}
+        self._of: dict[int, str] = {}
+        self._read = 0
+
+    def of(self, state: State) -> Mapping[int, str]:
+        """The words of the call answered by the fact with a number."""
+        for recorded in state.facts[self._read :]:
+            fact = recorded.fact
+            if isinstance(fact, ToolReturned):
+                self._of[recorded.seq] = self._open.pop(fact.call, fact.call)
+            else:
+                for part in getattr(fact, "parts", ()):
+                    if isinstance(part, ToolCall):
+                        self._open[part.id] = called(part.name, part.arguments)
+        self._read = max(self._read, len(state.facts))
+        return self._of
+
+
+def parts(state: State, factor: float, calls: Mapping[int, str]) -> list[Part]:
+    """Every block of the view in order."""
+    chosen = state.settings.model("main")
+    price = chosen.price_input / PER_MILLION if chosen else 0.0
+    found = []
+    for number, block in enumerate(state.view().blocks):
+        tokens = round(block.tokens * factor)
+        name, code = named(block, state, calls)
+        found.append(Part(number, block, name, code, tokens, tokens * price))
+    return found
+
+
+def named(block: Block, state: State, calls: Mapping[int, str]) -> tuple[str, bool]:
+    """What a block is, in a few words, and whether they are code."""
+    fold = state.fold(block.fold) if block.fold else None
+    if fold is not None and isinstance(fold.cover, Span):
+        return title(fold), False
+    seq = block.source.seq if isinstance(block.source, PartRef) else block.source.last
+    if block.kind is Kind.OUTPUT:
+        return calls.get(seq, tr("output {n}", n=seq)), True
+    what = block.content
+    if isinstance(what, ToolCall):
+        return called(what.name, what.arguments), True
+    if isinstance(what, Attachment):
+        return harmless(what.name), True
+    if isinstance(what, Text | Reasoning):
+        words = " ".join(harmless(what.text[:200]).split())
+        return words or kind_name(block.kind), False
+    return kind_name(block.kind), False
+
+
+def largest(all_parts: Sequence[Part], most: int = 3) -> list[Part]:
+    """The largest messages and outputs in the context."""
+    loose = [part for part in all_parts if part.block.kind in (Kind.CONVERSATION, Kind.OUTPUT)]
+    return sorted(loose, key=lambda part: -part.tokens)[:most]
+
+
+def recallable(state: State) -> int:
+    """Tokens of outputs that are not in the view but can be recalled."""
+    kinds = (FoldKind.MARKER, FoldKind.EXCERPT)
+    biggest: dict[Cover, int] = {}
+    for fold in state.live_folds:
+        if fold.kind in kinds:
+            biggest[fold.cover] = max(biggest.get(fold.cover, 0), fold.tokens_before)
+    return sum(biggest.values())
+
+
+def handover_name(state: State) -> str:
+    """The newest live handover by name; the kind's name without any."""
+    folds = [fold for fold in state.live_folds if fold.kind is FoldKind.HANDOVER]
+    return title(folds[-1]) if folds else kind_name(Kind.HANDOVER)
+
+
+def savings(totals: Totals, chosen: ModelSet | None) -> list[tuple[str, str, bool]]:
+    """This session in rows: words, figure, and whether it is the good news."""
+    rows = [
+        (tr("Sent without management"), short(totals.unmanaged), False),
+        (tr("Sent"), short(totals.sent), False),
+    ]
+    if totals.sent and totals.cache_read:
+        rows.append((tr("Read from provider cache"), f"{totals.cache_read / totals.sent:.0%}", False))
+    if totals.cost:
+        rows.append((tr("Cost so far"), money(totals.cost), False))
+    if totals.unmanaged > totals.sent:
+        share = 1 - totals.sent / totals.unmanaged
+        saved = f"{share:.0%}"
+        price = totals.cost / totals.sent if totals.cost and totals.sent else 0.0
+        if price == 0 and chosen is not None:
+            price = chosen.price_input / PER_MILLION
+        if price:
+            saved += f" · {money((totals.unmanaged - totals.sent) * price)}"
+        rows.append((tr("Saved"), saved, True))
+    return rows

@@ -1,0 +1,72 @@
+"""A request as the model gets it: its system prompt, its messages in order, its tools. And as one provider's JSON."""
+
+from __future__ import annotations
+
+import json
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.gui.models.figures import size
+from helix_desktop.gui.models.line_view import LineView
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.words import count, tr
+
+
+class RequestDialog(QDialog):
+    """Read, find, copy."""
+
+    def __init__(self, theme: Theme, title: str, request: object, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(tr("The request") + f" · {title}")
+        self.resize(theme.px(900), theme.px(640))
+        self.view = LineView(theme, self)
+        lines = as_lines(request) if isinstance(request, Request) else json.dumps(request, indent=2).split("\n")
+        self.view.show_lines(lines)
+        said = QLabel(count(len(lines), "{n} line", "{n} lines"), self)
+        if isinstance(request, Request):
+            said.setText(count(len(request.messages), "{n} message", "{n} messages") + f" · {request.model}")
+        set_look(said, "small")
+        copying = QPushButton(tr("Copy"), self)
+        copying.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.view.chosen_text() or "\n".join(lines)))
+        row = QHBoxLayout()
+        row.addWidget(said, 1)
+        row.addWidget(copying)
+        column = QVBoxLayout(self)
+        column.addLayout(row)
+        column.addWidget(self.view, 1)
+
+
+def as_lines(request: Request) -> list[str]:
+    """A request as text, whole: what a part says follows the line that says whose it is."""
+    pieces = [f"── {tr('system')} ──", request.system]
+    for number, message in enumerate(request.messages, 1):
+        pieces.append(f"── {number} · {message.role.value} ──")
+        pieces += [_part(part) for part in message.parts]
+        if number == request.stable:
+            pieces.append(f"── {tr('up to here the provider may have it cached')} ──")
+    if request.tools:
+        pieces.append(f"── {tr('tools')} ──")
+        pieces += [f"{tool.name}: {tool.description}\n{tool.schema}" for tool in request.tools]
+    return "\n".join(pieces).split("\n")
+
+
+def _part(part: MessagePart) -> str:
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Reasoning):
+        return f"[{tr('reasoning')}] {part.text}"
+    if isinstance(part, ToolCall):
+        return f"[{tr('call')} {part.id}] {part.name} {part.arguments}"
+    if isinstance(part, ToolResult):
+        pictures = f" + {count(len(part.images), '{n} picture', '{n} pictures')}" if part.images else ""
+        return f"[{tr('result')} {part.call}{'' if part.ok else ', ' + tr('failed')}{pictures}]\n{part.text}"
+    if isinstance(part, Image):
+        return f"[{part.media_type}, {size(len(part.data))}]"
+    return str(part)
+
+
