@@ -100,7 +100,7 @@ class Policy:
     )  # fmt: skip
     oversized_share: float = _declared(
         0.25, "A message or an attachment of more than this share of the window is stored and shown as an excerpt.",
-        group="Large outputs", within=(0.05, 1),
+        group="Large outputs", none=1.0, within=(0.05, 1),
     )  # fmt: skip
 
     caching: str = _declared(

@@ -1,0 +1,218 @@
+"""A conversation with its steward on memory stores, played by hand: what is said, called and returned is the test's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from helix_desktop.engine import laws, policy
+from helix_desktop.engine.blocks import Delta, Reply, Request
+from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    Fact,
+    Folded,
+    FoldFailed,
+    FoldKind,
+    ModelReplied,
+    ModelSet,
+    Recorded,
+    Stop,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.engine.ports import About
+from helix_desktop.engine.steward import Steward
+from helix_desktop.engine.strategies.handover import SECTIONS
+from helix_desktop.errors import Overloaded
+from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.tasks import Tasks
+from tests.engine.agent import SteppedClock
+
+Answer = Callable[[Request], str]
+
+
+def good(request: Request) -> str:
+    """A writer that does as it is asked, and remembers nothing in particular."""
+    if request.purpose == "handover":
+        return "\n\n".join(f"## {name}\nThe work went on." for name in SECTIONS)
+    return "- 2026-11-20 !! the work went on [1]"
+
+
+def much(request: Request) -> str:
+    """A writer with a lot to say, once; asked to merge, it finds a tenth worth keeping."""
+    lines = 3 if request.purpose == "reflection" else 25
+    return "\n".join(f"- 2026-11-20 12:{number:02} !! the work went on in the usual way [{number}]" for number in range(lines))
+
+
+def fails(_: Request) -> str:
+    raise Overloaded("the model is overloaded")
+
+
+def empty(_: Request) -> str:
+    return ""
+
+
+def wrong_form(_: Request) -> str:
+    return '{"sections": ["none of the ones you asked for"]}'
+
+
+def other_language(_: Request) -> str:
+    return "\n\n".join(f"## {name}\n工作在继续。" for name in ("项目背景", "技术细节", "已完成", "问题", "待办", "偏好"))
+
+
+def too_long(request: Request) -> str:
+    return "\n\n".join(f"## {name}\n" + "the work went on and on \n" * 10_000 for name in SECTIONS)
+
+
+class Quarters:
+    """Tokens: a quarter of the characters, which is about right for English."""
+
+    def count(self, text: str) -> int:
+        return -(-len(text) // 4)
+
+
+@dataclass
+class Writer:
+    """A model that writes folds. `hangs`: it never answers; `gate`: it answers once that is set."""
+
+    model: str
+    answer: Answer = good
+    hangs: bool = False
+    gate: asyncio.Event | None = None
+    requests: list[Request] = field(default_factory=list)
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        self.requests.append(request)
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.gate is not None:
+            await self.gate.wait()
+        text = self.answer(request)
+        yield Reply((Text(text),) if text else (), Stop.END, Usage(input=100, output=10), self.model)
+
+
+@dataclass
+class Keeping:
+    """`say`, `step` and `batch` play the agent; the steward does what it does."""
+
+    conversation: Conversation
+    steward: Steward
+    cache: MemoryCache
+    clock: SteppedClock
+    writers: dict[str, Writer]
+    tasks: Tasks
+    tokens: Quarters = field(default_factory=Quarters)
+
+    @property
+    def facts(self) -> list[Recorded]:
+        return self.conversation.state.facts
+
+    def folds(self, kind: FoldKind | None = None) -> list[Folded]:
+        made = [one.fact for one in self.facts if isinstance(one.fact, Folded)]
+        return [fold for fold in made if kind is None or fold.kind is kind]
+
+    def failures(self) -> list[FoldFailed]:
+        return [one.fact for one in self.facts if isinstance(one.fact, FoldFailed)]
+
+    async def say(self, text: str, *, steering: bool = False) -> int:
+        said = UserSaid((Text(text, self.tokens.count(text)),), steering)
+        return (await self.conversation.append(*await self.steward.admit_message(said)))[0].seq
+
+    async def end(self) -> None:
+        await self.conversation.append(TurnEnded(TurnEnd.DONE))
+        self.steward.after_turn()
+
+    async def step(self, output: str, *, tool: str = "read", arguments: str = '{"path": "a.py"}', ok: bool = True) -> int:
+        return (await self.batch([output], tool=tool, arguments=arguments, ok=ok))[0]
+
+    async def batch(
+        self,
+        outputs: Sequence[str],
+        *,
+        tool: str = "read",
+        arguments: str = '{"path": "a.py"}',
+        ok: bool = True,
+        keeps: Sequence[str] = (),
+    ) -> list[int]:
+        """One step of the agent with so many parallel calls; the seqs of their results."""
+        await self.steward.before_step()
+        self.clock.time += 10
+        start = self.conversation.state.last_seq
+        size = self.tokens.count(tool + arguments)
+        calls = tuple(ToolCall(f"c{start}-{index}", tool, arguments, size) for index in range(len(outputs)))
+        await self.conversation.append(ModelReplied((Text("let me see", 3), *calls), "main", Stop.CALLS))
+        returned = []
+        for call, output in zip(calls, outputs, strict=True):
+            stored = await self.cache.put(output.encode(), About(tool))
+            returned.append(ToolReturned(call.id, stored, self.tokens.count(output), ok))
+        kept = {call.id: keep for call, keep in zip(calls, keeps, strict=False)}
+        facts = await self.steward.admit(returned, kept)
+        recorded = await self.conversation.append(*returned, *facts)
+        return [one.seq for one in recorded[: len(returned)]]
+
+    async def answer(self, text: str) -> None:
+        await self.steward.before_step()
+        await self.conversation.append(ModelReplied((Text(text, self.tokens.count(text)),), "main", Stop.END))
+
+    async def request(self) -> Request:
+        """The next request, proved legal."""
+        view = self.conversation.view()
+        request = laws.request(view, await Contents(self.cache).of(view))
+        assert laws.violations(request) == []
+        return request
+
+    async def shown(self) -> str:
+        """All that the model would read now."""
+        request = await self.request()
+        return "\n".join(
+            getattr(part, "text", "") or getattr(part, "arguments", "") for m in request.messages for part in m.parts
+        )
+
+    async def settled(self) -> None:
+        """Until what runs in the background has come in."""
+        await self.steward.idle()
+
+    async def reopened(self) -> Keeping:
+        """The same conversation in a program started again."""
+        await self.steward.aclose()
+        conversation = await Conversation.open(self.conversation.journal, self.conversation.id)
+        return _around(conversation, self.cache, self.clock, self.writers, self.tasks)
+
+
+async def keeping(
+    preset: str = "layered", *, window: int = 20_000, answer: Answer = good, hangs: bool = False, long: bool = False, **values: object
+) -> Keeping:
+    """A new conversation in which four characters are a token."""
+    clock = SteppedClock()
+    journal, cache = MemoryJournal(now=clock.now), MemoryCache(now=clock.now)
+    conversation = await Conversation.open(journal, "kept")
+    chosen = policy.preset(preset).with_values({"handover_cooldown": 0, **values})
+    writers = {role: Writer(role, answer, hangs) for role in ("main", "fast", *(["long"] if long else []))}
+    facts: list[Fact] = [chosen.to_fact(), ModelSet("main", "main", window), ModelSet("fast", "fast", window)]
+    if long:
+        facts.append(ModelSet("long", "long", window * 10))
+    await conversation.append(*facts)
+    return _around(conversation, cache, clock, writers, Tasks("test"))
+
+
+def _around(
+    conversation: Conversation, cache: MemoryCache, clock: SteppedClock, writers: dict[str, Writer], tasks: Tasks
+) -> Keeping:
+    steward = Steward(
+        conversation,
+        cache=cache,
+        index=MemoryIndex(conversation.journal, cache),  # type: ignore[arg-type]
+        tokens=Quarters(),
+        clock=clock,
+        models=writers.get,
+        spawn=tasks.spawn,
+    )
+    return Keeping(conversation, steward, cache, clock, writers, tasks)
+
