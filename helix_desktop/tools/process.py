@@ -62,14 +62,16 @@ class Command:
     async def gone(self) -> int:
         """End it and wait until nothing of it is left; the exit code."""
         self.end()
-        try:
-            async with asyncio.timeout(_GRACE):
-                return await self.process.wait()
-        except TimeoutError:  # its keeper is gone or stuck: do its work from here
-            for pid in descendants(self.process.pid):
+        while True:
+            try:
+                async with asyncio.timeout(_GRACE):
+                    return await self.process.wait()
+            except TimeoutError:  # its keeper is held up, or stopped by the command: help it from here
+                for pid in descendants(self.process.pid):
+                    with suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
                 with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            return await killed(self.process)
+                    os.kill(self.process.pid, signal.SIGCONT)
 
 
 async def killed(process: asyncio.subprocess.Process) -> int:

@@ -69,7 +69,7 @@ def trial(folder: Path, way: beneath.OpenBeneath, races: int, chance: random.Ran
     (root / "folder" / "file").write_text("inside")
     (root / "plain").write_text("inside")
     swappers = [swapper(root / "folder", outside), swapper(root / "plain", outside / "file")]
-    original, beneath.open_beneath = beneath.open_beneath, lambda: way
+    original, beneath.open_beneath = beneath.open_beneath, lambda: way  # type: ignore[assignment]
     found: Counter[str] = Counter()
     started = time.monotonic()
     try:

@@ -15,7 +15,7 @@ from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
 from helix_desktop.tools import confine
 from helix_desktop.tools.confine import Roots
 
-ROUNDS = 300
+ROUNDS = 100
 
 
 @pytest.fixture

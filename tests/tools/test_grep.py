@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.errors import CacheCorrupt, WrongUse
@@ -81,6 +81,7 @@ async def test_text_that_looks_like_the_protocol_is_only_text() -> None:
     assert [line.name for line in found.lines] == ['evil"\n{'] * 3 + ["next"]
 
 
+@settings(max_examples=25)
 @given(st.lists(st.text("ab\r\x00é\ud800", max_size=8), max_size=8))
 async def test_the_numbers_are_those_of_the_lines(lines: Iterable[str]) -> None:
     content = "\n".join(lines).encode("utf-8", "surrogatepass")

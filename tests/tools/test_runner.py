@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.facts import ToolSpec
-from helix_desktop.engine.ports import Answer, CallContext
+from helix_desktop.engine.ports import Answer, CallContext, Question
 from helix_desktop.errors import Refused, StoreFull, Unreachable
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import ForeignResult
@@ -198,7 +198,7 @@ async def test_an_answer_that_never_comes_can_be_cancelled(here: World) -> None:
     here.kit.permissions.mode = Mode.ASK
     asked = asyncio.Event()
 
-    async def never(_: object) -> Answer:
+    async def never(question: Question) -> Answer:
         asked.set()
         await asyncio.Event().wait()
         raise Refused("never")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ async def test_several_run_side_by_side_but_not_all_at_once(here: World) -> None
         ({"task": "x", "tools": ["fly"]}, "no tool 'fly'"),
     ],
 )
-async def test_what_cannot_be_delegated_gets_a_sentence(here: World, arguments: dict[str, object], words: str) -> None:
+async def test_what_cannot_be_delegated_gets_a_sentence(here: World, arguments: dict[str, Any], words: str) -> None:
     here.box = here.kit.toolbox(start_child=Children())
     assert words in await here.said("delegate", **arguments)
 

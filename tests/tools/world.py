@@ -8,14 +8,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.ports import Answer, CallContext, Outcome, Question
 from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.tasks import Tasks
+from helix_desktop.tools import kit as kits
 from helix_desktop.tools.kit import Kit, Options
 from helix_desktop.tools.permission import Mode
 from helix_desktop.tools.runner import Permissions, Toolbox
+from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox
 
 
 class Words:
@@ -73,12 +77,24 @@ class World:
         return path
 
 
+_FOUND: list[Kind] = []
+
+
+async def found_before(folders: Sequence[Path], scratch: Path, closed: Sequence[Path] = ()) -> Sandbox:
+    """`find_sandbox`, which need not try everything again for every test."""
+    if not _FOUND:
+        _FOUND.append((await find_sandbox(folders, scratch, closed)).kind)
+    return Sandbox(_FOUND[0], tuple(folders), scratch, tuple(closed))
+
+
 @asynccontextmanager
 async def world(tmp_path: Path, *, mode: Mode = Mode.ALLOW_ALL, closed: Sequence[Path] = ()) -> AsyncIterator[World]:
     folder = tmp_path / "work"
     folder.mkdir(exist_ok=True)
     cache, tasks = MemoryCache(), Tasks("test")
     permissions = Permissions(mode)
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(kits, "find_sandbox", found_before)
     kit = await Kit.open(
         [folder],
         (cache, MemoryIndex(MemoryJournal(), cache), Words()),
@@ -89,5 +105,6 @@ async def world(tmp_path: Path, *, mode: Mode = Mode.ALLOW_ALL, closed: Sequence
     try:
         yield World(folder, cache, Person(), kit, kit.toolbox())
     finally:
+        monkeypatch.undo()
         await kit.aclose()
         await tasks.aclose()
