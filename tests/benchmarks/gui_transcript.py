@@ -12,11 +12,12 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication
 
@@ -96,8 +97,7 @@ def conversation(messages: int) -> list[Recorded]:
 
 def memory() -> float:
     """Megabytes of this process that are really in memory."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
 class Trial:
@@ -210,9 +210,11 @@ def hostile() -> None:
         whole = max(trial.frames(40, show))
         trial.pane.open([])
         pieces = [text[i : i + 20_000] for i in range(0, min(len(text), 400_000), 20_000)]
-        streamed = max(
-            trial.frames(len(pieces), lambda number: trial.pane.hear([Streamed("c", TextDelta(pieces[number]))]))
-        )
+
+        def stream(number: int, pieces: list[str] = pieces) -> None:
+            trial.pane.hear([Streamed("c", TextDelta(pieces[number]))])
+
+        streamed = max(trial.frames(len(pieces), stream))
         up = max(trial.frames(60, lambda _: trial.wheel(240)))
         print(f"  {name:34} as a fact {whole:6.1f}   streamed {streamed:6.1f}   scrolled {up:6.1f} ms")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, QRectF, Qt, Signal
 from PySide6.QtGui import QImage, QPainter, QPaintEvent
@@ -284,7 +284,7 @@ class EntryBody(QWidget):
         self._doing.do(work, name="decode a picture", then=came, owner=self)
 
 
-def _diff_tone(lines: Sequence[str]) -> object:
+def _diff_tone(lines: Sequence[str]) -> Callable[[int], str] | None:
     """Grounds for the lines of a difference; None for any other text."""
     if not any(line.startswith("@@ ") for line in lines[:60]):
         return None

@@ -87,7 +87,10 @@ class FilterBar(QWidget):
         size = self._hint.sizeHint()
         self._hint.setVisible(not self.field.text() and self.field.width() > 4 * size.width())
         self._hint.setGeometry(
-            self.field.width() - size.width() - 10, (self.field.height() - size.height()) // 2, size.width(), size.height()
+            self.field.width() - size.width() - 10,
+            (self.field.height() - size.height()) // 2,
+            size.width(),
+            size.height(),
         )
 
     def _typed(self, text: str) -> None:
@@ -138,7 +141,11 @@ class FilterBar(QWidget):
             least = kilobytes * _KB
             action.triggered.connect(lambda _=False, least=least: self._refine(least=least))
         menu.addSeparator()
-        for words, name in ((tr("Pinned"), "pinned"), (tr("Not used by any message"), "unused"), (tr("Removed for room"), "gone")):
+        for words, name in (
+            (tr("Pinned"), "pinned"),
+            (tr("Not used by any message"), "unused"),
+            (tr("Removed for room"), "gone"),
+        ):
             action = menu.addAction(words)
             action.setCheckable(True)
             action.toggled.connect(lambda on, name=name: self._refine(**{name: on}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -236,7 +236,7 @@ class EntriesModel(QAbstractTableModel):
             )
             self._doing.do(work, name="read entries", then=self._taker(page), owner=self)
 
-    def _taker(self, page: int) -> object:
+    def _taker(self, page: int) -> Callable[[Sequence[Row]], None]:
         round_then = self._round
 
         def take(rows: Sequence[Row]) -> None:
@@ -254,21 +254,19 @@ class EntriesModel(QAbstractTableModel):
 
 def words(row: Row, column: Column, now: float) -> str:
     """A cell."""
-    if column is Column.HASH:
-        return f"{row.stored.digest.hex[:8]}…{row.stored.digest.hex[-4:]}"
-    if column is Column.TOOL:
-        return harmless(row.about.tool[:200])
-    if column is Column.SOURCE:
-        return harmless(row.about.source[:400]).replace("\n", " ")
-    if column is Column.SIZE:
-        return size(row.stored.size)
-    if column is Column.TOKENS:
-        return f"{row.tokens:,}" if row.tokens else "–"
-    if column is Column.USES:
-        return f"{row.uses:,}"
-    if column is Column.STORED:
-        return ago(row.time, now)
-    return ago(row.recalled, now) if row.recalled else "–"
+    return _CELLS[column](row, now)
+
+
+_CELLS: dict[Column, Callable[[Row, float], str]] = {
+    Column.HASH: lambda row, _: f"{row.stored.digest.hex[:8]}…{row.stored.digest.hex[-4:]}",
+    Column.TOOL: lambda row, _: harmless(row.about.tool[:200]),
+    Column.SOURCE: lambda row, _: harmless(row.about.source[:400]).replace("\n", " "),
+    Column.SIZE: lambda row, _: size(row.stored.size),
+    Column.TOKENS: lambda row, _: f"{row.tokens:,}" if row.tokens else "–",
+    Column.USES: lambda row, _: f"{row.uses:,}",
+    Column.STORED: lambda row, now: ago(row.time, now),
+    Column.RECALLED: lambda row, now: ago(row.recalled, now) if row.recalled else "–",
+}
 
 
 def summary(row: Row) -> str:

@@ -135,7 +135,7 @@ class CachePage(QWidget):
     def _search_contents(self, text: str) -> None:
         if self._catalogue is None:
             return
-        self._counts.setText(tr("Looking for “{text}”…", text=text))
+        self._counts.setText(tr("Looking for “{words}”…", words=text))
         looking = work.found(self._catalogue, text, tool=self.bar.filter.tool)
         self._doing.do(looking, name="search entries", then=lambda hits: self._take_found(text, hits), owner=self)
 
@@ -146,8 +146,8 @@ class CachePage(QWidget):
         self.table.selected.clear()
         self.model.show_found(found)
         self.viewer.body.lines.mark(text)
-        places = count(len(found), "{n} entry holds “{text}”", "{n} entries hold “{text}”").replace("{text}", text)
-        self._counts.setText(places)
+        places = count(len(found), "{n} entry holds it", "{n} entries hold it")
+        self._counts.setText(f"“{text}”: {places}")
         if found:
             self.table.go_to(0)
 
@@ -306,7 +306,9 @@ class CachePage(QWidget):
         row = self.viewer.row
         if row is None:
             return
-        box = QMessageBox(QMessageBox.Icon.Warning, tr("Forget this entry"), tr("Forget this entry for good?"), parent=self)
+        box = QMessageBox(
+            QMessageBox.Icon.Warning, tr("Forget this entry"), tr("Forget this entry for good?"), parent=self
+        )
         box.setTextFormat(Qt.TextFormat.PlainText)
         box.setInformativeText(work.consequences(row, len(self.viewer.uses)))
         yes = box.addButton(tr("Forget for good"), QMessageBox.ButtonRole.DestructiveRole)

@@ -33,7 +33,11 @@ def shapes_of(media_type: str, source: str, head: bytes, size: int) -> tuple[Sha
     if not is_text(head):
         return (Shape.HEX,)
     found: list[Shape] = []
-    if size <= LARGEST_TREE and head.lstrip()[:1] in (b"{", b"[") and as_json(head.decode("utf-8", "replace")) is not None:
+    if (
+        size <= LARGEST_TREE
+        and head.lstrip()[:1] in (b"{", b"[")
+        and as_json(head.decode("utf-8", "replace")) is not None
+    ):
         found.append(Shape.JSON)
     if media_type in ("text/csv", "text/tab-separated-values") or source.endswith((".csv", ".tsv")):
         found.append(Shape.TABLE)
@@ -93,9 +97,9 @@ class HexLines(Sequence[str]):
     start: int = 0
 
     def __len__(self) -> int:
-        return -(-len(self.content) // _HEX_ROW)
+        return (len(self.content) + _HEX_ROW - 1) // _HEX_ROW
 
-    def __getitem__(self, number: int | slice) -> str:  # type: ignore[override]
+    def __getitem__(self, number: int | slice) -> str:
         if isinstance(number, slice):
             raise TypeError("hex is read a row at a time")
         piece = self.content[number * _HEX_ROW : (number + 1) * _HEX_ROW]

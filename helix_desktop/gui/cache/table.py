@@ -61,16 +61,20 @@ class Cells(QStyledItemDelegate):
     def restyle(self) -> None:
         self._text, self._mono = self._theme.font(), self._theme.mono()
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> None:
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> None:
         theme, number, column = self._theme, index.row(), Column(index.column())
-        rect: QRect = option.rect  # type: ignore[attr-defined]
+        rect: QRect = option.rect
         if number in self._table.selected:
             painter.fillRect(rect, theme.colour("accent_soft"))
         painter.fillRect(QRect(rect.left(), rect.bottom(), rect.width(), 1), theme.colour("line"))
         row = self._table.entries.row(number)
         inner = rect.adjusted(theme.px(PAD), 0, -theme.px(PAD), -1)
         if row is None:
-            painter.fillRect(QRect(inner.left(), inner.center().y() - 3, min(60, inner.width()), 6), theme.colour("free"))
+            painter.fillRect(
+                QRect(inner.left(), inner.center().y() - 3, min(60, inner.width()), 6), theme.colour("free")
+            )
             return
         painter.setFont(self._mono if column in _MONO else self._text)
         faint = row.gone or column in _MUTED

@@ -80,9 +80,13 @@ class JsonTree(QAbstractItemModel):
         made = node.grow()
         if made:
             start = len(node.children)
-            self.beginInsertRows(QModelIndex(parent), start, start + len(made) - 1)
+            self.beginInsertRows(self._own(parent), start, start + len(made) - 1)
             node.children.extend(made)
             self.endInsertRows()
+
+    def _own(self, parent: Index) -> QModelIndex:
+        node = self.node(parent)
+        return QModelIndex() if node is self._root else self.createIndex(node.row, 0, node)
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if role == Qt.ItemDataRole.DisplayRole and orientation is Qt.Orientation.Horizontal:
@@ -109,7 +113,11 @@ def in_short(value: object) -> str:
     if isinstance(value, str):
         text = harmless(value[:2_000]).replace("\n", "⏎")
         return f'"{text}"' if len(value) <= 2_000 else f'"{text}…'
-    return {None: "null", True: "true", False: "false"}.get(value, str(value)) if value is None or isinstance(value, bool) else str(value)
+    return (
+        {None: "null", True: "true", False: "false"}.get(value, str(value))
+        if value is None or isinstance(value, bool)
+        else str(value)
+    )
 
 
 def _colour(value: object) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent
@@ -91,11 +92,11 @@ class EntryViewer(QWidget):
             button.setVisible(self.width() >= self._roomy)
         self._hash.setVisible(self.width() >= self._roomy * 2 // 3)
 
-    def _button(self, words: str, act: object, look: str = "") -> QPushButton:
+    def _button(self, words: str, act: Callable[[], None], look: str = "") -> QPushButton:
         button = QPushButton(words, self)
         if look:
             set_look(button, look)
-        button.clicked.connect(lambda: act())  # type: ignore[operator]
+        button.clicked.connect(lambda _: act())
         return button
 
     def _menu(self) -> QMenu:
@@ -209,7 +210,7 @@ class EntryViewer(QWidget):
             Shape.HEX: tr("Hex"),
         }
         for shape in shapes:
-            menu.addAction(names[shape], lambda shape=shape: self._reshape(shape, names[shape]))
+            menu.addAction(names[shape], partial(self._reshape, shape, names[shape]))
         self._shape.setMenu(menu)
         self._shape.setText(f"{names[self.body.shape]} ▾")
         self._shape.setVisible(len(shapes) > 1)
@@ -225,7 +226,7 @@ class EntryViewer(QWidget):
         some = tr("Recall lines {a}–{b}", a=lines[0], b=lines[1]) if lines else tr("Recall into chat")
         self._recall.setText(one or some)
 
-    def _take_uses(self, digest: Digest) -> object:
+    def _take_uses(self, digest: Digest) -> Callable[[Sequence[Use]], None]:
         def take(uses: Sequence[Use]) -> None:
             if self.row is None or self.row.stored.digest != digest:
                 return
@@ -237,7 +238,8 @@ class EntryViewer(QWidget):
             for use in sorted(uses, key=lambda each: -each.time)[:_SHOWN_USES]:
                 words = tr("{how}, {when}", how=use.how, when=day(use.time))
                 place = ShowInChat(use.conversation, use.seq)
-                menu.addAction(words, lambda place=place: self.wanted.emit(place))
-            self._used.setMenu(menu if uses else None)
+                menu.addAction(words, partial(self.wanted.emit, place))
+            self._used.setMenu(menu)
+            self._used.setEnabled(bool(uses))
 
         return take

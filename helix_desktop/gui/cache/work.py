@@ -92,8 +92,14 @@ def consequences(row: Row, uses: int) -> str:
     return "\n\n".join(
         [
             tr("{name}, {size}", name=named(row), size=size(row.stored.size)),
-            tr("It is removed from the cache, the index and the journal, and from exports and backups made from now on."),
-            count(uses, "{n} message refers to it and will say that it was forgotten.", "{n} messages refer to it and will say that it was forgotten."),
+            tr(
+                "It is removed from the cache, the index and the journal, and from exports and backups made from now on."
+            ),
+            count(
+                uses,
+                "{n} message refers to it and will say that it was forgotten.",
+                "{n} messages refer to it and will say that it was forgotten.",
+            ),
             tr("It cannot be recalled, by you or by the agent, and this cannot be undone."),
         ]
     )

@@ -118,7 +118,7 @@ def handover_name(state: State) -> str:
 
 
 def savings(totals: Totals, chosen: ModelSet | None) -> list[tuple[str, str, bool]]:
-    """This session in rows: words, figure, and whether it is the good news."""
+    """The session in rows: words, figure, and whether it is the good news."""
     rows = [
         (tr("Sent without management"), short(totals.unmanaged), False),
         (tr("Sent"), short(totals.sent), False),

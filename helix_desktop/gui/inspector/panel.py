@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QCursor
@@ -174,7 +175,12 @@ class Inspector(QWidget):
             self._show(self._session.conversation.state)
             return
         step = self._steps[self.slider.value()]
-        words = tr("Step {n} of {all} · {when}", n=f"{self.slider.value() + 1:,}", all=f"{len(self._steps):,}", when=clock(step.time))
+        words = tr(
+            "Step {n} of {all} · {when}",
+            n=f"{self.slider.value() + 1:,}",
+            all=f"{len(self._steps):,}",
+            when=clock(step.time),
+        )
         self._step.setText(words)
         saw = step.fact.saw if isinstance(step.fact, ModelReplied) else 0
         self._past.at(saw or step.seq - 1, self._show)
@@ -218,7 +224,13 @@ class Inspector(QWidget):
     def _next(self, ink: Ink, width: float) -> Iterator[Box]:
         yield heading(ink, width, tr("What comes next"), gap=float(ink.px(22)))
         for kind, why in self._folding.items():
-            yield note(ink, width, tr("Making now: {kind}. {why}", kind=kind.value, why=why), gap=float(ink.px(6)), colour="accent")
+            yield note(
+                ink,
+                width,
+                tr("Making now: {kind}. {why}", kind=kind.value, why=why),
+                gap=float(ink.px(6)),
+                colour="accent",
+            )
         if self._session is not None:
             yield note(ink, width, self._session.forecast(), gap=float(ink.px(6)))
         yield More(ink, width, tr("Fold now…"), Toggle(_FOLD), gap=float(ink.px(4)))
@@ -279,7 +291,7 @@ class Inspector(QWidget):
         seq = ref.seq if isinstance(ref, PartRef) else ref.last
         menu.addAction(tr("Show in chat"), lambda: self.wanted.emit(ShowInChat(session.id, seq)))
         for stored in block.cached[:1]:
-            menu.addAction(tr("Open the entry"), lambda: self.wanted.emit(OpenEntry(stored.digest)))
+            menu.addAction(tr("Open the entry"), partial(self.wanted.emit, OpenEntry(stored.digest)))
         if block.fold:
             menu.addAction(tr("Open the fold"), lambda: self.wanted.emit(OpenFold(block.fold)))
             menu.addAction(tr("Restore the original"), self._doer(lambda: session.undo(block.fold)))

@@ -32,7 +32,9 @@ class RequestDialog(QDialog):
             said.setText(count(len(request.messages), "{n} message", "{n} messages") + f" · {request.model}")
         set_look(said, "small")
         copying = QPushButton(tr("Copy"), self)
-        copying.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.view.chosen_text() or "\n".join(lines)))
+        copying.clicked.connect(
+            lambda: QGuiApplication.clipboard().setText(self.view.chosen_text() or "\n".join(lines))
+        )
         row = QHBoxLayout()
         row.addWidget(said, 1)
         row.addWidget(copying)
@@ -68,5 +70,3 @@ def _part(part: MessagePart) -> str:
     if isinstance(part, Image):
         return f"[{part.media_type}, {size(len(part.data))}]"
     return str(part)
-
-

@@ -20,7 +20,9 @@ _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 class MeterBox(Box):
     """The window by kinds, and the thresholds in words under it."""
 
-    def __init__(self, ink: Ink, width: float, parts: Mapping[Kind, int], window: int, words: str, *, gap: float = 0.0) -> None:
+    def __init__(
+        self, ink: Ink, width: float, parts: Mapping[Kind, int], window: int, words: str, *, gap: float = 0.0
+    ) -> None:
         super().__init__(ink, width, gap=gap)
         self._parts = tuple(parts.items())
         self._window = window
@@ -46,7 +48,7 @@ class MeterBox(Box):
 class FigureBox(Box):
     """Words at the left, a figure at the right. `dot`: a kind's colour before the words; `ring`: of what is cached."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
         self,
         ink: Ink,
         width: float,

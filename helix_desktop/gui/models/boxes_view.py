@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, QTimer, Signal
 from PySide6.QtGui import (
@@ -46,7 +46,7 @@ class BoxesView(QAbstractScrollArea):
         self._ink = Ink(theme)
         self._make: Make = lambda _ink, _width: ()
         self._stack = Stack()
-        self._rest = iter(())
+        self._rest: Iterator[Box] = iter(())
         self._laid_width = 0.0
         self._near: Box | None = None
         self._spot: Spot | None = None

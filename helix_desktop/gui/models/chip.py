@@ -70,4 +70,6 @@ class HashLabel(QLabel):
 
     def _restyled(self) -> None:
         family = self._theme.mono().families()[0]
-        self.setStyleSheet(f'font-family: "{family}"; font-size: {self._theme.px(12)}px; font-weight: {QFont.Weight.DemiBold};')
+        self.setStyleSheet(
+            f'font-family: "{family}"; font-size: {self._theme.px(12)}px; font-weight: {QFont.Weight.DemiBold};'
+        )

@@ -89,7 +89,9 @@ class CompareView(QWidget):
 class CompareDialog(QDialog):
     """The same in a window of its own."""
 
-    def __init__(self, theme: Theme, titles: tuple[str, str], texts: tuple[str, str], parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, titles: tuple[str, str], texts: tuple[str, str], parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setWindowTitle(tr("Compare"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import zip_longest
 
 EXACT = 120
 DEEPEST = 40
@@ -54,8 +55,7 @@ def side_by_side(rows: Sequence[Row]) -> list[tuple[Row | None, Row | None]]:
     come: list[Row] = []
 
     def flush() -> None:
-        for number in range(max(len(gone), len(come))):
-            pairs.append((gone[number] if number < len(gone) else None, come[number] if number < len(come) else None))
+        pairs.extend(zip_longest(gone, come))
         gone.clear()
         come.clear()
 
@@ -90,9 +90,7 @@ def _same(
         yield Same(end, end - b + d, b - end)
 
 
-def _between(
-    left: Sequence[str], right: Sequence[str], a: int, b: int, c: int, d: int, deep: int
-) -> Iterator[Same]:
+def _between(left: Sequence[str], right: Sequence[str], a: int, b: int, c: int, d: int, deep: int) -> Iterator[Same]:
     """The same where neither the first lines nor the last ones are equal."""
     anchors = _anchors(left, right, a, b, c, d) if deep < DEEPEST else []
     if not anchors:

@@ -56,7 +56,9 @@ class LineView(QAbstractScrollArea):
 
     chosen = Signal()
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None, *, numbered: bool = True, soft: bool = True) -> None:
+    def __init__(
+        self, theme: Theme, parent: QWidget | None = None, *, numbered: bool = True, soft: bool = True
+    ) -> None:
         super().__init__(parent)
         self.theme = theme
         self._ink = Ink(theme)
@@ -248,7 +250,8 @@ class LineView(QAbstractScrollArea):
     def _found(self, text: str) -> tuple[tuple[int, int], ...]:
         if not self._needle:
             return ()
-        low, places, at = text.lower(), [], -1
+        low, at = text.lower(), -1
+        places: list[tuple[int, int]] = []
         while (at := low.find(self._needle, at + 1)) >= 0 and len(places) < 100:
             places.append((at, len(self._needle)))
         return tuple(places)

@@ -67,8 +67,6 @@ class Past(QObject):
             then(state)
 
 
-
-
 def readable(view: View, facts: Sequence[Recorded]) -> str:
     """A view as text, block by block, for a comparison. Short outputs in full; of long ones, which entry they are."""
     heads = {r.seq: r.fact.head for r in facts if isinstance(r.fact, ToolReturned) and r.fact.head}

@@ -144,7 +144,12 @@ class Chart(QWidget):
     def _describe(self) -> None:
         points = self._story.points
         if points:
-            words = tr("{steps} steps, {folds} folds, now {tokens} tokens", steps=f"{self._story.totals.steps:,}", folds=f"{len(self._story.events):,}", tokens=short(points[-1]))
+            words = tr(
+                "{steps} steps, {folds} folds, now {tokens} tokens",
+                steps=f"{self._story.totals.steps:,}",
+                folds=f"{len(self._story.events):,}",
+                tokens=short(points[-1]),
+            )
             self.setAccessibleDescription(words)
 
     def _fit(self) -> None:
@@ -254,7 +259,9 @@ class Chart(QWidget):
         first = bisect_left(events, self._first - 1, key=lambda event: event.point)
         last = bisect_left(events, self._last + 1, key=lambda event: event.point)
         step = max(1, (last - first) // max(1, self.width() // 2))
-        shown = [event for event in events[first:last:step] if event.kind is not None and event.kind is not FoldKind.EXCERPT]
+        shown = [
+            event for event in events[first:last:step] if event.kind is not None and event.kind is not FoldKind.EXCERPT
+        ]
         if self._selected is not None and self._selected not in shown and self._selected.folds:
             shown.append(self._selected)
         return shown
@@ -284,7 +291,12 @@ class Chart(QWidget):
     def words_at(self, point: int) -> str:
         """A step in words."""
         story = self._story
-        words = tr("step {n} · {tokens} tokens · {when}", n=f"{story.steps[point]:,}", tokens=short(story.points[point]), when=day(story.times[point]))
+        words = tr(
+            "step {n} · {tokens} tokens · {when}",
+            n=f"{story.steps[point]:,}",
+            tokens=short(story.points[point]),
+            when=day(story.times[point]),
+        )
         near = self._event_at(point)
         return f"{words} · {fold_title(near.folds[0], len(near.folds))}" if near is not None else words
 

@@ -16,7 +16,15 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import FoldKind
@@ -74,8 +82,8 @@ class _Drawn(QStyledItemDelegate):
         if not isinstance(model, FoldRows):
             return
         theme, event = self._theme, model.events[index.row()]
-        place = QRectF(option.rect)  # type: ignore[attr-defined]
-        chosen = bool(option.state & QStyle.StateFlag.State_Selected)  # type: ignore[attr-defined]
+        place = QRectF(option.rect)
+        chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if chosen:
@@ -116,7 +124,9 @@ class _Drawn(QStyledItemDelegate):
         painter.drawText(after, Qt.AlignmentFlag.AlignVCenter, said)
         painter.setPen(theme.colour("muted"))
         below = head.translated(0, theme.px(19.5))
-        text = QFontMetrics(theme.font()).elidedText(words.line(event, model.window), Qt.TextElideMode.ElideRight, int(below.width()))
+        text = QFontMetrics(theme.font()).elidedText(
+            words.line(event, model.window), Qt.TextElideMode.ElideRight, int(below.width())
+        )
         painter.drawText(below, Qt.AlignmentFlag.AlignVCenter, text)
 
 

@@ -31,7 +31,9 @@ class FoldNow(QDialog):
         self.wish = QLineEdit(self)
         self.wish.setPlaceholderText(tr("Keep in particular… (for example: the API decisions)"))
         self.wish.setAccessibleName(tr("What to keep in particular"))
-        said = QLabel(tr("You can go on working meanwhile. Everything stays in the journal, and it can be undone."), self)
+        said = QLabel(
+            tr("You can go on working meanwhile. Everything stays in the journal, and it can be undone."), self
+        )
         said.setWordWrap(True)
         set_look(said, "small")
         buttons = QDialogButtonBox(self)

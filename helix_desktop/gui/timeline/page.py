@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -189,8 +190,20 @@ class TimelinePage(QWidget):
             share = chosen.handover_share
             found.append((tr("hand over {share}%", share=round(100 * share)), Kind.HANDOVER, share))
         if chosen.observation:
-            found.append((tr("reflect {share}%", share=round(100 * chosen.reflection_share)), Kind.OBSERVATIONS, chosen.reflection_share))
-            found.append((tr("observe {share}%", share=round(100 * chosen.observation_share)), Kind.OBSERVATIONS, chosen.observation_share))
+            found.append(
+                (
+                    tr("reflect {share}%", share=round(100 * chosen.reflection_share)),
+                    Kind.OBSERVATIONS,
+                    chosen.reflection_share,
+                )
+            )
+            found.append(
+                (
+                    tr("observe {share}%", share=round(100 * chosen.observation_share)),
+                    Kind.OBSERVATIONS,
+                    chosen.observation_share,
+                )
+            )
         return found
 
     def _fill_list(self) -> None:
@@ -317,9 +330,9 @@ class TimelinePage(QWidget):
             (tr("Cached outputs"), frozenset({FoldKind.MARKER})),
             (tr("Excerpts"), frozenset({FoldKind.EXCERPT})),
         )
-        self._menu(self._kind_pill, [(name, lambda chosen=chosen: self._choose_kinds(chosen)) for name, chosen in kinds])
+        self._menu(self._kind_pill, [(name, partial(self._choose_kinds, chosen)) for name, chosen in kinds])
         scopes = ((tr("This conversation"), False), (tr("Whole workspace"), True))
-        self._menu(self._scope_pill, [(name, lambda on=on: self._choose_scope(everywhere=on)) for name, on in scopes])
+        self._menu(self._scope_pill, [(name, partial(self._choose_scope, everywhere=on)) for name, on in scopes])
 
     def _menu(self, pill: QPushButton, choices: Sequence[tuple[str, Callable[[], None]]]) -> None:
         menu = QMenu(pill)
@@ -329,9 +342,13 @@ class TimelinePage(QWidget):
             action.setCheckable(True)
             action.setChecked(number == 0)
             group.addAction(action)
-            action.triggered.connect(lambda _=False, act=act, name=name: (pill.setText(f"{name} ▾"), act()))
+            action.triggered.connect(partial(self._picked, pill, name, act))
         pill.setMenu(menu)
         pill.setText(f"{choices[0][0]} ▾")
+
+    def _picked(self, pill: QPushButton, name: str, act: Callable[[], None], _: object = None) -> None:
+        pill.setText(f"{name} ▾")
+        act()
 
     def _choose_kinds(self, kinds: frozenset[FoldKind]) -> None:
         self._kinds = kinds

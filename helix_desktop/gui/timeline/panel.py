@@ -23,7 +23,7 @@ from helix_desktop.engine.facts import Folded, FoldKind, PartRef
 from helix_desktop.gui.meter import paint_bar
 from helix_desktop.gui.models.boxes_view import BoxesView
 from helix_desktop.gui.models.chip import ChipLabel
-from helix_desktop.gui.models.folds import KIND, kept
+from helix_desktop.gui.models.folds import KIND, covered, kept
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline import words
 from helix_desktop.gui.timeline.story import Event
@@ -157,7 +157,7 @@ class FoldPanel(QWidget):
 
     def _button(self, text: str, act: Callable[[], None]) -> QPushButton:
         button = QPushButton(text, self)
-        button.clicked.connect(lambda: act())
+        button.clicked.connect(lambda _: act())
         return button
 
     # --- what is shown
@@ -167,7 +167,9 @@ class FoldPanel(QWidget):
         self._title.setText(tr("Folds"))
         for widget in (self._kept, self._edit, self._compare, self._undo, self._bars, self._figures):
             widget.hide()
-        empty = tr("Choose a fold to read what the model sees in place of the original, to compare it, or to take it back.")
+        empty = tr(
+            "Choose a fold to read what the model sees in place of the original, to compare it, or to take it back."
+        )
         self.document.show_boxes(lambda ink, width: [note(ink, width, empty)])
         self._stack.setCurrentIndex(0)
 
@@ -199,7 +201,7 @@ class FoldPanel(QWidget):
             yield note(ink, width, tr("Here the conversation began. Nothing was folded yet."))
             return
         if event.kind in _WRITTEN:
-            yield from _document(shown.text, event, ink, width)
+            yield from _document(shown.text, ink, width)
         else:
             yield from _parts(shown, ink, width)
         yield from _replaced(shown, ink, width)
@@ -242,11 +244,11 @@ class FoldPanel(QWidget):
         self._end_edit()
 
 
-def _document(text: str, event: Event, ink: Ink, width: float) -> Iterator[Box]:
+def _document(text: str, ink: Ink, width: float) -> Iterator[Box]:
     """The sections, each with its sources: numbers lead into the chat, hashes to their entries."""
-    for name, body in words.sections(text):
-        if not name and body.startswith("[Conversation History Summary]"):
-            body = body.partition("\n")[2].strip()
+    for name, written in words.sections(text):
+        titled = not name and written.startswith("[")
+        body = written.partition("\n")[2].strip() if titled else written
         if name:
             yield heading(name, ink, width)
         yield from prose(ink, width, words.with_links(body))
@@ -265,7 +267,9 @@ def _parts(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
         about = shown.about(fold.cover) if isinstance(fold.cover, PartRef) else ""
         right = tr("Cache again") if undone else tr("Restore")
         line = CallLine(about or tr("output"), Look.DONE if undone else Look.CACHED, tuple(chips), right)
-        yield CallBox(ink, width, line, Toggle(("fold", fold.fold)), opened=False, gap=float(ink.px(6) if number else 0))
+        yield CallBox(
+            ink, width, line, Toggle(("fold", fold.fold)), opened=False, gap=float(ink.px(6) if number else 0)
+        )
     if event.kind is FoldKind.EXCERPT:
         for fold in event.folds[:20]:
             yield heading(tr("What the model sees"), ink, width)
@@ -286,9 +290,11 @@ def _replaced(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
             yield ChipsBox(ink, width, [chip], gap=float(ink.px(4)))
     parts = [fold.cover for fold in event.folds if isinstance(fold.cover, PartRef)]
     yield heading(tr("Replaced outputs") if parts else tr("Replaced messages"), ink, width)
-    number = len(parts) or words.covered(fold)
-    said = count(number, "{n} output, still in the cache.", "{n} outputs, all still in the cache.") if parts else (
-        count(number, "{n} message, still in the journal.", "{n} messages, all still in the journal.")
+    number = len(parts) or covered(fold)
+    said = (
+        count(number, "{n} output, still in the cache.", "{n} outputs, all still in the cache.")
+        if parts
+        else (count(number, "{n} message, still in the journal.", "{n} messages, all still in the journal."))
     )
     yield note(ink, width, said, font=ink.text)
     act = Toggle(_BEFORE_AFTER)

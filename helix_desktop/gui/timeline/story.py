@@ -7,8 +7,9 @@ add up to. A batch of folds is one event: one change of the prefix, one row of t
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from helix_desktop.engine.facts import (
     ConversationStarted,
@@ -99,17 +100,16 @@ class Story:
     def advance(self, recorded: Recorded) -> bool:
         """One more fact; True when a point or an event came with it."""
         fact = recorded.fact
-        kind = type(fact)
-        if kind is ToolReturned:
-            self._add(fact.tokens)  # type: ignore[union-attr]
+        if isinstance(fact, ToolReturned):
+            self._add(fact.tokens)
             return False
-        if kind is ModelReplied:
-            self._replied(recorded, fact)  # type: ignore[arg-type]
+        if isinstance(fact, ModelReplied):
+            self._replied(recorded, fact)
             return True
-        if kind is UserSaid:
-            self._add(sum(part.tokens for part in fact.parts))  # type: ignore[union-attr]
+        if isinstance(fact, UserSaid):
+            self._add(sum(part.tokens for part in fact.parts))
             return False
-        step = _STEPS.get(kind)
+        step = _STEPS.get(type(fact))
         return step(self, recorded, fact) if step is not None else False
 
     def live(self, event: Event) -> bool:
@@ -220,16 +220,16 @@ def merged(stories: Sequence[Story]) -> list[Event]:
     return sorted((event for story in stories for event in story.events), key=lambda event: -event.time)
 
 
-_STEPS = {
+_STEPS: dict[type, Callable[[Story, Recorded, Any], bool]] = {
     Folded: lambda story, recorded, fact: story._fold(recorded, fact),  # noqa: SLF001 - the table belongs to the class
     Unfolded: lambda story, recorded, fact: story._switch(recorded, fact.fold, live=False),  # noqa: SLF001
     Refolded: lambda story, recorded, fact: story._switch(recorded, fact.fold, live=True),  # noqa: SLF001
     Rewound: lambda story, recorded, fact: story._rewind(recorded, fact),  # noqa: SLF001
     ConversationStarted: lambda story, recorded, fact: story._start(recorded, fact),  # noqa: SLF001
-    SystemSet: lambda story, recorded, fact: story._fix("system", fact.tokens),  # noqa: SLF001
-    RulesSet: lambda story, recorded, fact: story._fix(fact.path, fact.tokens),  # noqa: SLF001
-    ToolsOffered: lambda story, recorded, fact: story._fix("tools", fact.tokens),  # noqa: SLF001
-    ModelSet: lambda story, recorded, fact: story._model(fact),  # noqa: SLF001
-    PolicySet: lambda story, recorded, fact: story._policy(fact),  # noqa: SLF001
-    DocumentEdited: lambda story, recorded, fact: story._edit(fact),  # noqa: SLF001
+    SystemSet: lambda story, _, fact: story._fix("system", fact.tokens),  # noqa: SLF001
+    RulesSet: lambda story, _, fact: story._fix(fact.path, fact.tokens),  # noqa: SLF001
+    ToolsOffered: lambda story, _, fact: story._fix("tools", fact.tokens),  # noqa: SLF001
+    ModelSet: lambda story, _, fact: story._model(fact),  # noqa: SLF001
+    PolicySet: lambda story, _, fact: story._policy(fact),  # noqa: SLF001
+    DocumentEdited: lambda story, _, fact: story._edit(fact),  # noqa: SLF001
 }

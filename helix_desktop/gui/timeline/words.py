@@ -29,7 +29,10 @@ def line(event: Event, window: int) -> str:
     """The second line of the list."""
     if not event.folds:
         preset = _PRESETS.get(event.words, event.words)
-        parts = [tr("{name} policy", name=tr(preset)) if preset else "", tr("{n} window", n=short(window)) if window else ""]
+        parts = [
+            tr("{name} policy", name=tr(preset)) if preset else "",
+            tr("{n} window", n=short(window)) if window else "",
+        ]
         return " · ".join(part for part in parts if part)
     fold = event.folds[0]
     parts = [change(event.before, event.after)]
@@ -103,7 +106,10 @@ def compared(older: Sequence[tuple[str, str]], newer: Sequence[tuple[str, str]])
     names = [*new, *(name for name in old if name not in new)]
     texts = []
     for document in (old, new):
-        pieces = [f"## {name}\n{_sentences(document.get(name, ''))}" if name else _sentences(document.get(name, "")) for name in names]
+        pieces = [
+            f"## {name}\n{_sentences(document.get(name, ''))}" if name else _sentences(document.get(name, ""))
+            for name in names
+        ]
         texts.append("\n\n".join(pieces))
     return texts[0], texts[1]
 
@@ -114,7 +120,12 @@ def as_markdown(story: Story, heading: str) -> str:
     lines = [
         f"# {heading}",
         "",
-        tr("{steps} steps · {sent} tokens sent · {all} without saving", steps=f"{totals.steps:,}", sent=short(totals.sent), all=short(totals.unmanaged)),
+        tr(
+            "{steps} steps · {sent} tokens sent · {all} without saving",
+            steps=f"{totals.steps:,}",
+            sent=short(totals.sent),
+            all=short(totals.unmanaged),
+        ),
     ]
     for event in story.events:
         lines += ["", f"## {title(event)} · {day(event.time)}", "", line(event, story.window)]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLayout
+from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLayout, QTextLine
 
 from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks, format_range, wrapping
 from helix_desktop.gui.transcript.markdown import Paragraph, Rule, Span, Style, joined
@@ -118,6 +119,12 @@ def lay(layout: QTextLayout, width: float, line: float, most: int = 10_000) -> f
     return y
 
 
+def across(line: QTextLine, offset: int) -> float:
+    """Where a character of a line begins. Qt answers with the place and the offset it took."""
+    found: Any = line.cursorToX(offset)
+    return float(found[0]) if isinstance(found, tuple) else float(found)
+
+
 class Words(Box):
     """Text that wraps: a paragraph, a heading, an item of a list, a note."""
 
@@ -165,8 +172,7 @@ class Words(Box):
         line = self._layout.lineForTextPosition(min(offset, len(self.text)))
         if not line.isValid():
             return QRectF(0, 0, 1, self._line)
-        found = line.cursorToX(offset)
-        x = float(found[0] if isinstance(found, tuple) else found)
+        x = across(line, offset)
         return QRectF(x, line.lineNumber() * self._line, 1, self._line)
 
     def _paint_marker(self, painter: QPainter) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QTextLayout
 
-from helix_desktop.gui.transcript.boxes import Box, CopyText, Hot, Key, Toggle, lay
+from helix_desktop.gui.transcript.boxes import Box, CopyText, Hot, Key, Toggle, across, lay
 from helix_desktop.gui.transcript.highlight import Run, highlight
 from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks, format_range, wrapping
 from helix_desktop.gui.words import count, tr
@@ -28,7 +28,7 @@ _DIFFS = frozenset({"diff", "patch", "udiff"})
 class CodeBox(Box):
     """`whole` is what the copy button copies. `more`: the key under which more lines are opened; `lines` of it are."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
         self,
         ink: Ink,
         width: float,
@@ -49,7 +49,7 @@ class CodeBox(Box):
         self.text = _LINE_END.join(self._lines)
         self.scrolled = 0.0
         self._language = language if language not in _DIFFS else ""
-        self._diff = language in _DIFFS or whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000]
+        self._diff = language in _DIFFS or (whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000])
         self._layout = QTextLayout(self.text, ink.mono)
         option = wrapping(wrap=False)
         option.setTextDirection(Qt.LayoutDirection.LeftToRight)
@@ -121,8 +121,7 @@ class CodeBox(Box):
         line = self._layout.lineForTextPosition(min(offset, len(self.text)))
         if not line.isValid():
             return QRectF(self._side, self._top, 1, self.ink.code_line)
-        found = line.cursorToX(offset)
-        x = float(found[0] if isinstance(found, tuple) else found)
+        x = across(line, offset)
         top = self._top + line.lineNumber() * self.ink.code_line
         return QRectF(self._side + x - self.scrolled, top, 1, self.ink.code_line)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
@@ -96,12 +98,12 @@ class TranscriptView(Canvas):
         self._clicks += 1
         self._again.start()
         place = self.place_at(point)
-        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self.selection.anchor.index >= 0:
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self.selection.anchor.item >= 0:
             self.selection.caret = place
-        elif self._clicks >= 2 and self._pressed is None and place.index >= 0:
-            laid = self.column.whole(place.index)
+        elif self._clicks >= 2 and self._pressed is None and place.item >= 0:
+            laid = self.column.whole(place.item)
             first, last = laid.word_at(place.offset) if self._clicks == 2 else laid.paragraph_at(place.offset)
-            self.selection.anchor, self.selection.caret = Place(place.index, first), Place(place.index, last)
+            self.selection.anchor, self.selection.caret = Place(place.item, first), Place(place.item, last)
         else:
             self.selection.anchor = self.selection.caret = place
         self.viewport().update()
@@ -113,7 +115,7 @@ class TranscriptView(Canvas):
             return
         if (point - self._press_at).manhattanLength() >= QApplication.startDragDistance():
             self._dragging = True
-        if self._dragging and self.selection.anchor.index >= 0:
+        if self._dragging and self.selection.anchor.item >= 0:
             self._drag_to = point
             self.selection.caret = self.place_at(point)
             self.viewport().update()
@@ -233,16 +235,18 @@ class TranscriptView(Canvas):
 
     def _extend(self, key: Qt.Key, *, whole: bool) -> None:
         """Move the end of the selection: by a character, a line, to the start or end of an item or of all."""
-        if self.selection.anchor.index < 0:
+        if self.selection.anchor.item < 0:
             first = next(iter(self.column.shown(self.verticalScrollBar().value(), 1)), -1)
             self.selection.anchor = self.selection.caret = Place(first, 0)
         caret = self.selection.caret
-        if caret.index < 0:
+        if caret.item < 0:
             return
-        laid = self.column.whole(caret.index)
+        laid = self.column.whole(caret.item)
         if key in (Qt.Key.Key_Home, Qt.Key.Key_End):
             last = len(self.items.all) - 1
-            ends = (Place(0, 0), Place(last, self.column.whole(last).length)) if whole else _ends(caret.index, laid.length)
+            ends = (
+                (Place(0, 0), Place(last, self.column.whole(last).length)) if whole else _ends(caret.item, laid.length)
+            )
             self.selection.caret = ends[key == Qt.Key.Key_End]
         else:
             lines, signs = _MOVES[key]
@@ -251,18 +255,18 @@ class TranscriptView(Canvas):
 
     def _by_sign(self, caret: Place, by: int, length: int) -> Place:
         if 0 <= caret.offset + by <= length:
-            return Place(caret.index, caret.offset + by)
-        index = self._next_item(caret.index, by)
-        return Place(index, 0 if by > 0 else self.column.whole(index).length) if index != caret.index else caret
+            return Place(caret.item, caret.offset + by)
+        index = self._next_item(caret.item, by)
+        return Place(index, 0 if by > 0 else self.column.whole(index).length) if index != caret.item else caret
 
     def _by_line(self, caret: Place, by: int) -> Place:
-        laid = self.column.whole(caret.index)
+        laid = self.column.whole(caret.item)
         where = laid.caret(caret.offset)
         y = where.center().y() + by * where.height()
         if 0 <= y <= laid.height:
-            return Place(caret.index, laid.offset_at(QPointF(where.x(), y)))
-        index = self._next_item(caret.index, by)
-        if index == caret.index:
+            return Place(caret.item, laid.offset_at(QPointF(where.x(), y)))
+        index = self._next_item(caret.item, by)
+        if index == caret.item:
             return Place(index, laid.length if by > 0 else 0)
         other = self.column.whole(index)
         return Place(index, other.offset_at(QPointF(where.x(), 1.0 if by > 0 else other.height - 1.0)))
@@ -275,7 +279,7 @@ class TranscriptView(Canvas):
 
     def _show_caret(self) -> None:
         caret = self.selection.caret
-        place = self.rect_of(caret.index, self.column.whole(caret.index).caret(caret.offset))
+        place = self.rect_of(caret.item, self.column.whole(caret.item).caret(caret.offset))
         bar = self.verticalScrollBar()
         if place.top() < 0:
             self._set_following(following=False)
@@ -370,7 +374,9 @@ class TranscriptView(Canvas):
             QGuiApplication.clipboard().setText(address)
             QToolTip.showText(self.cursor().pos(), tr("Copied: {address}", address=shown[:200]), self)
             return
-        box = QMessageBox(QMessageBox.Icon.Question, tr("Open a link"), tr("Open this address in the browser?"), parent=self)
+        box = QMessageBox(
+            QMessageBox.Icon.Question, tr("Open a link"), tr("Open this address in the browser?"), parent=self
+        )
         box.setInformativeText(shown)
         box.setTextFormat(Qt.TextFormat.PlainText)
         opening = box.addButton(tr("Open"), QMessageBox.ButtonRole.AcceptRole)
@@ -400,7 +406,7 @@ class TranscriptView(Canvas):
         if index >= 0 and (wants := self.wants_for(index)):
             menu.addSeparator()
             for words, want in wants:
-                menu.addAction(words, lambda want=want: self.wanted.emit(want))
+                menu.addAction(words, partial(self.wanted.emit, want))
         menu.popup(event.globalPos())
 
     def wants_for(self, index: int) -> list[tuple[str, Want]]:

@@ -72,4 +72,4 @@ def _lexer(language: str) -> Lexer | None:
 
 @lru_cache(maxsize=512)
 def _colour(token: _TokenType) -> str:
-    return next((colour for kind, colour in _COLOURS if token in kind), "")
+    return next((colour for kind, colour in _COLOURS if kind is token or token[: len(kind)] == kind), "")

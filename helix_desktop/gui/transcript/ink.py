@@ -132,7 +132,7 @@ class Ink:
 
 def _range(start: int, length: int, style: QTextCharFormat) -> QTextLayout.FormatRange:
     made = QTextLayout.FormatRange()
-    made.start, made.length, made.format = start, length, style  # type: ignore[assignment, method-assign]
+    made.start, made.length, made.format = start, length, style
     return made
 
 

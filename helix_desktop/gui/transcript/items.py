@@ -385,9 +385,7 @@ class Items:
     def _rewind(self, recorded: Recorded, fact: Rewound) -> Iterable[int]:
         first = bisect_right(self._seqs, fact.to)
         self._operations = [each for each in self._operations if each[0] <= fact.to]
-        alive: dict[str, bool] = {}
-        for _, fold, live in self._operations:
-            alive[fold] = live
+        alive = {fold: live for _, fold, live in self._operations}
         self._dead = {fold for fold in self._folds if not alive.get(fold, False)}
         self._calls.clear()
         self._named = False

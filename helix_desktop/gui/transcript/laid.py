@@ -53,7 +53,11 @@ class Laid(Stack):
         """The answer has become longer: all but its last chunk stays as it is."""
         self.item = self._page.items.all[index]
         start = max((box.chunk for box in self.boxes if not box.continues), default=-1)
-        while self.boxes and (self.boxes[-1].chunk < 0 or self.boxes[-1].chunk >= start) and len(self.boxes) > self.item.head:
+        while (
+            self.boxes
+            and (self.boxes[-1].chunk < 0 or self.boxes[-1].chunk >= start)
+            and len(self.boxes) > self.item.head
+        ):
             self.drop()
         self.done = False
         self._guess = 0

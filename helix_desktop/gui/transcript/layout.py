@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from helix_desktop.engine.facts import (
     Attachment,
@@ -41,10 +42,20 @@ NESTED = 40
 LONGEST_ARGUMENTS = 20_000
 
 
+@dataclass(frozen=True, slots=True)
+class At:
+    """What is to be laid out: an item of a page, or, of an answer, its chunks from `start` on."""
+
+    page: Page
+    index: int
+    item: Item
+    start: int
+
+
 def boxes(page: Page, index: int, start: int = 0) -> Iterator[Box]:
     """The boxes of an item, from the top. `start`: of an answer, only those of the chunks from there on."""
     item = page.items.all[index]
-    return _MAKERS[item.kind](page, index, item, start)
+    return _MAKERS[item.kind](At(page, index, item, start))
 
 
 def text_of(item: Item) -> str:
@@ -71,7 +82,8 @@ def _prose(page: Page, item: Item, start: int, limit: int, *, breaks: bool = Fal
     return prose(page.ink, page.width, text, start=start, breaks=breaks, key_of=key_of, lines=lines)
 
 
-def _user(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _user(at: At) -> Iterator[Box]:
+    page, item = at.page, at.item
     fact = item.fact
     if not isinstance(fact, UserSaid):
         return
@@ -107,7 +119,8 @@ def _picture(page: Page, stored: Stored, name: str) -> Iterator[Box]:
         yield note(page.ink, page.width, trouble, gap=gap, colour="danger")
 
 
-def _reply(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _reply(at: At) -> Iterator[Box]:
+    page, item, start = at.page, at.item, at.start
     if item.head and start == 0:
         yield Words(page.ink, page.width, Paragraph((Span(page.name),)), font=page.ink.name)
     text = text_of(item)
@@ -128,7 +141,8 @@ def _rest(page: Page, item: Item, length: int, limit: int) -> Iterator[Box]:
         yield More(page.ink, page.width, words, act, gap=float(page.ink.px(7)))
 
 
-def _reasoning(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _reasoning(at: At) -> Iterator[Box]:
+    page, item = at.page, at.item
     fact = item.fact
     part = fact.parts[item.part] if isinstance(fact, ModelReplied) else None
     tokens = part.tokens if isinstance(part, Reasoning) else 0
@@ -140,7 +154,8 @@ def _reasoning(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
         yield from _muted(page, text_of(item), LIMIT)
 
 
-def _live_reasoning(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _live_reasoning(at: At) -> Iterator[Box]:
+    page, index, item = at.page, at.index, at.item
     key = ("live", index)
     opened = page.open(key, default=True)
     yield HeadBox(page.ink, page.width, tr("Reasoning…"), Toggle(page.key(*key)), opened=opened)
@@ -156,7 +171,8 @@ def _muted(page: Page, text: str, limit: int) -> Iterator[Box]:
                 yield note(page.ink, page.width, each, gap=float(page.ink.px(4)))
 
 
-def _call(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _call(at: At) -> Iterator[Box]:
+    page, index, item = at.page, at.index, at.item
     state = page.items.call(index)
     key = ("open", item.seq, item.part)
     opened = page.open(key)
@@ -196,7 +212,9 @@ def _output(page: Page, item: Item, state: CallState, returned: ToolReturned) ->
     text = returned.head if whole else page.contents.text(stored)
     if text is None:
         trouble = page.contents.trouble(stored.digest)
-        yield note(page.ink, page.width, trouble or tr("Reading the output…"), gap=gap, colour="danger" if trouble else "muted")
+        yield note(
+            page.ink, page.width, trouble or tr("Reading the output…"), gap=gap, colour="danger" if trouble else "muted"
+        )
         return
     if text.strip():
         more = page.key("lines", item.seq, item.part)
@@ -229,7 +247,7 @@ def _child(page: Page, conversation: str) -> Iterator[Box]:
 
 def _arguments(text: str) -> str:
     """The arguments as indented JSON; empty where the line says it all."""
-    if len(text) <= 60 or text.count('":') <= 1 and len(text) < 200:
+    if len(text) <= 60 or (text.count('":') <= 1 and len(text) < 200):
         return ""
     if len(text) > LONGEST_ARGUMENTS:
         return harmless(text[:LONGEST_ARGUMENTS]) + "…"
@@ -239,14 +257,16 @@ def _arguments(text: str) -> str:
         return harmless(text)
 
 
-def _live_call(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _live_call(at: At) -> Iterator[Box]:
+    page, index = at.page, at.index
     name, arguments = page.items.live_call(index)
     right = tr("writing… {n} characters", n=f"{len(arguments):,}")
     line = CallLine(called(name, arguments), Look.RUNNING, (), right)
     yield CallBox(page.ink, page.width, line, Toggle(page.key("live", index)), opened=False)
 
 
-def _fold(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _fold(at: At) -> Iterator[Box]:
+    page, index, item = at.page, at.index, at.item
     folds = page.items.batch(index)
     fact = folds[0] if folds else item.fact
     if not isinstance(fact, Folded):
@@ -257,12 +277,14 @@ def _fold(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
     yield FoldBox(page.ink, page.width, words, KIND[fact.kind], OpenFold(fact.fold), undone=undone)
 
 
-def _note(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _note(at: At) -> Iterator[Box]:
+    page, item = at.page, at.item
     failed = isinstance(item.fact, TurnEnded) and item.fact.reason is TurnEnd.FAILED
     yield note(page.ink, page.width, harmless(item.text[:4_000]), colour="danger" if failed else "muted")
 
 
-def _plan(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _plan(at: At) -> Iterator[Box]:
+    page, item = at.page, at.item
     if not isinstance(item.fact, TodoSet):
         return
     key = ("open", item.seq, 0)
@@ -277,18 +299,20 @@ def _plan(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
         yield Words(page.ink, page.width, paragraph, gap=float(page.ink.px(3)), colour=colour)
 
 
-def _rewound(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _rewound(at: At) -> Iterator[Box]:
+    page, index = at.page, at.index
     first, last, opened = page.items.away(index)
     what = count(last - first + 1, "{n} item set aside by going back", "{n} items set aside by going back")
     act = Toggle(page.key("rewound", index))
     yield HeadBox(page.ink, page.width, what, act, opened=opened)
 
 
-def _waiting(page: Page, index: int, item: Item, start: int) -> Iterator[Box]:
+def _waiting(at: At) -> Iterator[Box]:
+    page, item = at.page, at.item
     yield note(page.ink, page.width, harmless(item.text[:1000]))
 
 
-_MAKERS: dict[ItemKind, Callable[[Page, int, Item, int], Iterator[Box]]] = {
+_MAKERS: dict[ItemKind, Callable[[At], Iterator[Box]]] = {
     ItemKind.USER: _user,
     ItemKind.REPLY: _reply,
     ItemKind.LIVE_REPLY: _reply,

@@ -109,8 +109,8 @@ def fold_chips(fold: Folded, digest_chip: Chip | None) -> list[Chip]:
         figures = Chip(change(fold.tokens_before, fold.tokens), want=OpenFold(fold.fold))
         return [digest_chip, figures] if digest_chip else [figures]
     kept = tr("kept: agent asked for “{words}”", words=_one_line(fold.asked, 80)) if fold.asked else tr("preview kept")
-    figures = f"{short(fold.tokens_before)} → {short(fold.tokens)}"
-    return [Chip(kept, want=OpenFold(fold.fold)), Chip(figures, want=OpenFold(fold.fold))]
+    shrunk = f"{short(fold.tokens_before)} → {short(fold.tokens)}"
+    return [Chip(kept, want=OpenFold(fold.fold)), Chip(shrunk, want=OpenFold(fold.fold))]
 
 
 def changed_lines(diff: str) -> str:

@@ -191,7 +191,11 @@ class _Walk:
             self.blocks.append(Code(token.content.rstrip("\n"), language, len(self.lists), self.quote))
         elif kind == "hr":
             self.blocks.append(Rule(len(self.lists), self.quote))
-        elif kind == "table_open":
+        else:
+            self._table(kind)
+
+    def _table(self, kind: str) -> None:
+        if kind == "table_open":
             self.rows, self.aligned = [], []
         elif kind == "tr_open":
             self.rows.append([])

@@ -136,7 +136,7 @@ class TranscriptPane(QWidget):
     def show_fold(self, fold: str) -> None:
         self.view.show_index(self.view.items.of_fold(fold))
 
-    def find(self) -> None:
+    def find(self) -> None:  # type: ignore[override]  # of QWidget: windows by their id
         """Open the bar that finds, with what is selected."""
         chosen = self.view.selected_text()
         if chosen and "\n" not in chosen and len(chosen) < 200:

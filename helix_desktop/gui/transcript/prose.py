@@ -17,7 +17,7 @@ Lines = Callable[[Key], int]
 Change = Callable[[Block], Block]
 
 
-def prose(
+def prose(  # noqa: PLR0913 - all but the text are keywords with defaults
     ink: Ink,
     width: float,
     text: str,
@@ -46,9 +46,7 @@ def prose(
             yield box
 
 
-def _box(
-    ink: Ink, width: float, block: Block, gap: float, table: TableBox | None, more: Key, lines: Lines
-) -> Box:
+def _box(ink: Ink, width: float, block: Block, gap: float, table: TableBox | None, more: Key, lines: Lines) -> Box:
     if isinstance(block, Paragraph):
         return Words(ink, width, block, gap=gap)
     if isinstance(block, Code):

@@ -18,7 +18,7 @@ MOST_COPIED = 64 << 20
 class Place(NamedTuple):
     """An item and an offset into its text."""
 
-    index: int
+    item: int
     offset: int
 
 
@@ -31,7 +31,7 @@ class Selection:
 
     @property
     def empty(self) -> bool:
-        return self.anchor.index < 0 or self.anchor == self.caret
+        return self.anchor.item < 0 or self.anchor == self.caret
 
     @property
     def ends(self) -> tuple[Place, Place]:
@@ -45,9 +45,9 @@ class Selection:
         if self.empty:
             return 0, 0
         first, last = self.ends
-        if not first.index <= index <= last.index:
+        if not first.item <= index <= last.item:
             return 0, 0
-        return (first.offset if index == first.index else 0, last.offset if index == last.index else length)
+        return (first.offset if index == first.item else 0, last.offset if index == last.item else length)
 
 
 def copied(selection: Selection, items: Items, laid: Callable[[int], Laid], *, markdown: bool) -> str:
@@ -57,8 +57,8 @@ def copied(selection: Selection, items: Items, laid: Callable[[int], Laid], *, m
     first, last = selection.ends
     parts: list[str] = []
     size = 0
-    for index, whole in _chosen(items, first.index, last.index):
-        if index in (first.index, last.index):
+    for index, whole in _chosen(items, first.item, last.item):
+        if index in (first.item, last.item):
             edge = laid(index)
             a, b = selection.within(index, edge.length)
             part = edge.markdown(a, b) if markdown else edge.text(a, b)

@@ -37,7 +37,7 @@ class TableBox(Box):
         self._pad = float(ink.px(8))
         columns = min(max((len(row) for row in table.rows), default=0), MOST_COLUMNS)
         rows = [tuple(_short(cell) for cell in row[:columns]) for row in table.rows]
-        self.columns = like.columns if like is not None else self._widths(rows, columns)
+        self.columns: list[float] = like.columns if like is not None else self._widths(rows, columns)
         self._header = not table.continues
         self._cells: list[_Cell] = []
         self._rules: list[float] = []

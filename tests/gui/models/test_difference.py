@@ -27,7 +27,10 @@ def test_a_text_does_not_differ_from_itself(lines: list[str]) -> None:
 def test_one_changed_line_is_all_that_differs() -> None:
     left = [f"line {i}" for i in range(10_000)]
     right = [*left[:5_000], "new", *left[5_001:]]
-    assert [(row.sign, row.text) for row in difference(left, right) if row.sign != " "] == [("-", "line 5000"), ("+", "new")]
+    assert [(row.sign, row.text) for row in difference(left, right) if row.sign != " "] == [
+        ("-", "line 5000"),
+        ("+", "new"),
+    ]
 
 
 def test_moved_and_repeated_lines() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +30,7 @@ def test_they_are_the_set_of_their_rows(acts: list[tuple[str, int, int]]) -> Non
     assert len(ranges) == len(rows)
     assert [row for row in range(-1, 32) if row in ranges] == sorted(rows)
     edges = list(ranges)
-    assert all(last + 1 < first for (_, last), (first, _) in zip(edges, edges[1:], strict=False))
+    assert all(last + 1 < first for (_, last), (first, _) in pairwise(edges))
 
 
 def test_a_million_rows_are_one_range() -> None:
