@@ -97,6 +97,12 @@ class ComposerText(QPlainTextEdit):
             return
         super().keyPressEvent(event)
 
+    def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's
+        """Tab takes a suggestion while some are shown."""
+        if self.completion is not None and self.completion.isVisible():
+            return False
+        return super().focusNextPrevChild(forward)
+
     def _completes(self, event: QKeyEvent) -> bool:
         popup = self.completion
         if popup is None or not popup.isVisible():

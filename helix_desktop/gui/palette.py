@@ -237,13 +237,14 @@ class Palette(QWidget):
         return True
 
     def _move(self, steps: int) -> None:
-        last = self._model.rowCount() - 1
-        if last < 0:
+        """Past what cannot be done now; a single step goes round at the ends."""
+        usable = [at for at, find in enumerate(self._model.finds) if find.enabled]
+        if not usable:
             return
-        at = self._list.currentIndex().row() + steps
-        if abs(steps) == 1:
-            at %= last + 1
-        self._list.setCurrentIndex(self._model.index(min(max(at, 0), last)))
+        here = self._list.currentIndex().row()
+        place = usable.index(here) if here in usable else 0
+        place = (place + steps) % len(usable) if abs(steps) == 1 else min(max(place + steps, 0), len(usable) - 1)
+        self._list.setCurrentIndex(self._model.index(usable[place]))
 
     def _typed(self, words: str) -> None:
         self._found = () if not words.strip() else self._found
@@ -258,7 +259,8 @@ class Palette(QWidget):
 
     def _refill(self) -> None:
         self._model.show([*matching(self._known, self.line.text()), *self._found])
-        self._list.setCurrentIndex(self._model.index(0))
+        first = next((at for at, find in enumerate(self._model.finds) if find.enabled), 0)
+        self._list.setCurrentIndex(self._model.index(first))
         self._place()
 
     def _place(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,14 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.wiring import wire
+from helix_desktop.settings import Settings
+from tests.gui import story
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, now
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +43,45 @@ def theme(application: QApplication) -> Iterator[Theme]:
 def _dispose(widget: QWidget) -> None:
     widget.close()
     widget.deleteLater()
+
+
+@pytest.fixture
+def memory(tmp_path: Path, application: QApplication) -> Memory:
+    return Memory(tmp_path / "window.json")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(tmp_path / "settings.toml")
+
+
+@pytest.fixture
+def doing(application: QApplication) -> Doing:
+    return Doing(now)
+
+
+@pytest.fixture
+def desk() -> FakeDesk:
+    return FakeDesk()
+
+
+@pytest.fixture
+def window(theme: Theme, memory: Memory, settings: Settings, doing: Doing, desk: FakeDesk) -> MainWindow:
+    """The whole window on the desk in memory, the conversation of the pictures open."""
+    memory.put("conversation", "storage-engine", value=story.CONVERSATION)
+    made = MainWindow(theme, memory, settings, doing)
+    wire(made)
+    made.begin(desk)
+    made.resize(1440, 900)
+    made.show()
+    return made
+
+
+@pytest.fixture
+def bench(desk: FakeDesk) -> FakeWorkbench:
+    return desk.benches["storage-engine"]
+
+
+@pytest.fixture
+def session(window: MainWindow, bench: FakeWorkbench) -> FakeSession:
+    return bench.sessions[story.CONVERSATION]

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+
+from helix_desktop.engine import encoding
+from helix_desktop.engine.facts import Recorded, Stop, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import ModelReplied
+from helix_desktop.gui import export
+from tests.gui import story
+
+FACTS = story.recorded()
+
+
+def test_markdown_tells_the_whole_conversation() -> None:
+    text = export.as_markdown("Extract the lock manager", FACTS, story.CONTENT.get)
+    assert text.startswith("# Extract the lock manager\n")
+    for part in ("The guard must never be held", "fn upgrade(&mut self", "run_command", "shard 3 is held already"):
+        assert part in text
+    assert "handover: 98,900 → 8,640 tokens" in text
+
+
+def test_a_fence_is_longer_than_any_in_the_output() -> None:
+    output = ToolReturned("c", story.stored("x"), 1, head="```\ninner\n```")
+    text = export.as_markdown("t", [Recorded("c", 1, 0.0, output)], story.CONTENT.get)
+    assert "````\n```\ninner\n```\n````" in text
+
+
+def test_html_runs_and_loads_nothing_a_model_wrote() -> None:
+    said = "<script>alert(1)</script><img src=http://evil.example/x.png onerror=alert(1)>"
+    reply = ModelReplied((Text(said),), "m", Stop.END)
+    page = export.as_html("<b>t</b>", [Recorded("c", 1, 0.0, UserSaid((Text(said),))), Recorded("c", 2, 0.0, reply)], {}.get)
+    assert "<script>" not in page
+    assert "<img" not in page
+    assert "<b>" not in page
+    assert "default-src 'none'" in page
+
+
+def test_json_holds_every_fact_as_it_is_stored() -> None:
+    kept = json.loads(export.as_json("t", FACTS))
+    assert [each["seq"] for each in kept["facts"]] == [recorded.seq for recorded in FACTS]
+    for each, recorded in zip(kept["facts"], FACTS, strict=True):
+        stored = {name: value for name, value in each.items() if name not in ("seq", "time")}
+        assert encoding.decode(json.dumps(stored)) == recorded.fact
+
+
+def test_an_entry_that_is_not_there_is_named_by_its_hash() -> None:
+    digest = story.stored("ok\n").digest
+    output = ToolReturned("c", story.stored("ok\n"), 1)
+    assert export.named([Recorded("c", 1, 0.0, output)]) == [digest]
+    assert str(digest) in export.as_markdown("t", [Recorded("c", 1, 0.0, output)], lambda _digest: None)

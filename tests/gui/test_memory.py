@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.gui.memory import Memory
+
+
+def test_values_survive_a_restart(tmp_path: Path, application: QApplication) -> None:
+    memory = Memory(tmp_path / "window.json")
+    memory.put("layout", "one", "sidebar", value=False)
+    memory.put("draft", "one", "talk", value={"text": "half a sentence"})
+    memory.write()
+    again = Memory(tmp_path / "window.json")
+    assert again.get("layout", "one", "sidebar", default=True) is False
+    assert again.get("draft", "one", "talk", default=dict[str, str]()) == {"text": "half a sentence"}
+
+
+def test_a_value_of_another_type_is_not_believed(memory: Memory) -> None:
+    memory.put("layout", "width", value="wide")
+    assert memory.get("layout", "width", default=252) == 252
+
+
+def test_an_empty_value_is_forgotten_and_so_is_what_stands_below_a_path(memory: Memory) -> None:
+    memory.put("draft", "one", "a", value={"text": "x"})
+    memory.put("draft", "one", "b", value={"text": "y"})
+    memory.put("draft", "one", "a", value={})
+    assert memory.get("draft", "one", "a", default={"gone": 1}) == {"gone": 1}
+    memory.forget("draft", "one")
+    assert memory.get("draft", "one", "b", default={"gone": 1}) == {"gone": 1}
+
+
+def test_a_damaged_file_is_set_aside(tmp_path: Path, application: QApplication, expect: Callable[[str], None]) -> None:
+    expect("cannot be read and is set aside")
+    (tmp_path / "window.json").write_text("{half")
+    memory = Memory(tmp_path / "window.json")
+    memory.put("window", value="x")
+    memory.write()
+    assert (tmp_path / "window.damaged").read_text() == "{half"
+    assert Memory(tmp_path / "window.json").get("window", default="") == "x"
+
+
+def test_a_disk_that_refuses_is_only_said(tmp_path: Path, application: QApplication, expect: Callable[[str], None]) -> None:
+    expect("could not be kept")
+    memory = Memory(tmp_path / "folder" / "window.json")
+    (tmp_path / "folder").write_text("a file where a folder should be")
+    memory.put("window", value="x")
+    memory.write()
+    assert memory.get("window", default="") == "x"
