@@ -85,7 +85,7 @@ class FilterBar(QWidget):
 
     def _put_hint(self) -> None:
         size = self._hint.sizeHint()
-        self._hint.setVisible(not self.field.text() and self.field.width() > 4 * size.width())
+        self._hint.setVisible(not self.field.text() and self.field.width() > 9 * size.width())
         self._hint.setGeometry(
             self.field.width() - size.width() - 10,
             (self.field.height() - size.height()) // 2,

@@ -44,6 +44,15 @@ WIDTHS = {
     Column.STORED: 141,
     Column.RECALLED: 128,
 }
+NARROW = {
+    Column.HASH: 132,
+    Column.TOOL: 122,
+    Column.SIZE: 82,
+    Column.TOKENS: 78,
+    Column.USES: 58,
+    Column.STORED: 98,
+    Column.RECALLED: 98,
+}
 _MONO = frozenset({Column.HASH, Column.SOURCE})
 _MUTED = frozenset({Column.STORED, Column.RECALLED})
 
@@ -140,6 +149,7 @@ class EntryTable(QTableView):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWordWrap(False)
         self.setCornerButtonEnabled(False)
+        self.setCornerWidget(QWidget(self))
         self.setAccessibleName(tr("Entries of the cache"))
         self._set_header()
         self.verticalHeader().hide()
@@ -178,12 +188,12 @@ class EntryTable(QTableView):
         header = self.horizontalHeader()
         narrow = self.viewport().width() < self._theme.px(900)
         others = 0
-        for column, width in WIDTHS.items():
+        for column, width in (NARROW if narrow else WIDTHS).items():
             if not header.isSectionHidden(column):
-                wide = self._theme.px(width * 0.82 if narrow else width)
+                wide = self._theme.px(width)
                 header.resizeSection(column, wide)
                 others += wide
-        header.resizeSection(Column.SOURCE, max(self._theme.px(160), self.viewport().width() - others))
+        header.resizeSection(Column.SOURCE, max(self._theme.px(120), self.viewport().width() - others))
 
     # --- what is chosen
 

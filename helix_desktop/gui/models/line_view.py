@@ -79,6 +79,7 @@ class LineView(QAbstractScrollArea):
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._colour_on)
         self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setCornerWidget(QWidget(self))
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
         self.setAccessibleName(tr("Text"))
@@ -186,7 +187,7 @@ class LineView(QAbstractScrollArea):
         bar.setPageStep(view.height())
         bar.setSingleStep(round(self._height))
         across = self.horizontalScrollBar()
-        across.setRange(0, max(0, round(self._widest + self._gutter + 2 * self._ink.px(PAD) - view.width())))
+        across.setRange(0, max(0, round(self._widest + self._gutter + 4 - view.width())))
         across.setPageStep(view.width())
         across.setSingleStep(round(self._ink.letter * 4))
 
@@ -293,7 +294,7 @@ class LineView(QAbstractScrollArea):
         return laid
 
     def _grow(self) -> None:
-        wanted = max(0, round(self._widest + self._gutter + 2 * self._ink.px(PAD) - self.viewport().width()))
+        wanted = max(0, round(self._widest + self._gutter + 4 - self.viewport().width()))
         if wanted > self.horizontalScrollBar().maximum():
             self.horizontalScrollBar().setMaximum(wanted)
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QActionGroup
+from PySide6.QtGui import QActionGroup, QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine import policy
@@ -68,6 +68,8 @@ class TimelinePage(QWidget):
         self._scope_pill = self._pill(tr("This conversation"))
         self._now = self._pill(tr("Hand over now…"))
         self._export = self._pill(tr("Export the story…"))
+        self._more = self._pill("⋯")
+        self._more.setAccessibleName(tr("More that can be done"))
         self._lay_out()
         self._fill_menus()
         self._connect()
@@ -92,13 +94,22 @@ class TimelinePage(QWidget):
         row.addStretch(1)
         row.addWidget(self._now)
         row.addWidget(self._export)
+        row.addWidget(self._more)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addLayout(chart)
         column.addLayout(row)
         column.addWidget(self.list, 1)
-        self.setMinimumWidth(px(300))
+        self.setMinimumWidth(px(260))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where there is little room the commands are in one menu."""
+        super().resizeEvent(event)
+        narrow = self.width() < self._theme.px(520)
+        for button in (self._now, self._export):
+            button.setVisible(not narrow)
+        self._more.setVisible(narrow)
 
     def _connect(self) -> None:
         self.chart.chosen.connect(self._choose)
@@ -331,6 +342,10 @@ class TimelinePage(QWidget):
             (tr("Excerpts"), frozenset({FoldKind.EXCERPT})),
         )
         self._menu(self._kind_pill, [(name, partial(self._choose_kinds, chosen)) for name, chosen in kinds])
+        more = QMenu(self._more)
+        more.addAction(tr("Hand over now…"), self.hand_over)
+        more.addAction(tr("Export the story…"), self.export)
+        self._more.setMenu(more)
         scopes = ((tr("This conversation"), False), (tr("Whole workspace"), True))
         self._menu(self._scope_pill, [(name, partial(self._choose_scope, everywhere=on)) for name, on in scopes])
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, Qt, Signal
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QHBoxLayout,
     QLabel,
     QPlainTextEdit,
@@ -122,17 +123,23 @@ class FoldPanel(QWidget):
 
     def _lay_out(self) -> None:
         px = self._theme.px
-        head = QHBoxLayout()
-        head.setSpacing(px(8))
-        head.addWidget(self._title)
-        head.addWidget(self._kept)
-        head.addStretch(1)
+        named = QHBoxLayout()
+        named.setSpacing(px(8))
+        named.addWidget(self._title)
+        named.addWidget(self._kept)
+        named.addStretch(1)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(px(8))
         for button in (self._edit, self._compare, self._undo):
-            head.addWidget(button)
+            buttons.addWidget(button)
+        self._head = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._head.setSpacing(px(8))
+        self._head.addLayout(named, 1)
+        self._head.addLayout(buttons)
         top = QVBoxLayout()
         top.setContentsMargins(px(16), px(14), px(16), 0)
         top.setSpacing(px(6))
-        top.addLayout(head)
+        top.addLayout(self._head)
         top.addSpacing(px(6))
         top.addWidget(self._bars)
         top.addWidget(self._figures)
@@ -140,6 +147,15 @@ class FoldPanel(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(top)
         column.addWidget(self._stack, 1)
+        self.setMinimumWidth(px(260))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where there is little room the buttons stand under the title."""
+        super().resizeEvent(event)
+        narrow = self.width() < self._theme.px(470)
+        way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
+        if self._head.direction() is not way:
+            self._head.setDirection(way)
 
     def _edit_page(self) -> QWidget:
         page = QWidget(self)
