@@ -7,6 +7,7 @@ is checked against SHA-256; what does not match is quarantined and never handed 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time as clock
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +20,9 @@ import zstandard
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About
-from helix_desktop.errors import Ambiguous, CacheCorrupt, NewerVersion, NotThere, WrongUse
+from helix_desktop.errors import Ambiguous, CacheCorrupt, NewerVersion, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import records
-from helix_desktop.store.level import Level, Write
+from helix_desktop.store.level import Level, Write, failure
 from helix_desktop.store.records import CHUNK, Record, State
 
 _LAST = b"\xff" * 8
@@ -187,8 +188,10 @@ class CacheFolder:
             number = records.unpack_number(held)
             value = self.level.get(records.number_key(b"m", number))
             record = records.unpack(number, value) if value is not None else None
-        except (plyvel.Error, ValueError, UnicodeDecodeError) as error:
+        except (plyvel.CorruptionError, ValueError, UnicodeDecodeError) as error:
             raise self.quarantine(digest, "its description is damaged") from error
+        except plyvel.Error as error:
+            raise failure(error, f"The entry {digest} cannot be read") from error
         if record is None or record.digest != digest:
             raise self.quarantine(digest, "its description is missing")
         if record.state is State.COLLECTED:
@@ -251,12 +254,15 @@ class CacheFolder:
             if value[0] == records.RAW:
                 return value[1:]
             return self._decompressor.decompress(value[1:], max_output_size=CHUNK)
-        except (plyvel.Error, zstandard.ZstdError, IndexError) as error:
+        except (plyvel.CorruptionError, zstandard.ZstdError, IndexError) as error:
             raise self.quarantine(record.digest, f"chunk {chunk} cannot be read") from error
+        except plyvel.Error as error:
+            raise failure(error, f"The entry {record.digest} cannot be read") from error
 
     def quarantine(self, digest: Digest, why: str) -> CacheCorrupt:
         """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
-        self.level.write([(b"q" + digest.raw, why.encode())])
+        with contextlib.suppress(StoreFailed):  # a disk that takes nothing: it is found out again
+            self.level.write([(b"q" + digest.raw, why.encode())])
         return _corrupt(digest, why)
 
     def _mark(self, kind: bytes, digest: Digest) -> bytes | None:

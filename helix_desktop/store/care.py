@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import plyvel
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.errors import CacheCorrupt, HelixError, NotThere
+from helix_desktop.errors import HelixError, NotThere, StoreFailed
 from helix_desktop.store import records
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.records import State
@@ -79,7 +79,7 @@ class Check:
         except NotThere:
             self._seen.add(digest.raw)
             return 0
-        except CacheCorrupt as error:
+        except StoreFailed as error:
             self._seen.add(digest.raw)
             self._damaged[digest] = error.what
             return 0

@@ -71,6 +71,7 @@ class JournalFile:
         self.path = path
         self._now = now
         self.connection = database.connect(path, JournalCorrupt, "journal")
+        self.connection.text_factory = _readable
         database.prepare(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="journal")
 
     def close(self) -> None:
@@ -255,6 +256,11 @@ class JournalFile:
 
     def _reading(self) -> database.Reading:
         return database.Reading(JournalCorrupt, "journal")
+
+
+def _readable(raw: bytes) -> str:
+    """Damaged text is read as far as it goes: the digest then names the fact it stands in."""
+    return raw.decode("utf-8", "replace")
 
 
 def _line(row: tuple[int, str, int, float, str, bytes]) -> Line:

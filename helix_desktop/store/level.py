@@ -8,6 +8,7 @@ LevelDB's checksums; what proves content is our own SHA-256, one floor up.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import shutil
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,9 @@ from pathlib import Path
 import plyvel
 
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
+from helix_desktop.store.database import sync
 
+_PROBE = 1 << 20  # bytes that must fit before a full disk counts as having room again
 _FIRST, _LAST = b"\x00", b"\xff" * 2
 Write = tuple[bytes, bytes | None]  # key and value; None deletes
 _OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 4 << 20, "max_open_files": 500}
@@ -39,19 +42,39 @@ class Level:
     def close(self) -> None:
         self._db.close()
 
-    def reopen(self) -> None:
+    def _reopen(self) -> None:
+        """After a failed write. While the disk takes nothing the old handle stays: it can still be read from."""
+        self._try_disk()
         self._db.close()
         self._db = self._open()
         self._failed = False
 
+    def _try_disk(self) -> None:
+        probe = self.folder.with_name(f"{self.folder.name}.probe")
+        try:
+            with probe.open("wb") as file:
+                file.write(bytes(_PROBE))
+                sync(file)
+        except OSError as error:
+            raise failure(error, "The cache still cannot be written; what was stored before is safe") from error
+        finally:
+            with contextlib.suppress(OSError):
+                probe.unlink(missing_ok=True)
+
+    @property
+    def _reading(self) -> plyvel.DB:
+        if self._db.closed:  # opening it anew failed half way
+            self._db = self._open()
+        return self._db
+
     def get(self, key: bytes) -> bytes | None:
         """The value. A miss is looked at twice: a damaged Bloom filter says "not there" of what is there."""
-        value: bytes | None = self._db.get(key, verify_checksums=True, fill_cache=len(key) != 13)
+        value: bytes | None = self._reading.get(key, verify_checksums=True, fill_cache=len(key) != 13)
         return value if value is not None else self._seek(key)
 
     def quick_get(self, key: bytes) -> bytes | None:
         """The value, or None where a miss does no harm."""
-        value: bytes | None = self._db.get(key, verify_checksums=True)
+        value: bytes | None = self._reading.get(key, verify_checksums=True)
         return value
 
     def _seek(self, key: bytes) -> bytes | None:
@@ -61,13 +84,13 @@ class Level:
 
     def scan(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Keys from `start` up to but not `stop`, with their values."""
-        with self._db.iterator(
+        with self._reading.iterator(
             start=start, stop=stop, reverse=reverse, verify_checksums=True, fill_cache=False
         ) as found:
             yield from found
 
     def keys(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[bytes]:
-        with self._db.iterator(
+        with self._reading.iterator(
             start=start, stop=stop, reverse=reverse, include_value=False, verify_checksums=True, fill_cache=False
         ) as found:
             yield from found
@@ -75,7 +98,7 @@ class Level:
     def write(self, writes: Sequence[Write]) -> None:
         """All or nothing, on the disk when it returns. StoreFull or StoreFailed: none of it counts as written."""
         if self._failed:
-            self.reopen()
+            self._reopen()
         batch = self._db.write_batch(sync=True)
         for key, value in writes:
             if value is None:

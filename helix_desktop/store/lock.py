@@ -6,6 +6,7 @@ so a second try is refused inside this process as well, and a process that dies 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ if sys.platform == "win32":
     def _take(handle: int) -> None:
         os.lseek(handle, 1 << 30, os.SEEK_SET)  # far behind the text, which others may then still read
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        os.lseek(handle, 0, os.SEEK_SET)
 
 else:
     import fcntl
@@ -43,9 +45,8 @@ class Lock:
                 f"The workspace in {path.parent} is open in another program{f' (process {owner})' if owner else ''}.",
                 remedy="Use it there, or close it there first.",
             ) from error
-        os.lseek(self._handle, 0, os.SEEK_SET)
-        os.truncate(self._handle, 0) if os.name != "nt" else None
-        os.write(self._handle, f"{os.getpid()}\n".encode())
+        with contextlib.suppress(OSError):  # only for the sentence above
+            os.write(self._handle, f"{os.getpid():<20}\n".encode())
 
     def release(self) -> None:
         os.close(self._handle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import About, Entry, Hit
-from helix_desktop.errors import CacheCorrupt, HelixError, JournalCorrupt
+from helix_desktop.errors import CacheCorrupt, HelixError, JournalCorrupt, StoreFailed
 from helix_desktop.store import care, opening, search
 from helix_desktop.store.cache import CacheFolder, Incoming, Staged
 from helix_desktop.store.care import Check, Collected, Verified
@@ -129,7 +130,8 @@ class Cache:
             self._thread.submit(self._finish, incoming, outcome)
             return await asyncio.wrap_future(outcome)
         except BaseException:
-            self._thread.submit(incoming.abandon)
+            with contextlib.suppress(StoreFailed):  # closed meanwhile: swept when the workspace opens next
+                self._thread.submit(incoming.abandon)
             raise
 
     def _finish(self, incoming: Incoming, outcome: Future[Stored]) -> None:

@@ -26,7 +26,7 @@ from helix_desktop.store.thread import StoreThread
 
 log = logging.getLogger(__name__)
 
-COLOURS = ("#7aa2f7", "#9ece6a", "#e0af68", "#f7768e", "#bb9af7", "#7dcfff", "#ff9e64", "#73daca")
+COLOURS = ("#0d7d74", "#8b5e3c", "#4a5fa5", "#7c4dcc", "#a8455d", "#3f7d3a", "#8a6d1b", "#4b6475")
 _TRASH = ".trash"
 _IMPORTING = ".importing-"
 

@@ -1,0 +1,188 @@
+"""A mixed load on a workspace that says, line by line, what was acknowledged; and the check that all of it is there.
+
+Both run in forked children: LevelDB starts a thread of its own, which no fork survives, so the parent opens nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+import signal
+import sys
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from helix_desktop.engine import encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Fact, Text, ToolReturned, UserSaid
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import HelixError
+from helix_desktop.store.journal import seal
+from helix_desktop.store.workspace import Workspace, Workspaces
+
+NAME = "W"
+Say = Callable[[str], None]
+
+
+def home(folder: Path) -> Workspaces:
+    return Workspaces(folder / "workspaces")
+
+
+def begin(folder: Path) -> str:
+    """A new workspace; its id."""
+    return home(folder).create(NAME).id
+
+
+# --- the load --------------------------------------------------------------------------------------------------------
+
+
+def content_of(chance: random.Random) -> bytes:
+    """Of any kind: empty, text that packs well, bytes that do not, sometimes of several chunks."""
+    size = chance.choice((0, 10, 300, 2_000, 2_000, 5_000, 30_000, 200_000))
+    if chance.random() < 0.02:
+        size = chance.randrange(1 << 20, 3 << 20)
+    if chance.random() < 0.5:
+        return chance.randbytes(size)
+    word = chance.randbytes(6).hex().encode()
+    return (word + b" line of output\n") * (size // 28 + 1)
+
+
+async def _stream(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), 100_000):
+        yield content[start : start + 100_000]
+
+
+async def one_step(workspace: Workspace, chance: random.Random, name: str, say: Say) -> None:
+    """What a step of an agent does: some outputs at once, then one transaction that refers to them; sometimes more."""
+    contents = [content_of(chance) for _ in range(chance.choice((1, 1, 2, 5)))]
+    about = About("shell", f"step of {name}")
+    puts = (workspace.cache.put(_stream(c) if chance.random() < 0.2 else c, about) for c in contents)
+    stored = await asyncio.gather(*puts)
+    for each in stored:
+        say(f"put {each.digest}")
+    facts: list[Fact] = [
+        ToolReturned(str(n), each, 1, head="x" * chance.randrange(500)) for n, each in enumerate(stored)
+    ]
+    if chance.random() < 0.3:
+        facts.append(UserSaid((Text("said " * chance.randrange(400)),)))
+    for recorded in await workspace.journal.append(name, facts):
+        sealed = seal(name, recorded.seq, recorded.time, encoding.encode(recorded.fact)).hex()
+        say(f"fact {name} {recorded.seq} {sealed}")
+    if chance.random() < 0.05:
+        await workspace.journal.append(name, [ConversationChanged(title=f"Title {chance.randrange(1000)}")])
+    if chance.random() < 0.05 and stored:
+        await workspace.cache.get(stored[0].digest)
+
+
+async def load(folder: Path, chance: random.Random, say: Say, steps: int = 1_000_000) -> None:
+    """Three conversations side by side, until killed or done."""
+    workspace = await home(folder).open(NAME)
+    say("open")
+
+    async def talk(name: str, seed: int) -> None:
+        await workspace.journal.append(name, [ConversationStarted(name)])
+        own = random.Random(seed)
+        for _ in range(steps):
+            await one_step(workspace, own, name, say)
+
+    names = [f"c{chance.randrange(1 << 40):x}" for _ in range(3)]
+    await asyncio.gather(*(talk(name, chance.randrange(1 << 40)) for name in names))
+    await workspace.aclose()
+
+
+# --- the check -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """What the load said before its end."""
+
+    puts: frozenset[str]
+    facts: dict[tuple[str, int], str]
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> Acknowledged:
+        puts, facts = set(), {}
+        for line in lines:
+            match line.split():
+                case ["put", digest] if len(digest) == 64:
+                    puts.add(digest)
+                case ["fact", name, seq, sealed] if len(sealed) == 64:
+                    facts[name, int(seq)] = sealed
+        return cls(frozenset(puts), facts)
+
+
+async def lost(folder: Path, acknowledged: Acknowledged) -> list[str]:
+    """What of it is missing or wrong after opening the workspace again, each in a sentence."""
+    workspace = await home(folder).open(NAME)
+    found = [f"content {text}" for text in acknowledged.puts if await _missing(workspace, Digest.parse(text))]
+    present: dict[tuple[str, int], str] = {}
+    for row in await workspace.journal.conversations():
+        for recorded in await workspace.journal.read(row.id):
+            sealed = seal(row.id, recorded.seq, recorded.time, encoding.encode(recorded.fact))
+            present[row.id, recorded.seq] = sealed.hex()
+            if isinstance(recorded.fact, ToolReturned) and await _missing(workspace, recorded.fact.output.digest):
+                found.append(f"dangling: fact {recorded.seq} of {row.id} refers to {recorded.fact.output.digest}")
+    found += [f"fact {key}" for key, sealed in acknowledged.facts.items() if present.get(key) != sealed]
+    found += [str(defect) for defect in await workspace.journal.damage()]
+    await workspace.aclose()
+    return found
+
+
+async def _missing(workspace: Workspace, digest: Digest) -> bool:
+    try:
+        return hashlib.sha256(await workspace.cache.get(digest)).digest() != digest.raw
+    except HelixError:
+        return True
+
+
+# --- children --------------------------------------------------------------------------------------------------------
+
+
+def in_child(work: Callable[[Say], object]) -> tuple[int, int]:
+    """Fork, and run `work` there with something to say lines with. Returns the child and the pipe's reading end."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return child, reading
+    os.close(reading)
+    signal.alarm(120)  # a child that hangs is a failure, and must not outlive the trial
+    code = 1
+    try:
+        work(lambda line: _write(writing, line))
+        code = 0
+    except BaseException:  # noqa: BLE001 - a child's last words
+        _write(writing, "RAISED " + traceback.format_exc(limit=-4).replace("\n", " | "))
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _write(fd: int, line: str) -> None:
+    os.write(fd, f"{line}\n".encode())
+
+
+def told(reading: int) -> list[str]:
+    """All a child said, once it has ended."""
+    with os.fdopen(reading, "rb") as pipe:
+        return pipe.read().decode("utf-8", "replace").splitlines()
+
+
+def check_in_child(folder: Path, acknowledged: Acknowledged) -> list[str]:
+    """`lost`, in a child; what it raised counts as lost."""
+
+    def work(say: Say) -> None:
+        for line in asyncio.run(lost(folder, acknowledged)):
+            say(line)
+
+    child, reading = in_child(work)
+    lines = told(reading)
+    _, status = os.waitpid(child, 0)
+    if status and not lines:
+        lines = [f"the check died with status {status}"]
+    return lines

@@ -1,0 +1,113 @@
+"""A second process on a workspace that is open: refused in a sentence, and the data is unharmed.
+
+python -m tests.faults.store_twice [--trials 200] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from helix_desktop.errors import StoreBusy
+from tests.faults.store_load import Acknowledged, Say, begin, check_in_child, home, in_child, load, told
+
+TRIES = 50  # while one owner works, before it ends and the data is checked
+
+
+async def intrude(folder: Path, say: Say, *, chance: random.Random) -> None:
+    """Try to open, or to move it into the trash, what another process owns."""
+    workspaces = home(folder)
+    try:
+        if chance.random() < 0.8:
+            await workspaces.open("W")
+        else:
+            workspaces.trash("W")
+    except StoreBusy as error:
+        say("refused" if "open in another program" in str(error) else f"said: {error}")
+    else:
+        say("got in")
+
+
+def trials(count: int, seed: int) -> Counter[str]:
+    chance = random.Random(seed)
+    found: Counter[str] = Counter()
+    folder = Path(tempfile.mkdtemp(prefix="helix-twice-"))
+    try:
+        begin(folder)
+        acknowledged: list[str] = []
+        while found["tries"] < count:
+            acknowledged += _owned(folder, chance, found, min(TRIES, count - found["tries"]))
+            for line in check_in_child(folder, Acknowledged.of(acknowledged)):
+                found[f"LOST: {line}"] += 1
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _owned(folder: Path, chance: random.Random, found: Counter[str], tries: int) -> list[str]:
+    """One owner at work, with intruders; what the owner acknowledged until it was killed."""
+    seed = chance.randrange(1 << 40)
+
+    def own(say: Say) -> None:
+        asyncio.run(load(folder, random.Random(seed), say))
+
+    owner, reading = in_child(own)
+    first = os.read(reading, 5)
+    for _ in range(tries):
+        another = random.Random(chance.randrange(1 << 40))
+
+        def work(say: Say, another: random.Random = another) -> None:
+            asyncio.run(intrude(folder, say, chance=another))
+
+        child, said = in_child(work)
+        for line in told(said) or ["said nothing"]:
+            found[line if line == "refused" else f"LOST: {line}"] += 1
+        os.waitpid(child, 0)
+        found["tries"] += 1
+        _drain(reading, lines := [])
+        first += b"".join(lines)
+    os.kill(owner, signal.SIGKILL)
+    os.waitpid(owner, 0)
+    rest = told(reading)
+    return [*first.decode().splitlines(), *rest]
+
+
+def _drain(reading: int, into: list[bytes]) -> None:
+    """Take what the owner said by now, or its pipe would fill and hold it up."""
+    os.set_blocking(reading, False)
+    try:
+        while piece := os.read(reading, 1 << 16):
+            into.append(piece)
+    except BlockingIOError:
+        pass
+    finally:
+        os.set_blocking(reading, True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    found = trials(arguments.trials, arguments.seed)
+    lost = {key: value for key, value in found.items() if key.startswith("LOST")}
+    print(
+        f"{found['tries']} tries, {found['refused']} refused in a sentence, {len(lost)} harmed; "  # noqa: T201 - the report
+        f"{time.monotonic() - started:.0f} s, seed {arguments.seed}"
+    )
+    for key in lost:
+        print(key)  # noqa: T201 - the report
+    return 1 if lost or not found["tries"] else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
