@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from helix_desktop.engine import laws
@@ -44,9 +45,10 @@ from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.savings import Savings, Tally
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.turn import Talk, Turn
-from helix_desktop.errors import NotThere, Refused
+from helix_desktop.errors import HelixError, NotThere, Refused
 
 TITLE = 60
+BUG = "This is a mistake in Helix Desktop; it is in the log. Nothing you said is lost, and you can go on."
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,19 +268,33 @@ class Session:
 
     async def _work(self) -> None:
         """Turn after turn until the queue is empty. A bug ends the turn with a sentence and is reported by its task."""
-        ended = TurnEnded(TurnEnd.STOPPED)
+        ended = TurnEnded(TurnEnd.FAILED, BUG)
         try:
-            while ended.reason is TurnEnd.DONE or ended.reason is TurnEnd.STOPPED:
-                await self._say_next()
-                talk = Talk(self._ask, self._take_steering, self._set)
-                ended = await Turn(self.conversation, self._crew, self._steward, self._contents, talk).run()
+            while True:
+                ended = await self._one_turn()
                 self._steward.after_turn()
-                if not self.queue:
+                if not self.queue or ended.reason is not TurnEnd.DONE:
                     break
+        except asyncio.CancelledError:
+            ended = TurnEnded(TurnEnd.STOPPED)
+            raise
         finally:
             self._turn = None
             failed = ended.reason not in (TurnEnd.DONE, TurnEnd.STOPPED)
             self._set(Running.FAILED if failed else Running.IDLE, ended.why)
+
+    async def _one_turn(self) -> TurnEnded:
+        """The next message and all that answers it. What cannot even be recorded is told as the reason."""
+        try:
+            await self._say_next()
+            talk = Talk(self._ask, self._take_steering, self._set)
+            return await Turn(self.conversation, self._crew, self._steward, self._contents, talk).run()
+        except HelixError as error:
+            return TurnEnded(TurnEnd.FAILED, str(error))
+        except Exception:
+            with suppress(HelixError):
+                await self.conversation.append(TurnEnded(TurnEnd.FAILED, BUG))
+            raise
 
     async def _say_next(self) -> None:
         if self.queue:

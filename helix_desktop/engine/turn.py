@@ -34,14 +34,14 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import About, Answer, CallContext, ModelClient, Outcome, Question
 from helix_desktop.engine.steward import Steward
-from helix_desktop.errors import ContextTooLong, ModelFailed
+from helix_desktop.errors import ContextTooLong, HelixError, ModelFailed
 
 CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
 LATELY = 12
 HEAD = 2_000
 Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
-UNREAD = "This call was not run: the user stopped the turn."
+UNREAD = "This call was stopped before it was done."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Turn:
                 end = self._end(reply, going_on=bool(calls) or steered)
                 if end is None and self._cuts:
                     await self._prepare_again(reply)
-        except ModelFailed as error:
+        except HelixError as error:
             end = TurnEnded(TurnEnd.FAILED, str(error))
         except asyncio.CancelledError:
             await asyncio.shield(self._conversation.append(TurnEnded(TurnEnd.STOPPED)))
@@ -185,7 +185,7 @@ class Turn:
         tasks = [self._crew.spawn(self._run_one(call), name=f"tool {call.name}") for call in calls]
         try:
             await asyncio.gather(*tasks)
-        except asyncio.CancelledError:
+        except BaseException:  # the user's stop, and a bug of a tool: no call stays open, no tool runs on
             for task in tasks:
                 task.cancel()
             await asyncio.shield(self._record_stopped(calls, tasks))
@@ -240,7 +240,7 @@ class Turn:
         await self._conversation.append(*returned, *folds, *(fact for _, beside, _ in results for fact in beside))
 
     async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
-        """Results that were there stay; for the rest the model is told that the user stopped it."""
+        """Results that were there stay; for the rest the model is told that they are not there."""
         await asyncio.wait(tasks)
         results: list[Result] = []
         for call, task in zip(calls, tasks, strict=True):

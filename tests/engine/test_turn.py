@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Reply, Request, Role, ToolResult
 from helix_desktop.engine.crew import Limits
-from helix_desktop.engine.events import Asked, Event
+from helix_desktop.engine.events import Asked, Event, Running
 from helix_desktop.engine.facts import (
     Decided,
     ModelReplied,
@@ -24,7 +26,8 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
-from helix_desktop.errors import BadKey, ContextTooLong
+from helix_desktop.errors import BadKey, ContextTooLong, StoreFull
+from tests.conftest import Expect
 from tests.engine.agent import World, calls, says, world
 
 HELLO = (Text("hello"),)
@@ -273,3 +276,37 @@ async def test_every_request_of_a_long_turn_is_legal() -> None:
     await told(at)
     assert [laws.violations(request) for request in at.model.requests] == [[]] * 31
     assert all(request.messages[0].role is Role.USER for request in at.model.requests)
+
+
+async def test_a_bug_in_a_tool_leaves_no_call_open_and_ends_the_turn_with_a_sentence(
+    expect: Expect,
+) -> None:
+    expect("(tool run|turn of c1) failed")
+    at = await world(calls("look", "run"), says("again"))
+
+    async def broken(call: ToolCall, context: CallContext) -> str:
+        raise ZeroDivisionError
+
+    at.tools.runs = {"run": broken}
+    at.session.send(HELLO)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if "turn of" in task.get_name()))
+    assert at.of(TurnEnded)[-1].reason is TurnEnd.FAILED
+    assert [result.ok for result in at.of(ToolReturned)] == [True, False]
+    assert laws.violations(await at.session.request_at()) == []
+    assert at.session.running is Running.FAILED
+
+
+async def test_a_store_that_refuses_ends_the_turn_with_its_sentence() -> None:
+    at = await world(calls("run"))
+
+    async def full(call: ToolCall, context: CallContext) -> str:
+        raise StoreFull("The disk is full.", remedy="Make room; nothing that was acknowledged is lost.")
+
+    at.tools.runs = {"run": full}
+    end = await told(at)
+    assert (end.reason, end.why) == (
+        TurnEnd.FAILED,
+        "The disk is full. Make room; nothing that was acknowledged is lost.",
+    )
+    assert [result.ok for result in at.of(ToolReturned)] == [False]
