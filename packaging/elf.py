@@ -27,9 +27,12 @@ def needed(path: Path) -> set[str]:
 
 
 def strip(folder: Path) -> None:
-    """Take debugging symbols out."""
+    """Take out what only a debugger and a linker want."""
     for path in files(folder):
-        subprocess.run(["strip", "--strip-debug", "--enable-deterministic-archives", str(path)], check=True)
+        subprocess.run(
+            ["strip", "--strip-unneeded", "--remove-section=.comment", "--enable-deterministic-archives", str(path)],
+            check=True,
+        )
 
 
 def drop_unreachable(inside: Path) -> list[str]:

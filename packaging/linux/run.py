@@ -24,7 +24,7 @@ def make(bundle: Path, version: str, day: str, dist: Path) -> Path:
     shutil.copytree(bundle, root / "lib", symlinks=True)
     tree.share(root / "share", version, day)
     shutil.copyfile(HERE / "uninstall.sh", root / "lib/uninstall")
-    tree.tidy(root)
+    tree.tidy(root, {root / "lib" / NAME, root / "lib/uninstall"})
     payload = _packed(root, int(os.environ["SOURCE_DATE_EPOCH"]))
     script = (HERE / "install.sh").read_text(encoding="utf-8").replace("@VERSION@", version)
     head = script.replace("@SHA256@", hashlib.sha256(payload).hexdigest()).replace("@OFFSET@", BLANK)

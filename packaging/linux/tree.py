@@ -38,12 +38,8 @@ def _copy(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
 
 
-def tidy(folder: Path) -> None:
+def tidy(folder: Path, programs: set[Path]) -> None:
     """The rights Debian and common sense expect: programs and folders 755, everything else 644."""
     for path in folder.rglob("*"):
-        if path.is_symlink():
-            continue
-        if path.is_dir():
-            path.chmod(0o755)
-        else:
-            path.chmod(0o755 if path.name in {"helix-desktop", "uninstall"} and "bundle" not in path.parts else 0o644)
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path in programs else 0o644)
