@@ -19,9 +19,18 @@ from helix_desktop.providers.dialect import Dialect, Post, Reading
 from helix_desktop.providers.failures import Refusal, failure_of, read_body
 from helix_desktop.providers.models import ModelInfo, cost
 from helix_desktop.providers.sse import Event, EventTooLong, Parser
-from helix_desktop.providers.transport import LONGEST_REFUSAL, Answer, Broken, Patience, Transport, is_loopback
+from helix_desktop.providers.transport import (
+    LONGEST_REFUSAL,
+    Answer,
+    Broken,
+    NobodyThere,
+    Patience,
+    Transport,
+    is_loopback,
+)
 from helix_desktop.providers.wire import Object, dump
 
+SHORTEST_KEY = 8  # shorter ones are words, put in for servers that want anything at all
 MOST_RELAXED = 4  # optional parameters taken off one after the other
 
 
@@ -132,9 +141,8 @@ class Client:
 
     def _scrubbed(self, failure: ModelFailed) -> ModelFailed:
         """The failure without the key, which some providers quote."""
-        if self.key and self.key in str(failure):
+        if len(self.key) >= SHORTEST_KEY and self.key in failure.what:
             failure.what = failure.what.replace(self.key, "•••")
-            failure.remedy = failure.remedy.replace(self.key, "•••")
             failure.args = (failure.what,)
         return failure
 
@@ -148,8 +156,10 @@ def _tries(failure: ModelFailed, patience: Patience, *, local: bool) -> int:
         return 1
     if isinstance(failure, Overloaded):
         return patience.attempts
+    if isinstance(failure, NobodyThere) and local:
+        return patience.attempts_local
     if isinstance(failure, Unreachable):
-        return min(3, patience.attempts_unreachable) if local else patience.attempts_unreachable
+        return patience.attempts_unreachable
     return 1
 
 

@@ -126,7 +126,8 @@ def _about_account(refusal: Refusal, evidence: str, told: str) -> ModelFailed | 
 def _not_found(refusal: Refusal, told: str) -> ModelFailed:
     if "not_found_error" in _codes(refusal.body) or text_at(refusal.body, "error", "status") == "NOT_FOUND":
         return UnknownModel(told, remedy="`helix-desktop model list` shows the models of this provider.")
-    return ModelFailed(told, remedy=f"Is the base URL right, and the model {refusal.model!r}?")
+    model = f", and the model {refusal.model!r}" if refusal.model else ""
+    return ModelFailed(told, remedy=f"Is the base URL right{model}?")
 
 
 def _about_load(refusal: Refusal, evidence: str, told: str) -> Overloaded | None:

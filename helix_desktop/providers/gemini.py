@@ -43,7 +43,7 @@ BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"})
 # Google's own stand-in for the signature of a call that another model made.
 FOREIGN: Final = base64.b64encode(b"skip_thought_signature_validator").decode()
-_STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH}
+_STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH, "FUNCTION_CALL": Stop.CALLS, "TOOL_CALLS": Stop.CALLS}
 _FILTERS = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR",
 })  # fmt: skip

@@ -15,7 +15,10 @@ from helix_desktop.providers.wire import Json, Object, dump, get, list_at, numbe
 _STOPS = {
     "stop": Stop.END,
     "eos": Stop.END,
+    "eos_token": Stop.END,
     "end_turn": Stop.END,
+    "stop_sequence": Stop.END,
+    "completed": Stop.END,
     "tool_calls": Stop.CALLS,
     "function_call": Stop.CALLS,
     "length": Stop.LENGTH,
@@ -74,7 +77,7 @@ class ChatReading:
         legacy = object_at(delta, "function_call")
         if legacy:
             deltas += self._read_call({"index": 0, "function": legacy}, 0, alone=bool(whole))
-        self._finish = text_at(choice, "finish_reason") or self._finish
+        self._finish = text_at(choice, "finish_reason").lower() or self._finish
         return deltas
 
     def _read_content(self, content: Json) -> list[Delta]:

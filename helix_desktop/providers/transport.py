@@ -34,13 +34,18 @@ class Patience:
     after_end: float = 5.0  # for the figures after the reason has come
     longest_wait: float = 600.0  # a Retry-After beyond this is an error that says so
     attempts: int = 8
-    attempts_unreachable: int = 5
+    attempts_unreachable: int = 6
+    attempts_local: int = 3  # for a server on this machine that is not running
     first_pause: float = 1.0
     longest_pause: float = 60.0
 
 
 class Broken(Unreachable):
     """A failure that another try will not mend: an untrusted certificate, an address that makes no sense."""
+
+
+class NobodyThere(Unreachable):
+    """No connection could be made at all."""
 
 
 class Connections:
@@ -237,14 +242,14 @@ class Transport:
             except TimeoutError as error:
                 raise Unreachable(f"{self.where} did not answer within {seconds:.0f} seconds.") from error
             except (httpx.HTTPError, OSError) as error:
-                raise lost(error, self.where) from error
+                raise lost(error, self.where, self.base_url) from error
             stack.push_async_callback(response.aclose)
             yield Answer(response, self.where, self.patience)
 
 
-def lost(error: Exception, where: str) -> ModelFailed:
+def lost(error: Exception, where: str, url: str = "") -> ModelFailed:
     """A connection that failed, as an error with a sentence."""
-    said = str(error) or type(error).__name__
+    said = (str(error) or type(error).__name__).rstrip(".")
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return Broken(
             f"The certificate of {where} is not trusted on this machine.",
@@ -257,5 +262,8 @@ def lost(error: Exception, where: str) -> ModelFailed:
             f"The proxy on the way to {where} refused: {said}.", remedy="Look at the system's proxy setting."
         )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return Unreachable(f"No connection to {where}: {said}.", remedy="Is the network there, and the server running?")
+        there = f" at {url}" if url else ""
+        return NobodyThere(
+            f"No connection to {where}{there}: {said}.", remedy="Is the network there, and the server running?"
+        )
     return Unreachable(f"The connection to {where} was lost: {said}.")

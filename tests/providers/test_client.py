@@ -199,10 +199,10 @@ async def test_silence_before_the_first_word_is_unreachable(
     protocol: Protocol, connections: Connections, clock: Instant
 ) -> None:
     with protocol.peer(default=Answer(pieces=(Pause(30),))) as peer:
-        client = protocol.client(peer, connections, clock, patience=replace(QUICK, first_byte=0.1))
+        client = protocol.client(peer, connections, clock, patience=replace(QUICK, first_byte=0.05))
         with pytest.raises(Unreachable, match=r"sent nothing|did not answer"):
             await heard(client, asking())
-        assert len(peer.bodies) == 3
+        assert len(peer.bodies) == QUICK.attempts_unreachable
 
 
 async def test_what_comes_after_the_reason_is_not_waited_for(
@@ -258,6 +258,15 @@ async def test_a_refused_connection_is_a_sentence(protocol: Protocol, connection
     with pytest.raises(Unreachable, match="No connection to peer"):
         await heard(connect(config, "scripted", connections=connections, clock=clock), asking())
     assert len(clock.slept) == 2
+
+
+async def test_connections_lost_among_other_failures_do_not_end_the_tries_early(
+    protocol: Protocol, connections: Connections, clock: Instant
+) -> None:
+    busy, lost = protocol.refused(503, "busy"), Answer(pieces=(Cut(),))
+    with protocol.peer([busy, lost, busy, lost, protocol.reply("Hello")]) as peer:
+        _, reply = await heard(protocol.client(peer, connections, clock), asking())
+    assert reply.stop is Stop.END
 
 
 async def test_a_redirect_is_not_followed_with_the_key(
