@@ -29,8 +29,9 @@ COLD_SHARE = 1 / 3  # of the context a clearing must free while the provider's c
 CROWDED_SHARE, CROWDED_TOKENS = 0.42, 48_000
 CROWDED_SAVING = 0.20  # of the context a clearing must free where it is crowded
 QUESTION_TOKENS = 300  # what the request for a summary adds to the context it reads
-PATIENCE = 2.0  # a handover waits until the rent is this many times its price
-FLOOR_TOKENS, FLOOR_SHARE = 38_000, 0.30
+PATIENCE = 2.5  # a handover waits until the rent is this many times its price
+HURRY_FROM, HURRY_TO = 0.40, 0.50  # of the window: in between, the patience falls to 1
+FLOOR_TOKENS, FLOOR_SHARE = 38_400, 0.30
 LONG_ARGUMENT, SUPERSEDED_ARGUMENT = 1_000, 300  # tokens
 WRITES_WORTH = 3.0  # the newest text of a file stays until carrying it has cost this many times writing it again
 
@@ -178,10 +179,18 @@ def handover_pays(paid: float, cost: float, patience: float = PATIENCE) -> bool:
     return paid >= patience * cost
 
 
+def handover_patience(context: int, window: int) -> float:
+    """How many times its price a handover waits for: less, where clearing has left the window more than 40 % full."""
+    if context <= CROWDED_TOKENS:
+        return PATIENCE
+    hurry = (context / window - HURRY_FROM) / (HURRY_TO - HURRY_FROM)
+    return PATIENCE - (PATIENCE - 1) * min(1.0, max(0.0, hurry))
+
+
 def handover_floor(window: int, tokens: int = FLOOR_TOKENS, share: float = FLOOR_SHARE) -> float:
     """The context below which no handover is made for gain.
 
-    The tokens are just under the share of the usual window, so that a larger window never makes a session dearer.
+    The tokens are the share of the usual window, so that a larger window never makes a session dearer.
     """
     return min(tokens, share * window)
 

@@ -17,7 +17,7 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import HelixError
 from helix_desktop.replay.recording import RecordedMessage
 
-HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+NAMED = re.compile(r'recall_cached_content\(\\?"([0-9a-f]{64})\\?"\)')
 _NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 _ADDRESS = re.compile(r"https?://[\w./%?=&#~+:@-]+[\w/]")
 _DEMAND = re.compile(r"\b(?:must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)
@@ -92,8 +92,7 @@ class Standing:
 def hashes(blocks: Iterable[Block], text_of: Callable[[Block], str]) -> Iterator[Digest]:
     """Every hash that stands in the view: in its words, and behind its folds."""
     for block in blocks:
-        for found in HASH.findall(text_of(block)):
-            yield Digest.parse(found)
+        yield from map(Digest.parse, NAMED.findall(text_of(block)))
         yield from (stored.digest for stored in block.cached)
         if isinstance(block.content, Stored):
             yield block.content.digest

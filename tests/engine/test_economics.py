@@ -139,13 +139,20 @@ def test_another_writer_reads_uncached_at_its_own_prices() -> None:
 
 def test_rent_or_buy() -> None:
     assert economics.rent(30_000, USUAL) == pytest.approx(3_000)
-    assert not economics.handover_pays(59_999, 30_000)
-    assert economics.handover_pays(60_000, 30_000)
+    assert not economics.handover_pays(74_999, 30_000)
+    assert economics.handover_pays(75_000, 30_000)
+
+
+def test_patience_ends_where_the_window_fills() -> None:
+    assert economics.handover_patience(51_000, 128_000) == 2.5
+    assert economics.handover_patience(57_600, 128_000) == pytest.approx(1.75)
+    assert economics.handover_patience(70_000, 128_000) == 1.0
+    assert economics.handover_patience(30_000, 32_000) == 2.5
 
 
 def test_a_larger_window_never_lowers_or_raises_the_floor() -> None:
     floors = {economics.handover_floor(window) for window in (128_000, 200_000, 1_000_000)}
-    assert floors == {38_000}
+    assert floors == {38_400}
     assert economics.handover_floor(32_000) == pytest.approx(9_600)
 
 
