@@ -19,11 +19,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Exit codes: 0 done; 1 not there, or failed; 2 wrong use. Errors are sentences on stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
     _speak_utf8()
+    link = given.pop() if given and given[-1].startswith("helix:") else ""  # what a desktop hands over for a link
     arguments = commands.parser().parse_args(given)
     arguments.argv = given
     try:
         if not hasattr(arguments, "run"):
-            return _window(arguments.home)
+            return _window(arguments.home, link)
         return _command(arguments)
     except HelixError as error:
         print(error, file=sys.stderr)
@@ -51,7 +52,7 @@ def _speak_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _window(home: Path | None) -> int:
+def _window(home: Path | None, link: str) -> int:
     from helix_desktop import display
 
     if reason := display.missing():
@@ -59,4 +60,4 @@ def _window(home: Path | None) -> int:
         return FAILED
     from helix_desktop import app
 
-    return app.main(home)
+    return app.main(home, [link] if link else [])

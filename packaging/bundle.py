@@ -25,7 +25,7 @@ LEFT_OUT = (
 )  # fmt: skip
 # Qt files of modules we have no use for; names begin so. QtDBus stays: the platform plugin is linked to it.
 QT_LEFT_OUT = (
-    "libQt6Qml", "libQt6Quick", "libQt6Pdf", "libQt6VirtualKeyboard", "libQt6Network", "libQt6OpenGL", "libQt6EglFS",
+    "libQt6Qml", "libQt6Quick", "libQt6Pdf", "libQt6VirtualKeyboard", "libQt6Network", "libQt6EglFS",
     "libQt6WaylandEglCompositor", "libQt6Lottie",
 )  # fmt: skip
 PLUGINS = {  # the plugins that stay, by folder; empty: all of them

@@ -301,8 +301,9 @@ def test_version_and_help(helix: Helix) -> None:
 def test_without_a_display_the_window_says_so_in_one_line(helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
         monkeypatch.delenv(variable, raising=False)
-    said = helix()
-    assert (said.code, said.err.count("\n"), "xvfb-run" in said.err) == (1, 1, True)
+    for arguments in ([], ["helix://workspace/x"]):
+        said = helix(*arguments)
+        assert (said.code, said.err.count("\n"), "xvfb-run" in said.err) == (1, 1, True)
 
 
 def test_doctor_finds_this_installation_sound(helix: Helix, workspace: str, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ rm -rf "$target"
 mv "$new/lib" "$target"
 (cd "$new/share" && find . -type f | sort) > "$target/installed-files"
 echo "$prefix" > "$target/installed-prefix"
-(cd "$new/share" && tar -cf - .) | (cd "$prefix/share" && tar -xf -)
+(cd "$new/share" && tar -cf - .) | (cd "$prefix/share" && tar -xmf - --no-overwrite-dir)
 sed -i "s|^Exec=helix-desktop|Exec=\"$prefix/bin/helix-desktop\"|" "$prefix/share/applications/helix-desktop.desktop"
 ln -s "$(basename "$target")" "$home/.current.$$"
 mv -T "$home/.current.$$" "$home/current"
@@ -76,6 +76,5 @@ case :$PATH: in
     *:"$prefix/bin":*) echo "Start it from the menu, or with: helix-desktop" ;;
     *) echo "Start it from the menu, or with: $prefix/bin/helix-desktop" ;;
 esac
-missing=$(find "$target" -name '*.so*' -exec ldd {} + 2>/dev/null | sed -n 's/^[[:space:]]*\([^ ]*\) => not found/\1/p' | sort -u | tr '\n' ' ')
-[ -z "$missing" ] || echo "This system lacks libraries the window needs: $missing(helix-desktop doctor says more)"
+"$target/helix-desktop" doctor 2>/dev/null | sed -n 's/^!! */Not in order: /p' || :
 exit 0
