@@ -24,7 +24,7 @@ from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTi
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import __version__, logs, places, resources, tasks
+from helix_desktop import __version__, browsing, logs, places, resources, tasks
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.gui import words
 from helix_desktop.gui.doing import Doing
@@ -136,7 +136,7 @@ class Program:
         self._restyle()
         self._memory = Memory(where.config / "window.json", self._application)
         self._doing = Doing(self._tasks.spawn, self._application)
-        self.window = MainWindow(self.theme, self._memory, self._settings, self._doing)
+        self.window = MainWindow(self.theme, self._memory, self._settings, self._doing, browsing.of)
         wire(self.window)
         self.window.closing.connect(self._close)
         self._settings.subscribe(self._changed)

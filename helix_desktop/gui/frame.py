@@ -18,7 +18,8 @@ from helix_desktop.gui.top_bar import PAGES, TopBar
 
 FIRST_SIZE = QSize(1440, 900)
 LEAST = QSize(760, 480)
-SIDE = 300
+SIDES = {"chat": 300, "timeline": 560}
+MOST = 0.55  # of the room beside the sidebar
 TIGHT = 1_160  # below this width the inspector makes room unless it is asked for
 
 
@@ -34,6 +35,7 @@ class Frame(QMainWindow):
         self._wants_sidebar = True
         self._wants_side = True
         self._asked_when_tight = False
+        self._moved = False  # by the user's hand, at this moment
         self._pages: dict[str, QWidget] = {}
         self._sides: dict[str, QWidget] = {}
         self.rail = Rail(theme, self)
@@ -46,7 +48,7 @@ class Frame(QMainWindow):
         self._lay_out()
         self.top.sidebar_wanted.connect(self.toggle_sidebar)
         self.top.inspector_wanted.connect(self.toggle_side)
-        self._splitter.splitterMoved.connect(lambda _at, _index: self.keep_layout())
+        self._splitter.splitterMoved.connect(self._widths_moved)
 
     def _lay_out(self) -> None:
         self.setMinimumSize(LEAST)
@@ -84,6 +86,8 @@ class Frame(QMainWindow):
     def show_page(self, name: str) -> None:
         if name not in self._pages:
             return
+        if name != self.page:
+            self.keep_layout()
         self.page = name
         self._stack.setCurrentWidget(self._pages[name])
         self.top.setVisible(name in PAGES)
@@ -116,6 +120,11 @@ class Frame(QMainWindow):
         self._settle()
         self.keep_layout()
 
+    def _widths_moved(self, _at: int, _index: int) -> None:
+        self._moved = True
+        self.keep_layout()
+        self._moved = False
+
     def _settle(self) -> None:
         """Bring what is shown into line with what is wanted, and with the room there is."""
         side = self._sides.get(self.page)
@@ -126,9 +135,20 @@ class Frame(QMainWindow):
         shown = side is not None and room and (self._wants_side or self.page != "chat")
         self._side.setVisible(shown)
         self.sidebar.setVisible(self._wants_sidebar and not welcome)
+        if shown:
+            self._share_room()
         self.top.show_sides(
             sidebar=self._wants_sidebar, inspector=self.side_shown, can_inspect=self.page == "chat" and side is not None
         )
+
+    def _share_room(self) -> None:
+        """Give the side of this page the width it was left with, and the rest to the page."""
+        first = self._splitter.sizes()[0] if self.sidebar_shown else 0
+        usual = self.theme.px(SIDES.get(self.page, SIDES["chat"])) - 1
+        last = self.memory.get("layout", self._workspace, "side-width", self.page, default=usual)
+        room = self._splitter.width() - first - 2
+        last = min(last, max(round(room * MOST), self._side.minimumWidth()))
+        self._splitter.setSizes([first, room - last, last])
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -145,19 +165,18 @@ class Frame(QMainWindow):
         self._wants_side = get("layout", workspace, "inspector", default=True)
         self.show_page(get("layout", workspace, "page", default="chat"))
         first = get("layout", workspace, "sidebar-width", default=self.theme.px(sidebar_module.WIDTH) - 1)
-        last = get("layout", workspace, "side-width", default=self.theme.px(SIDE) - 1)
-        middle = max(self._splitter.width() - first - last - 2, 360)
-        self._splitter.setSizes([first, middle, last])
+        self._splitter.setSizes([first, max(self._splitter.width() - first - 1, 360), 0])
+        self._settle()
 
     def keep_layout(self) -> None:
         put = self.memory.put
         first, _, last = self._splitter.sizes()
         put("layout", self._workspace, "sidebar", value=self._wants_sidebar)
         put("layout", self._workspace, "inspector", value=self._wants_side)
-        if self.sidebar_shown and first:
+        if self.sidebar_shown and first and self._moved:
             put("layout", self._workspace, "sidebar-width", value=first)
-        if self.side_shown and last and self.page == "chat":
-            put("layout", self._workspace, "side-width", value=last)
+        if self.side_shown and last and self._moved:
+            put("layout", self._workspace, "side-width", self.page, value=last)
 
     def restore_place(self) -> None:
         """Where the window stood; in the middle of the screen the first time, never outside of all screens."""

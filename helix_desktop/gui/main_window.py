@@ -29,7 +29,7 @@ from helix_desktop.gui.frame import Frame
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.notices import Notices, announce
-from helix_desktop.gui.pages import Pages
+from helix_desktop.gui.pages import CatalogueOf, Pages
 from helix_desktop.gui.palette import Find, Palette
 from helix_desktop.gui.ports import ConversationRow, Desk, Session, Workbench, WorkspaceRow
 from helix_desktop.gui.theme import Theme
@@ -50,7 +50,9 @@ class MainWindow(Frame):
     setup_wanted = Signal()
     settings_wanted = Signal(str)
 
-    def __init__(self, theme: Theme, memory: Memory, settings: Settings, doing: Doing) -> None:
+    def __init__(
+        self, theme: Theme, memory: Memory, settings: Settings, doing: Doing, catalogue_of: CatalogueOf
+    ) -> None:
         super().__init__(theme, memory)
         self._desk: Desk | None = None
         self.doing = doing
@@ -61,11 +63,11 @@ class MainWindow(Frame):
         self.model_names: Sequence[str] = ()
         self._cost = 0.0
         self.actions_ = Actions(self, settings)
-        self.pages = Pages(theme, doing, lambda: self.bench, self)
+        self.pages = Pages(theme, doing, lambda: self.bench, catalogue_of, self)
         self.chat = ChatPage(theme, memory, self.pages.transcript, self._keys(), self)
         self.add_page("chat", self.chat, self.pages.inspector)
         self.add_page("cache", self.pages.cache)
-        self.add_page("timeline", self.pages.timeline, self.pages.timeline_side)
+        self.add_page("timeline", self.pages.timeline, self.pages.timeline.panel)
         self.notices = Notices(theme, self._middle, self._composer_height)
         self.palette_ = Palette(theme, self._at_hand, self)
         self.bridge = Bridge(self)

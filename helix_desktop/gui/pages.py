@@ -8,13 +8,17 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import Event
+from helix_desktop.engine.events import Event, FactAppended
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.errors import NotThere
+from helix_desktop.gui.cache.page import CachePage
+from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.inspector.panel import Inspector
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline.page import TimelinePage
 from helix_desktop.gui.transcript.pane import TranscriptPane
 from helix_desktop.gui.words import tr
 
@@ -38,24 +42,37 @@ class Present:
         return bench
 
 
+CatalogueOf = Callable[[Workbench], Catalogue]
+
+
 class Pages(QObject):
     """`wanted` carries a value of `transcript/wants.py`."""
 
     wanted = Signal(object)
 
-    def __init__(self, theme: Theme, doing: Doing, bench: Callable[[], Workbench | None], parent: QWidget) -> None:
+    def __init__(
+        self,
+        theme: Theme,
+        doing: Doing,
+        bench: Callable[[], Workbench | None],
+        catalogue_of: CatalogueOf,
+        parent: QWidget,
+    ) -> None:
         super().__init__(parent)
         self._places: dict[str, tuple[int, int, bool]] = {}
         self._session: Session | None = None
+        self._bench = bench
+        self._catalogue_of = catalogue_of
         self.transcript = TranscriptPane(theme, doing, Present(bench), parent)
-        self.transcript.wanted.connect(self.wanted)
-        self.cache = QWidget(parent)
-        self.timeline = QWidget(parent)
-        self.inspector = QWidget(parent)
-        self.timeline_side: QWidget | None = None
+        self.cache = CachePage(theme, doing, parent)
+        self.timeline = TimelinePage(theme, doing, parent)
+        self.inspector = Inspector(theme, doing, parent)
+        for page in (self.transcript, self.cache, self.timeline, self.inspector):
+            page.wanted.connect(self.wanted)
 
     def show_workbench(self, bench: Workbench) -> None:
         """The pages that are about the whole workspace."""
+        self.cache.open(self._catalogue_of(bench), [(row.id, row.title) for row in bench.conversations()])
 
     def show_session(self, session: Session | None) -> None:
         """A conversation, where its reader was; None: one that has not begun."""
@@ -64,23 +81,34 @@ class Pages(QObject):
         self._session = session
         facts = session.conversation.state.facts if session else ()
         self.transcript.open(facts, self._places.get(session.id) if session else None)
+        self.inspector.open(session)
+        self.timeline.open(session, self._bench())
 
     def take(self, events: tuple[Event, ...]) -> None:
         """What happened in the conversation that is shown."""
         self.transcript.hear(events)
+        self.inspector.hear(events)
+        self.timeline.hear(events)
+        if any(isinstance(event, FactAppended) for event in events):
+            self.cache.refresh()
 
     def follow(self) -> None:
         """To the end of the conversation, and along with it."""
         self.transcript.view.jump_to_end()
 
-    def show_entry(self, digest: Digest) -> None: ...
+    def show_entry(self, digest: Digest) -> None:
+        self.cache.show_entry(digest)
 
     def show_place(self, place: Place) -> None:
         """A message of the open conversation, or a fold in the timeline."""
-        if place.kind == "conversation" and place.seq:
+        if place.kind == "fold":
+            self.timeline.show_fold(place.fold)
+        elif place.seq:
             self.transcript.show_seq(place.seq)
 
     def find(self, page: str) -> None:
         """Find on a page."""
-        if page == "chat":
+        if page == "cache":
+            self.cache.focus_search()
+        elif page == "chat":
             self.transcript.find()

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from helix_desktop.engine import budget, policy
-from helix_desktop.engine.blocks import Kind, TextDelta, View
+from helix_desktop.engine import budget, laws, policy
+from helix_desktop.engine.blocks import Kind, Request, TextDelta, View
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Queued, Running, StateChanged, Streamed
 from helix_desktop.engine.facts import (
@@ -22,8 +22,11 @@ from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
     Cover,
+    DocumentEdited,
+    Excluded,
     Fact,
     FoldKind,
+    Included,
     ModelReplied,
     Pinned,
     Recorded,
@@ -184,6 +187,19 @@ class FakeSession:
     async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
         self.append(Rewound(seq - 1))
         self.send(parts)
+
+    async def edit_document(self, fold: str, text: str) -> None:
+        self.append(DocumentEdited(fold, text, len(text) // 4))
+
+    async def request_at(self, seq: int | None = None) -> Request:
+        view = self.view(seq - 1 if seq else None)
+        return laws.request(view, dict(story.CONTENT))
+
+    async def exclude(self, ref: Cover) -> None:
+        self.append(Excluded(ref))
+
+    async def include(self, ref: Cover) -> None:
+        self.append(Included(ref))
 
     async def pin(self, ref: Cover) -> None:
         self.append(Pinned(ref))
