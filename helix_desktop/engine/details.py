@@ -8,6 +8,7 @@ the facts.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from helix_desktop.engine.rules import states_a_rule
 
 SENTENCE = 1_000  # characters of a stated rule or a decision that are kept
 ERROR_LINE = 2_000
+COMMAND = 2_000
+WORD = 8_000  # characters of an address or a path
 MESSAGE = 100_000  # characters of one message of the user that are kept whole
 ERRORS_OF_A_FAILURE = 6
 LINES_READ = 100_000  # of one output: what is beyond is found by its hash
@@ -29,7 +32,7 @@ REFERENCE = ("message", "stored", "error", "url", "read", "command", "path", "id
 KINDS = (*CRITICAL, *REFERENCE)
 
 _SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
-_URL = re.compile(r"\bhttps?://[^\s<>\"'`)\]}\\]+")
+_URL = re.compile(r"\bhttps?://[^\s<>\"'`\\]+")
 _PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]+[/\\])+[\w.@+-]+|\b[\w-]+\.[a-zA-Z][\w]{0,5}\b")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{5,80}")
 _NUMBERED = re.compile(r"\b[\w-]*\d[\w-]{3,}\b")
@@ -120,6 +123,8 @@ class _Collecting:
         self._failures: dict[str, tuple[int, str]] = {}
 
     def take(self, source: Source) -> None:
+        if source.role == "call":
+            source = replace(source, text=values_of(source.text))
         take = {"user": self._user, "assistant": self._assistant, "call": self._call, "output": self._output}
         take[source.role](source)
         self._references(source)
@@ -155,7 +160,7 @@ class _Collecting:
 
     def _call(self, source: Source) -> None:
         self._commands.append(source)
-        self._add("command", f"{source.tool} {source.text}", source.seq)
+        self._add("command", f"{source.tool} {source.text}", source.seq, COMMAND)
         paths = _PATH.findall(source.text[:2_000])
         if _EDITS.search(source.tool):
             for path in paths[:4]:
@@ -186,15 +191,34 @@ class _Collecting:
     def _references(self, source: Source) -> None:
         for text in pieces(source.text):
             for url in dict.fromkeys(_URL.findall(text)):
-                self._add("url", url.rstrip(".,;:"), source.seq)
+                self._add("url", url, source.seq, WORD)
             paths = dict.fromkeys(_PATH.findall(text))
             for path in paths:
-                self._add("path", path, source.seq)
+                self._add("path", path, source.seq, WORD)
             for word in dict.fromkeys((*_IDENTIFIER.findall(text), *_NUMBERED.findall(text))):
                 if word not in paths:
                     self._add("identifier", word, source.seq)
             for match in _ARTIFACT.finditer(text):
                 self._add("artifact" if source.role != "output" else "path", match.group(1), source.seq)
+
+
+def values_of(arguments: str) -> str:
+    """The values of a call's arguments as plain text, without JSON's escapes; what is no JSON as it is."""
+    try:
+        return "\n".join(_leaves(json.loads(arguments)))
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _leaves(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from (f"{key}: {leaf}" for leaf in _leaves(inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner)
+    else:
+        yield str(value)
 
 
 def pieces(text: str) -> Iterator[str]:
