@@ -126,7 +126,7 @@ class _Writer:
             call: Object = {"type": "function_call", "call_id": self.ids[part.id], "name": part.name}
             return {**call, "arguments": arguments_text(part)}
         if isinstance(part, Text) and part.text:
-            return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": part.text}]}
+            return {"type": "message", "role": "assistant", "content": part.text}
         return None
 
     def _output(self, result: ToolResult) -> str | list[Json]:
@@ -142,7 +142,7 @@ class _Writer:
     def _image(self, image: Image) -> Object:
         if not self.abilities.images:
             return {"type": "input_text", "text": left_out(image)}
-        return {"type": "input_image", "image_url": data_url(image)}
+        return {"type": "input_image", "image_url": data_url(image), "detail": "auto"}
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -71,7 +71,11 @@ def test_images_go_into_messages_and_outputs() -> None:
     items = sent(asking(user("Look", image), assistant(CALL), user(ToolResult(CALL.id, "seen", images=(image,)))))[
         "input"
     ]
-    assert items[0]["content"][1] == {"type": "input_image", "image_url": "data:image/png;base64,eA=="}
+    assert items[0]["content"][1] == {
+        "type": "input_image",
+        "image_url": "data:image/png;base64,eA==",
+        "detail": "auto",
+    }
     assert [piece["type"] for piece in items[2]["output"]] == ["input_text", "input_image"]
     assert "cannot take it" in json.dumps(sent(asking(user(image)), images=False))
 
