@@ -122,9 +122,12 @@ class Column:
         self._measure(index, laid)
         return laid
 
-    def settle(self, y: int, height: int, until: float) -> tuple[int, bool]:
-        """Lay out what is in sight. Returns the new place of the view, and whether all of it is laid out."""
-        anchor = self._anchor(y, height)
+    def settle(self, y: int, height: int, until: float, *, anchor: int = -1) -> tuple[int, bool]:
+        """Lay out what is in sight. Returns the new place of the view, and whether all of it is laid out.
+
+        `anchor` is the item that must not move; by default one the reader looks at already.
+        """
+        anchor = anchor if anchor >= 0 else self._anchor(y, height)
         above = y - self.heights.top(anchor) if anchor >= 0 else 0
         complete = True
         index = self.heights.at(y)

@@ -68,7 +68,7 @@ class TranscriptView(Canvas):
         last = len(self.items.all) - 1
         if last >= 0:
             self.selection.anchor = Place(0, 0)
-            self.selection.caret = Place(last, self.column.whole(last).length)
+            self.selection.caret = Place(last, self.column.whole(last).end)
             self.viewport().update()
 
     def copy(self, *, markdown: bool = False) -> None:
@@ -244,32 +244,32 @@ class TranscriptView(Canvas):
         laid = self.column.whole(caret.item)
         if key in (Qt.Key.Key_Home, Qt.Key.Key_End):
             last = len(self.items.all) - 1
-            ends = (
-                (Place(0, 0), Place(last, self.column.whole(last).length)) if whole else _ends(caret.item, laid.length)
-            )
+            ends = (Place(0, 0), Place(last, self.column.whole(last).end)) if whole else _ends(caret.item, laid.end)
             self.selection.caret = ends[key == Qt.Key.Key_End]
         else:
             lines, signs = _MOVES[key]
-            self.selection.caret = self._by_line(caret, lines) if lines else self._by_sign(caret, signs, laid.length)
+            self.selection.caret = self._by_line(caret, lines) if lines else self._by_sign(caret, signs, laid.end)
         self._show_caret()
 
     def _by_sign(self, caret: Place, by: int, length: int) -> Place:
         if 0 <= caret.offset + by <= length:
             return Place(caret.item, caret.offset + by)
         index = self._next_item(caret.item, by)
-        return Place(index, 0 if by > 0 else self.column.whole(index).length) if index != caret.item else caret
+        return Place(index, 0 if by > 0 else self.column.whole(index).end) if index != caret.item else caret
 
     def _by_line(self, caret: Place, by: int) -> Place:
         laid = self.column.whole(caret.item)
         where = laid.caret(caret.offset)
         y = where.center().y() + by * where.height()
-        if 0 <= y <= laid.height:
+        if laid.pad <= y <= laid.height - laid.pad:
             return Place(caret.item, laid.offset_at(QPointF(where.x(), y)))
         index = self._next_item(caret.item, by)
         if index == caret.item:
-            return Place(index, laid.length if by > 0 else 0)
+            return Place(index, laid.end if by > 0 else 0)
         other = self.column.whole(index)
-        return Place(index, other.offset_at(QPointF(where.x(), 1.0 if by > 0 else other.height - 1.0)))
+        return Place(
+            index, other.offset_at(QPointF(where.x(), other.pad + 1 if by > 0 else other.height - other.pad - 1))
+        )
 
     def _next_item(self, index: int, by: int) -> int:
         beyond = index + by

@@ -96,9 +96,12 @@ def called(name: str, arguments: str) -> str:
 def about(arguments: str) -> str:
     """What a call is about: its path, its command, its query, else its first text."""
     looked_at = arguments[:_LOOKED_AT]
-    for key in _KEYS:
-        if f'"{key}"' in looked_at and (match := _OF_KEY[key].search(looked_at)):
-            return _unescaped(match.group(1))
+    found = {key: _unescaped(match.group(1)) for key in _KEYS if (match := _OF_KEY[key].search(looked_at))}
+    sought = found.get("pattern") or found.get("query")
+    if sought:
+        return tr("{what} in {where}", what=sought, where=found["path"]) if found.get("path") else sought
+    if found:
+        return next(iter(found.values()))
     match = _FIRST.search(looked_at)
     return _unescaped(match.group(1)) if match else ""
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from helix_desktop.engine.facts import ModelReplied, ToolCall
+from helix_desktop.gui.transcript.chunks import chunks
 from helix_desktop.gui.transcript.items import Item, ItemKind, Items
 from helix_desktop.gui.transcript.laid import Laid
 from helix_desktop.gui.transcript.layout import text_of
 from helix_desktop.gui.transcript.lines import called
+from helix_desktop.gui.transcript.markdown import blocks, plain, references
 
 MOST_COPIED = 64 << 20
+MOST_PARSED = 200_000  # characters whose mark-up is taken out; of more, the source is copied as it is
 
 
 class Place(NamedTuple):
@@ -63,7 +66,7 @@ def copied(selection: Selection, items: Items, laid: Callable[[int], Laid], *, m
             a, b = selection.within(index, edge.length)
             part = edge.markdown(a, b) if markdown else edge.text(a, b)
         else:
-            part = source_of(whole) if markdown else plain_of(whole)
+            part = source_of(whole) if markdown else plain_of(whole, parsed=size < MOST_PARSED)
         if part:
             parts.append(part)
             size += len(part)
@@ -78,11 +81,16 @@ def _chosen(items: Items, first: int, last: int) -> Iterator[tuple[int, Item]]:
             yield index, items.all[index]
 
 
-def plain_of(item: Item) -> str:
+def plain_of(item: Item, *, parsed: bool = True) -> str:
     """An item that is not laid out, as text."""
     if item.kind is ItemKind.REASONING:
         return ""
-    return text_of(item).strip() or _line_of(item)
+    text = text_of(item).strip()
+    if not text or not parsed or len(text) > MOST_PARSED or item.kind not in (ItemKind.REPLY, ItemKind.USER):
+        return text or _line_of(item)
+    breaks = item.kind is ItemKind.USER
+    found = [block for chunk in chunks(text) for block in blocks(text, chunk, references(text), breaks=breaks)]
+    return "\n".join(plain(block) for block in found)
 
 
 def source_of(item: Item) -> str:

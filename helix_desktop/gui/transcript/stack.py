@@ -45,6 +45,16 @@ class Stack:
     def length(self) -> int:
         return self._size
 
+    @property
+    def end(self) -> int:
+        """The offset behind the last character."""
+        return max(0, self._size - 1)
+
+    @property
+    def pad(self) -> float:
+        """The space above the first box and below the last one."""
+        return self._pad[1]
+
     def add(self, box: Box) -> None:
         self._tops.append(self._bottom + box.gap)
         self._starts.append(self._size)

@@ -122,7 +122,8 @@ class Canvas(QAbstractScrollArea):
         index = self.column.at(y)
         if index < 0 or self._follow:
             return 0, 0, True
-        return self.items.all[index].seq, y - self.column.heights.top(index), False
+        seq = self.items.all[index].seq
+        return seq, y - self.column.heights.top(self.items.at_seq(seq)), False
 
     def go_to(self, place: tuple[int, int, bool]) -> None:
         seq, below, follow = place
@@ -131,7 +132,11 @@ class Canvas(QAbstractScrollArea):
             self.jump_to_end()
             return
         self._set_following(following=False)
-        self._refresh(self.column.heights.top(index) + below)
+        for number in range(index, len(self.items.all)):
+            self.column.whole(number)
+            if self.items.all[number].seq != seq:
+                break
+        self._refresh(self.column.heights.top(index) + below, anchor=index)
 
     def show_index(self, index: int, offset: int = 0) -> None:
         """Bring an item, or a place in it, into sight, a third below the top."""
@@ -140,13 +145,11 @@ class Canvas(QAbstractScrollArea):
         self._set_following(following=False)
         inner = self.column.whole(index).caret(offset).top() if offset else 0
         wanted = int(self.column.top(index) + inner - self.viewport().height() / 3)
-        self._refresh(max(0, wanted))
-        wanted = int(self.column.top(index) + inner - self.viewport().height() / 3)
-        self._refresh(max(0, wanted))
+        self._refresh(max(0, wanted), anchor=index)
 
     # --- keeping still
 
-    def _refresh(self, y: int | None = None) -> None:
+    def _refresh(self, y: int | None = None, *, anchor: int = -1) -> None:
         """Lay out what is in sight, for a moment, put the view where it belongs, and draw."""
         if not len(self.column.heights):
             self._place(0)
@@ -159,7 +162,7 @@ class Canvas(QAbstractScrollArea):
             y, complete = self._settle_at_end(height, until)
         else:
             y = min(y, max(0, self.column.total - height))
-            y, complete = self.column.settle(y, height, until)
+            y, complete = self.column.settle(y, height, until, anchor=anchor)
         self._place(y)
         self.viewport().update()
         if not complete or not self._later.isActive():

@@ -64,7 +64,7 @@ def test_a_fence_in_a_list_stays_in_it() -> None:
 def test_a_long_table_comes_in_pieces_that_carry_the_head() -> None:
     text = "| a | b |\n|---|---|\n" + "".join(f"| {i} | x |\n" for i in range(100)) + "\nafter"
     found = list(chunks(text))
-    assert [each.continues for each in found] == [False, True, True, False]
+    assert [each.continues for each in found] == [False, True, True, True, True, False]
     assert found[1].head.startswith("| a | b |")
 
 

@@ -1,0 +1,61 @@
+"""A chat on the screen without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Recorded
+from helix_desktop.errors import HelixError, NotThere
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.pane import TranscriptPane
+from tests.gui.fake_desk import now
+
+
+class MemorySource:
+    """Contents by digest. What is not there is NotThere; `broken` is raised instead where it is set."""
+
+    def __init__(self) -> None:
+        self.contents: dict[Digest, bytes] = {}
+        self.children: dict[str, Sequence[Recorded]] = {}
+        self.read_digests: list[Digest] = []
+        self.broken: HelixError | None = None
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        self.read_digests.append(digest)
+        if self.broken is not None:
+            raise self.broken
+        if digest not in self.contents:
+            raise NotThere("This entry is not in the cache any more.")
+        return self.contents[digest][start : start + length]
+
+    async def child(self, conversation: str) -> Sequence[Recorded]:
+        return self.children[conversation]
+
+
+@pytest.fixture
+def source() -> MemorySource:
+    return MemorySource()
+
+
+@pytest.fixture
+def pane(theme: Theme, source: MemorySource) -> Iterator[TranscriptPane]:
+    made = TranscriptPane(theme, Doing(now), source)
+    made.resize(820, 600)
+    made.show()
+    QApplication.processEvents()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def settle() -> Callable[[], None]:
+    def run() -> None:
+        for _ in range(40):
+            QApplication.processEvents()
+
+    return run

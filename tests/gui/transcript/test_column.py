@@ -1,0 +1,84 @@
+"""What the reader looks at stays where it is, whatever is learned about the heights of the rest."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.column import Column
+from helix_desktop.gui.transcript.ink import Ink
+from helix_desktop.gui.transcript.items import Items
+from helix_desktop.gui.transcript.page import Page
+from tests.gui.transcript.facts import Told, call
+from tests.gui.transcript.test_layout import NoContents
+
+HEIGHT = 400
+
+
+def column(theme: Theme, lengths: list[int]) -> Column:
+    told = Told()
+    for number, length in enumerate(lengths):
+        if number % 3 == 0:
+            told.user("word " * length)
+        else:
+            told.reply("word " * length, *([call(number)] if number % 3 == 1 else []))
+    items = Items()
+    items.extend(told.facts)
+    return Column(Page(Ink(theme), 720.0, items, NoContents(), lambda: 0.0))
+
+
+LENGTHS = st.lists(st.integers(1, 300), min_size=3, max_size=30)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(LENGTHS, st.floats(0, 1))
+def test_what_was_laid_out_and_in_sight_does_not_move(theme: Theme, lengths: list[int], share: float) -> None:
+    made = column(theme, lengths)
+    y = int(share * max(0, made.total - HEIGHT))
+    y, _ = made.settle(y, HEIGHT, time.perf_counter() + 10)
+    for _ in range(4):
+        up = max(0, y - 150)
+        seen = [i for i in made.shown(up, HEIGHT) if made.known(i) is not None and made.heights.top(i) >= up]
+        before = {i: made.heights.top(i) - up for i in seen}
+        y, complete = made.settle(up, HEIGHT, time.perf_counter() + 10)
+        assert complete
+        assert {i: made.heights.top(i) - y for i in seen} == before
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
+@given(LENGTHS)
+def test_preparing_the_next_screen_moves_nothing(theme: Theme, lengths: list[int]) -> None:
+    made = column(theme, lengths)
+    y, _ = made.settle(made.total // 2, HEIGHT, time.perf_counter() + 10)
+    seen = {i: made.heights.top(i) - y for i in made.shown(y, HEIGHT)}
+    ready = False
+    while not ready:
+        y, ready = made.prepare(y, HEIGHT, time.perf_counter() + 10)
+    assert {i: made.heights.top(i) - y for i in seen} == seen
+
+
+def test_only_what_is_seen_is_laid_out(theme: Theme) -> None:
+    made = column(theme, [40] * 600)
+    made.settle(made.total // 2, HEIGHT, time.perf_counter() + 10)
+    laid = [i for i in range(len(made.heights)) if made.known(i) is not None]
+    assert 0 < len(laid) < 30
+
+
+def test_a_settle_without_time_says_that_it_is_not_complete(theme: Theme) -> None:
+    made = column(theme, [300] * 10)
+    _, complete = made.settle(0, HEIGHT, time.perf_counter() - 1)
+    assert not complete
+
+
+def test_lines_of_tools_stand_close_together(theme: Theme) -> None:
+    told = Told()
+    told.user("go")
+    told.reply("", call(1), call(2))
+    items = Items()
+    items.extend(told.facts)
+    made = Column(Page(Ink(theme), 720.0, items, NoContents(), lambda: 0.0))
+    assert [made.gap(i) for i in range(3)] == pytest.approx([18, 18, 6])

@@ -1,0 +1,191 @@
+"""Selecting, copying, clicking and walking through the chat, by real mouse and keyboard events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import QPoint, QRectF, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMessageBox
+
+from helix_desktop.engine.facts import PartRef
+from helix_desktop.gui.transcript.boxes import Toggle
+from helix_desktop.gui.transcript.pane import TranscriptPane
+from helix_desktop.gui.transcript.wants import Edit, Fork, OpenEntry, OpenLink, Pin, Recall, Rewind, Want
+from tests.gui.transcript.facts import OUTPUT, Told, call
+
+Settle = Callable[[], None]
+LEFT = Qt.MouseButton.LeftButton
+CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+
+
+@pytest.fixture
+def told() -> Told:
+    made = Told()
+    made.user("The first message.")
+    made.reply("An **answer** with [a link](https://example.org/x).", call(1))
+    made.returned("c1")
+    made.marker(3)
+    made.user("The last message.")
+    return made
+
+
+@pytest.fixture
+def wanted(pane: TranscriptPane, told: Told, settle: Settle) -> list[Want]:
+    pane.open(told.facts)
+    settle()
+    found: list[Want] = []
+    pane.wanted.connect(found.append)
+    pane.view.setFocus()
+    return found
+
+
+def at(pane: TranscriptPane, index: int, inner: QRectF) -> QPoint:
+    return pane.view.rect_of(index, inner).center().toPoint()
+
+
+def hot(pane: TranscriptPane, index: int, kind: type) -> QPoint:
+    laid = pane.view.column.whole(index)
+    found = next(place for spot in laid.spots() for act, place in [laid.spot(spot)] if isinstance(act.act, kind))
+    return at(pane, index, found)
+
+
+def drag(pane: TranscriptPane, start: QPoint, end: QPoint) -> None:
+    view = pane.view.viewport()
+    QTest.mousePress(view, LEFT, pos=start)
+    QTest.mouseMove(view, start + QPoint(0, 12))
+    move(pane, end)
+    QTest.mouseRelease(view, LEFT, pos=end)
+
+
+def move(pane: TranscriptPane, point: QPoint) -> None:
+    from PySide6.QtCore import QEvent, QPointF
+    from PySide6.QtGui import QMouseEvent
+
+    where = QPointF(point)
+    event = QMouseEvent(QEvent.Type.MouseMove, where, where, LEFT, LEFT, Qt.KeyboardModifier.NoModifier)
+    QApplication.sendEvent(pane.view.viewport(), event)
+
+
+def test_a_selection_goes_across_messages(pane: TranscriptPane, wanted: list[Want]) -> None:
+    column = pane.view.column
+    start = at(pane, 0, column.whole(0).caret(4))
+    last = len(pane.view.items.all) - 1
+    end = at(pane, last, column.whole(last).caret(8))
+    drag(pane, start, end)
+    QTest.keyClick(pane.view, Qt.Key.Key_C, CONTROL)
+    text = QGuiApplication.clipboard().text()
+    assert text.startswith("first message.")
+    assert text.endswith("The last")
+    assert "An answer with a link." in text
+    assert not wanted
+
+
+def test_all_is_copied_as_markdown(pane: TranscriptPane, wanted: list[Want]) -> None:
+    QTest.keyClick(pane.view, Qt.Key.Key_A, CONTROL)
+    QTest.keyClick(pane.view, Qt.Key.Key_C, CONTROL | SHIFT)
+    text = QGuiApplication.clipboard().text()
+    assert "An **answer** with [a link](https://example.org/x)." in text
+    assert "`read_file src/a.rs`" in text
+    assert text.endswith("The last message.")
+
+
+def test_the_keyboard_selects(pane: TranscriptPane, wanted: list[Want]) -> None:
+    column = pane.view.column
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 0, column.whole(0).caret(0)))
+    for _ in range(3):
+        QTest.keyClick(pane.view, Qt.Key.Key_Right, SHIFT)
+    assert pane.view.selected_text() == "The"
+    QTest.keyClick(pane.view, Qt.Key.Key_End, SHIFT)
+    assert pane.view.selected_text() == "The first message."
+    QTest.keyClick(pane.view, Qt.Key.Key_End, SHIFT | CONTROL)
+    assert pane.view.selected_text().endswith("The last message.")
+    QTest.keyClick(pane.view, Qt.Key.Key_Up, SHIFT)
+    assert not pane.view.selected_text().endswith("The last message.")
+    QTest.keyClick(pane.view, Qt.Key.Key_Escape)
+    assert pane.view.selected_text() == ""
+
+
+def test_a_double_click_selects_a_word(pane: TranscriptPane, wanted: list[Want]) -> None:
+    point = at(pane, 0, pane.view.column.whole(0).caret(6))
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=point)
+    QTest.mouseDClick(pane.view.viewport(), LEFT, pos=point)
+    assert pane.view.selected_text() == "first"
+
+
+def test_a_click_opens_and_closes_a_call(pane: TranscriptPane, wanted: list[Want], settle: Settle) -> None:
+    before = pane.view.column.whole(2).height
+    top = pane.view.column.top(2)
+    point = at(pane, 2, QRectF(20, 19, 2, 2))
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=point)
+    settle()
+    assert pane.view.column.whole(2).height > before
+    assert pane.view.column.top(2) == top
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=point)
+    settle()
+    assert pane.view.column.whole(2).height == before
+    assert not wanted
+
+
+def test_recall_and_the_hash_are_wanted(pane: TranscriptPane, wanted: list[Want]) -> None:
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, 2, Recall))
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, 2, OpenEntry))
+    assert wanted == [Recall(OUTPUT.digest), OpenEntry(OUTPUT.digest)]
+
+
+def test_a_link_asks_before_it_opens(pane: TranscriptPane, wanted: list[Want], settle: Settle) -> None:
+    laid = pane.view.column.whole(1)
+    spot = next(spot for spot in laid.spots() if laid.spot(spot)[0].name == "a link")
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 1, laid.spot(spot)[1]))
+    settle()
+    assert wanted == []
+    (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
+    assert "https://example.org/x" in box.informativeText()
+    opening = next(b for b in box.buttons() if "Open" in b.text())
+    QTest.mouseClick(opening, LEFT)
+    assert wanted == [OpenLink("https://example.org/x")]
+
+
+def test_tab_walks_through_what_can_be_clicked(pane: TranscriptPane, wanted: list[Want]) -> None:
+    pane.window().activateWindow()
+    names = []
+    for _ in range(8):
+        if not pane.view.focusNextPrevChild(True):
+            break
+        found = pane.view._spotted()
+        if found is None:
+            break
+        names.append(found.name)
+        if found.name == "Recall":
+            QTest.keyClick(pane.view, Qt.Key.Key_Return)
+    assert names[0] == "a link"
+    assert "Recall" in names
+    assert any(name.startswith("read_file src/a.rs, cached") for name in names)
+    assert wanted == [Recall(OUTPUT.digest)]
+
+
+def test_what_can_be_done_with_an_item(pane: TranscriptPane, wanted: list[Want]) -> None:
+    assert [want for _, want in pane.view.wants_for(0)] == [Edit(1), Fork(1), Rewind(1), Pin(PartRef(1))]
+    assert Pin(PartRef(3)) in [want for _, want in pane.view.wants_for(2)]
+
+
+def test_a_rewound_part_opens_with_a_click(
+    pane: TranscriptPane, told: Told, wanted: list[Want], settle: Settle
+) -> None:
+    from helix_desktop.engine.events import FactAppended
+    from helix_desktop.engine.facts import Rewound
+
+    pane.hear([FactAppended(told.add(Rewound(1)))])
+    settle()
+    assert pane.view.items.hidden(1)
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, len(pane.view.items.all) - 1, Toggle))
+    settle()
+    assert not pane.view.items.hidden(1)
+
+
+def test_names_for_a_screen_reader(pane: TranscriptPane) -> None:
+    assert pane.view.accessibleName() == "Conversation"
+    assert pane._end.accessibleName() == "Jump to the end"
+    assert pane.bar.field.accessibleName() == "Find in this conversation"

@@ -1,0 +1,66 @@
+"""Finding in the chat: counts, steps, and marks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from helix_desktop.gui.transcript.pane import TranscriptPane
+from tests.gui.transcript.facts import Told, call
+
+Settle = Callable[[], None]
+
+
+def talk() -> Told:
+    told = Told()
+    for number in range(60):
+        told.user(f"Message {number} about a needle." if number % 10 == 0 else f"Message {number}.")
+        told.reply("Two: needle, Needle." if number == 30 else "Nothing here.", call(number))
+        told.returned(f"c{number}")
+    return told
+
+
+def test_all_places_are_counted_and_stepped_through(pane: TranscriptPane, settle: Settle) -> None:
+    pane.open(talk().facts)
+    settle()
+    pane.view.jump_to_end()
+    QTest.keyClick(pane.view, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
+    assert pane.bar.isVisible()
+    QTest.keyClicks(pane.bar.field, "needle")
+    settle()
+    assert pane.bar.counts.text().endswith("of 8")
+    seen = []
+    for _ in range(8):
+        QTest.keyClick(pane.bar.field, Qt.Key.Key_Return)
+        settle()
+        finding = pane.view.finding
+        assert finding is not None
+        index = finding.places[pane.view.current]
+        y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
+        assert index in list(pane.view.column.shown(y, height))
+        seen.append(index)
+    assert len(set(seen)) == 7
+    assert not pane.view.following
+    QTest.keyClick(pane.bar.field, Qt.Key.Key_Escape)
+    assert not pane.bar.isVisible()
+    assert pane.view.finding is None
+
+
+def test_nothing_found_is_said(pane: TranscriptPane, settle: Settle) -> None:
+    pane.open(talk().facts)
+    pane.find()
+    QTest.keyClicks(pane.bar.field, "zebra")
+    settle()
+    assert pane.bar.counts.text() == "Nothing found"
+
+
+def test_the_selected_words_are_what_is_looked_for(pane: TranscriptPane, settle: Settle) -> None:
+    told = Told()
+    told.user("one needle")
+    pane.open(told.facts)
+    settle()
+    pane.view.select_all()
+    pane.find()
+    assert pane.bar.field.text() == "one needle"
