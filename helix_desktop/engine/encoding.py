@@ -32,8 +32,10 @@ def encode(fact: Fact) -> str:
     """One line of JSON with its keys in declared order."""
     kind = type(fact).__name__
     body = {"fact": kind, "version": VERSIONS.get(kind, 1), **_fields(fact)}
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass").decode(
-        "utf-8", "replace"
+    return (
+        json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+        .encode("utf-8", "surrogatepass")
+        .decode("utf-8", "replace")
     )
 
 
