@@ -20,12 +20,12 @@ from helix_desktop.engine.facts import Fact
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.store import database, words
 from helix_desktop.store.journal import Line
-from helix_desktop.store.records import Record, State
+from helix_desktop.store.records import Record
 
 VERSION = 1
 APPLICATION = 0x48454C49  # "HELI"
 SEARCHED = 8 << 20  # bytes of an entry whose words are indexed; a pattern search inside an entry goes over all of it
-ROWS, FACTS, WORDS = 2000, 500, 64  # entries and facts of a slice
+ROWS, FACTS, WORDS = 5000, 1000, 200  # entries and facts of a slice
 
 _SCHEMA = """
 CREATE TABLE entries(
@@ -33,6 +33,7 @@ CREATE TABLE entries(
   size INTEGER NOT NULL, kept INTEGER NOT NULL, lines INTEGER NOT NULL, tokens INTEGER NOT NULL, time REAL NOT NULL,
   uses INTEGER NOT NULL, recalled REAL NOT NULL, pinned INTEGER NOT NULL, state INTEGER NOT NULL);
 CREATE INDEX by_tool ON entries(tool, number);
+CREATE INDEX by_tool_time ON entries(tool, time, number);
 CREATE INDEX by_source ON entries(source, number);
 CREATE INDEX by_media ON entries(media, number);
 CREATE INDEX by_size ON entries(size, number);
@@ -42,6 +43,7 @@ CREATE INDEX by_uses ON entries(uses, number);
 CREATE INDEX by_recalled ON entries(recalled, number);
 CREATE INDEX by_pinned ON entries(number) WHERE pinned;
 CREATE INDEX by_state ON entries(state, number) WHERE state;
+CREATE TABLE sources(source TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE uses(
   digest BLOB NOT NULL, conversation TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, how TEXT NOT NULL,
   PRIMARY KEY(digest, conversation, seq, how)) WITHOUT ROWID;
@@ -80,7 +82,9 @@ class Feed(Protocol):
 
     def records(self, after: int, limit: int) -> Sequence[Record]: ...
 
-    def beginning(self, record: Record, limit: int) -> bytes: ...
+    def beginnings(self, records: Sequence[Record], limit: int) -> Sequence[tuple[Record, bytes | None]]:
+        """The first bytes of as many of the records as come to some megabytes; None for what cannot be read."""
+        ...
 
     def lines(self, after: int, limit: int) -> Sequence[Line]: ...
 
@@ -144,6 +148,7 @@ class IndexFile:
             (record.digest.raw,),
         ).fetchone()
         about = record.about
+        self.connection.execute("INSERT OR IGNORE INTO sources VALUES(?)", (about.source,))
         self.connection.execute(
             "INSERT OR REPLACE INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?)",
             (
@@ -176,17 +181,16 @@ class IndexFile:
 
     def _add_words(self, progress: Progress) -> None:
         found = self._feed.records(progress.words, WORDS)
+        contents = self._feed.beginnings(found, SEARCHED)
         with self._writing():
-            for record in found:
-                if record.state is State.LIVE:
-                    self._add_content(record)
-            self._set("words", found[-1].number if len(found) == WORDS else progress.entries)
+            for record, content in contents:
+                if content is not None:
+                    self._add_content(record, content)
+            complete = len(contents) == len(found) < WORDS
+            self._set("words", progress.entries if complete else contents[-1][0].number)
 
-    def _add_content(self, record: Record) -> None:
-        try:
-            text = words.readable(self._feed.beginning(record, SEARCHED))
-        except HelixError:
-            return  # damaged or gone: whoever reads it is told
+    def _add_content(self, record: Record, content: bytes) -> None:
+        text = words.readable(content)
         if text is None:
             return
         for start, piece in words.pieces(text):

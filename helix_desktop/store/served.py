@@ -15,12 +15,14 @@ from helix_desktop.errors import CacheCorrupt, HelixError, JournalCorrupt, Store
 from helix_desktop.store import care, opening, search
 from helix_desktop.store.cache import CacheFolder, Incoming, Staged
 from helix_desktop.store.care import Check, Collected, Verified
-from helix_desktop.store.catalogue import EVERYTHING, Catalogue, Filter, Row, Sort, Stats, Use
+from helix_desktop.store.catalogue import EVERYTHING, NEAR, Catalogue, Filter, Order, Row, Sort, Stats, Use
 from helix_desktop.store.conversations import Row as ConversationRow
 from helix_desktop.store.index import Progress, reading
 from helix_desktop.store.journal import JournalFile, Line
 from helix_desktop.store.records import CHUNK, Record
 from helix_desktop.store.thread import StoreThread
+
+_SLICE = 1 << 20  # bytes the index takes at once from the thread that also has to write
 
 
 class Journal:
@@ -231,6 +233,26 @@ class StoreFeed:
     def beginning(self, record: Record, limit: int) -> bytes:
         return self._thread.call(self._cache.read, record.digest, 0, limit)
 
+    def beginnings(self, records: Sequence[Record], limit: int) -> Sequence[tuple[Record, bytes | None]]:
+        return self._thread.call(self._beginnings, records, limit)
+
+    def _beginnings(self, records: Sequence[Record], limit: int) -> Sequence[tuple[Record, bytes | None]]:
+        found: list[tuple[Record, bytes | None]] = []
+        room = _SLICE
+        for record in records:
+            content = self._beginning(record, limit)
+            found.append((record, content))
+            room -= len(content or b"")
+            if room <= 0:
+                break
+        return found
+
+    def _beginning(self, record: Record, limit: int) -> bytes | None:
+        try:
+            return self._cache.read(record.digest, 0, limit)
+        except HelixError:
+            return None  # damaged or gone: whoever reads it is told
+
     def lines(self, after: int, limit: int) -> Sequence[Line]:
         return self._thread.call(self._journal.since, after, limit)
 
@@ -263,7 +285,9 @@ class Index:
         self._count = count
         self._writer = StoreThread("index")
         self._reader = StoreThread("answers")
+        self._ahead = StoreThread("ahead")
         self._following: Future[None] | None = None
+        self._prepared: Future[None] | None = None
         self._closing = False
         self.progress = Progress(0, 0, 0, 0, 0)
 
@@ -275,6 +299,7 @@ class Index:
         except BaseException:
             await made._writer.aclose()
             await made._reader.aclose()
+            await made._ahead.aclose()
             raise
         return made
 
@@ -282,11 +307,13 @@ class Index:
         self._file = await self._writer.run(opening.open_index, self._folder, self._feed, self._count)
         path = self._folder / opening.INDEX
         self._catalogue = Catalogue(await self._reader.run(reading, path))
+        self._preparing = Catalogue(await self._ahead.run(reading, path), self._catalogue.anchors)
 
     async def _close(self) -> None:
         self._closing = True
         await self._writer.run(self._file.close)
         await self._reader.run(self._catalogue.connection.close)
+        await self._ahead.run(self._preparing.connection.close)
 
     async def renew(self, between: Callable[[], Awaitable[None]]) -> None:
         """Throw the index away, do what is to be done meanwhile, and begin it anew."""
@@ -336,9 +363,17 @@ class Index:
         offset: int = 0,
         limit: int = 200,
     ) -> Sequence[Row]:
-        return await self._reader.run(
+        """A page of the catalogue. Behind it, what a jump far down will need is made ready."""
+        rows = await self._reader.run(
             lambda: self._catalogue.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
         )
+        if not self._closing and (self._prepared is None or self._prepared.done()):
+            self._prepared = self._ahead.submit(self._prepare, (chosen, sort, descending))
+        return rows
+
+    def _prepare(self, order: Order) -> None:
+        if self._preparing.count(order[0]) > NEAR:
+            self._preparing.prepare(order)
 
     async def count(self, chosen: Filter = EVERYTHING) -> int:
         return await self._reader.run(self._catalogue.count, chosen)
@@ -375,3 +410,4 @@ class Index:
         await self._close()
         await self._writer.aclose()
         await self._reader.aclose()
+        await self._ahead.aclose()

@@ -1,0 +1,184 @@
+"""A workspace with a million entries: open, list, sort, filter, scroll, search, and make the index from nothing.
+
+python -m tests.benchmarks.store_million [--entries 1000000] [--folder DIR]      (a folder is kept, and used again)
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from helix_desktop.engine.facts import ToolReturned
+from helix_desktop.engine.ports import About
+from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.catalogue import Filter, Sort
+from helix_desktop.store.journal import JournalFile
+from helix_desktop.store.workspace import Workspace, Workspaces
+
+TOOLS = ("shell", "read_file", "search", "fetch", "edit", "mcp.github.issues")
+BATCH = 500
+
+
+def fill(folder: Path, entries: int) -> float:
+    """Outputs like an agent's, 60 to 600 bytes, most of them used by a fact."""
+    chance = random.Random(1)
+    cache, journal = CacheFolder(folder / "cache"), JournalFile(folder / "journal.sqlite3")
+    started = time.perf_counter()
+    for first in range(0, entries, BATCH):
+        staged = [_staged(cache, chance, number) for number in range(first, min(first + BATCH, entries))]
+        cache.commit(staged)
+        used = [ToolReturned(str(first), each.record.stored, 40) for each in staged if chance.random() < 0.9]
+        journal.append(f"c{first // 20_000}", used)
+    cache.close()
+    journal.close()
+    return time.perf_counter() - started
+
+
+def _staged(cache: CacheFolder, chance: random.Random, number: int):  # noqa: ANN202 - Staged
+    words = " ".join(f"w{chance.randrange(20_000)}" for _ in range(chance.randrange(10, 100)))
+    rare = f" needle{number}" if number % 1000 == 0 else ""
+    source = f"src/module_{chance.randrange(200)}/file_{number % 997}.py"  # 200,000 of them: files are read again
+    return cache.stage(f"{number}: {words}{rare}\n".encode(), About(chance.choice(TOOLS), source))
+
+
+def memory() -> int:
+    """Bytes of memory this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def timed(work: Callable[[], Awaitable[object]], times: int = 7) -> tuple[float, float, float]:
+    """Milliseconds: the median, the least and the most."""
+    taken = []
+    for _ in range(times):
+        started = time.perf_counter()
+        await work()
+        taken.append((time.perf_counter() - started) * 1000)
+    return statistics.median(taken), min(taken), max(taken)
+
+
+async def longest_gap(work: Awaitable[object]) -> float:
+    """How long, in milliseconds, the event loop did not get its turn while `work` ran."""
+    gap, last, going = 0.0, time.perf_counter(), True
+
+    async def tick() -> None:
+        nonlocal gap, last
+        while going:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            gap, last = max(gap, now - last), now
+
+    ticking = asyncio.get_running_loop().create_task(tick())
+    await work
+    going = False
+    await ticking
+    return gap * 1000
+
+
+async def measure(workspaces: Workspaces, name: str, entries: int) -> dict[str, object]:
+    figures: dict[str, object] = {"entries": entries}
+    started = time.perf_counter()
+    workspace = await workspaces.open(name)
+    figures["open, index missing (ms)"] = (time.perf_counter() - started) * 1000
+    marks: list[int] = []
+    started = time.perf_counter()
+    await workspace.index.caught_up(lambda progress: marks.append(progress.words))
+    figures["index from nothing (s)"] = time.perf_counter() - started
+    figures["progress reports"] = len(marks)
+    await workspace.aclose()
+    before = memory()
+    started = time.perf_counter()
+    workspace = await workspaces.open(name)
+    figures["open (ms)"] = (time.perf_counter() - started) * 1000
+    started = time.perf_counter()
+    await workspace.index.entries()
+    figures["first page (ms)"] = (time.perf_counter() - started) * 1000
+    await questions(workspace, entries, figures)
+    figures["memory grown (MB)"] = (memory() - before) / 1e6
+    await workspace.aclose()
+    return figures
+
+
+async def questions(workspace: Workspace, entries: int, figures: dict[str, object]) -> None:
+    index = workspace.index
+    for sort in Sort:
+        for descending in (True, False):
+            name = f"sort by {sort} {'down' if descending else 'up'} (ms)"
+            figures[name] = await timed(lambda s=sort, d=descending: index.entries(sort=s, descending=d))  # type: ignore[misc]
+    filters = {
+        "tool": Filter(tool="fetch"),
+        "conversation": Filter(conversation="c3"),
+        "text": Filter(text="module_142/"),
+        "size": Filter(least=500, most=520),
+        "time": Filter(since=time.time() - 1e9),
+        "pinned": Filter(pinned=True),
+        "unused": Filter(unused=True),
+    }
+    for name, chosen in filters.items():
+        figures[f"filter by {name} (ms)"] = await timed(lambda c=chosen: index.entries(c))  # type: ignore[misc]
+        figures[f"filter by {name}, sorted by size (ms)"] = await timed(
+            lambda c=chosen: index.entries(c, sort=Sort.SIZE)
+        )  # type: ignore[misc]
+        figures[f"count by {name} (ms)"] = await timed(lambda c=chosen: index.count(c))  # type: ignore[misc]
+    places = [int(entries * part) for part in (0.1, 0.5, 0.77, 0.999)]
+    for sort in (Sort.TIME, Sort.SIZE, Sort.SOURCE):
+        await index.entries(sort=sort)
+        await asyncio.sleep(2)  # as somebody does who looks at the first page before he scrolls
+        for place in places:
+            figures[f"scroll to {place} by {sort} (ms)"] = await timed(
+                lambda s=sort, p=place: index.entries(sort=s, offset=p)
+            )  # type: ignore[misc]
+    figures["count all (ms)"] = await timed(index.count)
+    figures["stats (ms)"] = await timed(index.stats, 3)
+    figures["search, rare word (ms)"] = await timed(lambda: index.search("needle3000"))
+    figures["search, two words (ms)"] = await timed(lambda: index.search("w77 w4711"))
+    figures["search, word in half a percent (ms)"] = await timed(lambda: index.search("w77"))
+    figures["longest gap of the loop while sorting and scrolling (ms)"] = await longest_gap(
+        index.entries(sort=Sort.TOKENS, offset=entries // 2)
+    )
+
+
+def shown(figures: dict[str, object]) -> str:
+    lines = []
+    for name, value in figures.items():
+        if isinstance(value, tuple):
+            value = "{:.1f} ({:.1f}-{:.1f})".format(*value)
+        elif isinstance(value, float):
+            value = f"{value:.1f}"
+        lines.append(f"{name:<60} {value}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    base = arguments.folder or Path(tempfile.mkdtemp(prefix="helix-million-"))
+    workspaces = Workspaces(base)
+    try:
+        if not workspaces.list():
+            known = workspaces.create("million")
+            print(f"filled in {fill(known.folder, arguments.entries):.0f} s")
+        known = workspaces.list()[0]
+        for path in known.folder.glob("index.sqlite3*"):
+            path.unlink()
+        figures = asyncio.run(measure(workspaces, known.id, arguments.entries))
+        print(json.dumps(figures, indent=1) if arguments.json else shown(figures))
+    finally:
+        if arguments.folder is None:
+            shutil.rmtree(base)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
