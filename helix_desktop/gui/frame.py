@@ -5,7 +5,7 @@ Sizes and what is folded away belong to a workspace and are kept in `Memory`.
 
 from __future__ import annotations
 
-from PySide6.QtCore import QByteArray, QEvent, QRect, QSize, Qt
+from PySide6.QtCore import QByteArray, QEvent, QObject, QRect, QSize, Qt
 from PySide6.QtGui import QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
@@ -49,6 +49,7 @@ class Frame(QMainWindow):
         self.top.sidebar_wanted.connect(self.toggle_sidebar)
         self.top.inspector_wanted.connect(self.toggle_side)
         self._splitter.splitterMoved.connect(self._widths_moved)
+        self._splitter.installEventFilter(self)
 
     def _lay_out(self) -> None:
         self.setMinimumSize(LEAST)
@@ -86,8 +87,6 @@ class Frame(QMainWindow):
     def show_page(self, name: str) -> None:
         if name not in self._pages:
             return
-        if name != self.page:
-            self.keep_layout()
         self.page = name
         self._stack.setCurrentWidget(self._pages[name])
         self.top.setVisible(name in PAGES)
@@ -135,25 +134,32 @@ class Frame(QMainWindow):
         shown = side is not None and room and (self._wants_side or self.page != "chat")
         self._side.setVisible(shown)
         self.sidebar.setVisible(self._wants_sidebar and not welcome)
-        if shown:
-            self._share_room()
+        self._share_room()
         self.top.show_sides(
             sidebar=self._wants_sidebar, inspector=self.side_shown, can_inspect=self.page == "chat" and side is not None
         )
 
     def _share_room(self) -> None:
-        """Give the side of this page the width it was left with, and the rest to the page."""
-        first = self._splitter.sizes()[0] if self.sidebar_shown else 0
-        usual = self.theme.px(SIDES.get(self.page, SIDES["chat"])) - 1
-        last = self.memory.get("layout", self._workspace, "side-width", self.page, default=usual)
-        room = self._splitter.width() - first - 2
-        last = min(last, max(round(room * MOST), self._side.minimumWidth()))
-        self._splitter.setSizes([first, room - last, last])
+        """The sides get the widths they were left with, the page gets the rest; never less than it needs."""
+        kept, whole = self.memory.get, self._splitter.width()
+        usual = self.theme.px(sidebar_module.WIDTH) - 1
+        first = kept("layout", self._workspace, "sidebar-width", default=usual) if self.sidebar_shown else 0
+        room, last = whole - first - 1, 0
+        if self.side_shown:
+            usual = self.theme.px(SIDES.get(self.page, SIDES["chat"])) - 1
+            wanted = kept("layout", self._workspace, "side-width", self.page, default=usual)
+            last = min(wanted, max(round(room * MOST), self._side.minimumWidth()))
+        self._splitter.setSizes([first, room - last - 1, last])
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if event.oldSize().width() != event.size().width():
             self._settle()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._splitter and event.type() == QEvent.Type.Resize:
+            self._share_room()
+        return super().eventFilter(watched, event)
 
     # --- what is remembered --------------------------------------------------------------------------------------
 
@@ -164,9 +170,6 @@ class Frame(QMainWindow):
         self._wants_sidebar = get("layout", workspace, "sidebar", default=True)
         self._wants_side = get("layout", workspace, "inspector", default=True)
         self.show_page(get("layout", workspace, "page", default="chat"))
-        first = get("layout", workspace, "sidebar-width", default=self.theme.px(sidebar_module.WIDTH) - 1)
-        self._splitter.setSizes([first, max(self._splitter.width() - first - 1, 360), 0])
-        self._settle()
 
     def keep_layout(self) -> None:
         put = self.memory.put

@@ -377,7 +377,7 @@ class MainWindow(Frame):
         bench = self.bench
         talks = finding.of_conversations(self.rows(), bench.id, self.go) if bench else []
         others = [row for row in self.workspaces() if bench is None or row.id != bench.id]
-        return [*talks[:5], *finding.of_actions(self.actions_), *talks[5:], *finding.of_workspaces(others, self.go)]
+        return [*talks[:5], *finding.of_workspaces(others, self.go), *finding.of_actions(self.actions_), *talks[5:]]
 
     def search(self, words: str) -> None:
         bench = self.bench

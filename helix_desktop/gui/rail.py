@@ -134,6 +134,7 @@ class Rail(QWidget):
         """The squares from the top, the one that is open marked."""
         for old in self._buttons:
             self._layout.removeWidget(old)
+            old.hide()
             old.deleteLater()
         self._buttons = [WorkspaceButton(self._theme, row, n, self) for n, row in enumerate(rows, 1)]
         for at, button in enumerate(self._buttons):

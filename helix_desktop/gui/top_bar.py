@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QMenu, QPushButton, QToolButton, QWidget
 
 from helix_desktop.gui.icons import icon
@@ -102,6 +103,15 @@ class TopBar(QWidget):
         """Buttons that bring back what is hidden."""
         self._side.setVisible(not sidebar)
         self._inspect.setVisible(can_inspect and not inspector)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where there is little room the tabs stay; policy and model are in the settings and in Ctrl+K as well."""
+        super().resizeEvent(event)
+        px = self._theme.px
+        self.policy.setVisible(self.width() >= px(480))
+        self.model.setVisible(self.width() >= px(350))
+        side = px(20) if self.width() >= px(480) else px(12)
+        self._row.setContentsMargins(side, 0, side, 0)
 
     def _tab(self, name: str, words: str) -> QPushButton:
         tab = QPushButton(words, self)

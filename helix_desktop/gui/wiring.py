@@ -49,7 +49,7 @@ def _wire_rail(window: MainWindow) -> None:
     rail.adding.connect(window.actions_["open-folder"].trigger)
     rail.palette_wanted.connect(window.actions_["palette"].trigger)
     rail.settings_wanted.connect(window.actions_["settings"].trigger)
-    rail.wants.connect(acts.do)
+    rail.wants.connect(partial(acts.do))  # a signal alone would not keep `acts` alive
     on("open-folder", lambda: ask_folder(window, tr("Open a folder as workspace"), window.create_workspace))
     on("settings", lambda: window.settings_wanted.emit(""))
     on("workspace-settings", lambda: window.settings_wanted.emit("workspace"))

@@ -1,0 +1,318 @@
+"""The window as a person uses it, on a desk in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QInputDialog
+
+from helix_desktop.engine.events import Folding, Running
+from helix_desktop.engine.facts import FoldKind, Text, UserSaid
+from helix_desktop.engine.ports import Answer, Question
+from helix_desktop.errors import WrongUse
+from helix_desktop.gui import wanting
+from helix_desktop.gui.frame import TIGHT
+from helix_desktop.gui.links import Place
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.transcript import wants
+from tests.gui import story
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
+
+COMMAND = Question(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test")
+
+
+def titles(window: MainWindow) -> list[str]:
+    lines = window.sidebar.list.lines
+    return [str(lines.index(at).data()) for at in range(lines.rowCount())]
+
+
+def said(session: FakeSession) -> list[str]:
+    facts = [recorded.fact for recorded in session.state.facts]
+    return [part.text for fact in facts if isinstance(fact, UserSaid) for part in fact.parts if isinstance(part, Text)]
+
+
+def write(window: MainWindow, text: str) -> None:
+    window.chat.composer.text.setFocus()
+    QTest.keyClicks(window.chat.composer.text, text)
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+
+
+def test_it_opens_where_it_was_left(window: MainWindow) -> None:
+    assert window.windowTitle() == "Extract the lock manager — storage-engine — Helix Desktop"
+    assert titles(window)[:2] == ["Today", "Extract the lock manager"]
+    assert window.sidebar.list.current() == story.CONVERSATION
+    assert window.chat.composer._figures.text() == "43.5K / 128K · $0.06"
+
+
+def test_a_message_is_sent_and_answered(window: MainWindow, session: FakeSession) -> None:
+    session.answers = ["The tests pass."]
+    write(window, "Run the tests.")
+    window.bridge.flush()
+    assert said(session)[-1] == "Run the tests."
+    view = window.chat.transcript.view
+    view.select_all()
+    assert view.selected_text().rstrip().endswith("The tests pass.")
+
+
+def test_the_first_message_begins_a_conversation(window: MainWindow, bench: FakeWorkbench) -> None:
+    window.actions_["new"].trigger()
+    assert window.session is None
+    write(window, "Hello")
+    assert window.session is not None
+    assert said(bench.sessions[window.session.id]) == ["Hello"]
+    assert window.sidebar.list.current() == window.session.id
+
+
+def test_without_a_model_the_words_stay_and_setting_up_is_offered(window: MainWindow, bench: FakeWorkbench) -> None:
+    bench.model = ""
+    wanted = QSignalSpy(window.setup_wanted)
+    write(window, "Hello")
+    assert wanted.count() == 1
+    assert window.chat.composer.text.toPlainText() == "Hello"
+
+
+def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWindow, session: FakeSession) -> None:
+    session.set_running(Running.THINKING)
+    write(window, "next")
+    window.bridge.flush()
+    assert window.chat.composer.waiting.isVisible()
+    window.chat.composer.editing.emit(0)
+    assert session.queue == []
+    assert window.chat.composer.text.toPlainText() == "next"
+
+
+def test_a_dropped_waiting_message_can_be_had_back(window: MainWindow, session: FakeSession) -> None:
+    session.set_running(Running.THINKING)
+    write(window, "next")
+    window.chat.composer.dropping.emit(0)
+    assert session.queue == []
+    window.notices.act()
+    assert [waiting.parts for waiting in session.queue] == [(Text("next"),)]
+
+
+def test_escape_stops_only_while_something_runs(window: MainWindow, session: FakeSession) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    QTest.keyClick(window, Qt.Key.Key_Escape)
+    assert session.done == []
+    session.set_running(Running.TOOLS)
+    window.bridge.flush()
+    QTest.keyClick(window, Qt.Key.Key_Escape)
+    assert session.done == ["stop"]
+
+
+def test_a_question_is_answered_from_the_keyboard_wherever_the_focus_is(
+    window: MainWindow, session: FakeSession
+) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    number = session.ask(COMMAND)
+    window.bridge.flush()
+    assert window.chat.approvals.isVisible()
+    QTest.keyClick(window, Qt.Key.Key_Y, Qt.KeyboardModifier.AltModifier)
+    assert session.given == {number: Answer(allowed=True, scope="once")}
+    window.bridge.flush()
+    assert not window.chat.approvals.isVisible()
+
+
+def test_a_question_does_not_take_the_focus_from_somebody_writing(window: MainWindow, session: FakeSession) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    window.chat.composer.text.setFocus()
+    QTest.keyClicks(window.chat.composer.text, "half a sent")
+    session.ask(COMMAND)
+    window.bridge.flush()
+    assert window.chat.composer.text.hasFocus()
+
+
+def test_switching_the_workspace_keeps_both_running(window: MainWindow, desk: FakeDesk, session: FakeSession) -> None:
+    session.set_running(Running.TOOLS)
+    assert QTest.qWaitForWindowActive(window)
+    QTest.keyClick(window, Qt.Key.Key_2, Qt.KeyboardModifier.ControlModifier)
+    assert window.bench is desk.benches["parser"]
+    for watched in window._watched.values():
+        watched._bridge.flush()
+    square = window.rail._buttons[0]
+    assert square.accessibleName() == "Workspace storage-engine, running"
+    QTest.keyClick(window, Qt.Key.Key_1, Qt.KeyboardModifier.ControlModifier)
+    assert window.session is session
+
+
+def test_a_conversation_in_the_trash_comes_back_with_undo(window: MainWindow, bench: FakeWorkbench) -> None:
+    window.actions_["trash"].trigger()
+    assert bench.rows[story.CONVERSATION].trashed
+    assert "Extract the lock manager" not in titles(window)
+    assert window.session is None
+    window.notices.act()
+    assert "Extract the lock manager" in titles(window)
+
+
+def test_pin_archive_and_rename(window: MainWindow, bench: FakeWorkbench) -> None:
+    window.actions_["pin"].trigger()
+    assert titles(window)[0] == "Pinned"
+    window.actions_["archive"].trigger()
+    assert "Extract the lock manager" not in titles(window)
+    window.notices.act()
+    window.actions_["rename"].trigger()
+    dialog = window.findChildren(QInputDialog)[-1]
+    dialog.setTextValue("Locks")
+    dialog.accept()
+    assert bench.rows[story.CONVERSATION].title == "Locks"
+
+
+def test_a_fork_is_opened(window: MainWindow) -> None:
+    window.actions_["fork"].trigger()
+    assert window.session is not None
+    assert window.session.id == "fork-1"
+
+
+@pytest.mark.parametrize(
+    ("name", "done"),
+    [
+        ("regenerate", "regenerate"),
+        ("resume", "resume"),
+        ("fold-handover", "fold handover"),
+        ("fold-marker", "fold marker"),
+    ],
+)
+def test_actions_reach_the_conversation(window: MainWindow, session: FakeSession, name: str, done: str) -> None:
+    window.actions_[name].trigger()
+    assert session.done == [done]
+
+
+def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(window: MainWindow, bench: FakeWorkbench) -> None:
+    window.top.policy.chosen.emit("observational")
+    window.top.model.chosen.emit("gpt-large")
+    window.chat.composer.mode_chosen.emit("plan")
+    assert (bench.policy, bench.model, bench.mode) == ("observational", "gpt-large", "plan")
+    assert window.top.policy.text() == "Observational policy ▾"
+    assert window.chat.composer._mode.text() == "Read only"
+
+
+def test_the_palette_finds_actions_conversations_and_messages(window: MainWindow) -> None:
+    window.actions_["palette"].trigger()
+    found = {find.text: find for find in window.palette_.finds}
+    assert {"Extract the lock manager", "parser", "New conversation"} <= found.keys()
+    assert found["New conversation"].key == "Ctrl+N"
+    window.palette_.line.setText("Shard")
+    window.search("Shard")
+    assert any(find.kind == "entry" for find in window.palette_.finds)
+    assert any(find.kind == "message" for find in window.palette_.finds)
+
+
+def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
+    digest = story.stored(story.TABLE).digest
+    window.go(Place("entry", "storage-engine", digest=digest))
+    assert window.page == "cache"
+    window.go(Place("fold", "storage-engine", story.CONVERSATION, fold="fold-3"))
+    assert window.page == "timeline"
+    window.go(Place("conversation", "storage-engine", "flaky", 3))
+    assert (window.page, window.session.id if window.session else "") == ("chat", "flaky")
+    window.go(Place("workspace", "infra"))
+    assert window.bench is desk.benches["infra"]
+    window.go(Place("workspace", "nowhere"))
+    assert window.notices.text == "There is no workspace nowhere."
+
+
+def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSession) -> None:
+    digest = story.stored(story.TABLE).digest
+    wanting.do(window, wants.Recall(digest))
+    assert [held.stored.digest for held in window.chat.composer.attachments.held] == [digest]
+    wanting.do(window, wants.Edit(14))
+    assert window.chat.composer.text.toPlainText().startswith("The guard must never")
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    assert session.state.facts[-2].fact.__class__.__name__ == "Rewound"
+    assert said(session)[-1].startswith("The guard must never")
+
+
+def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
+    window.doing.failed.emit(WrongUse("Cannot rewind while the agent works.", remedy="Stop it first (Esc)."))
+    assert window.notices.text == "Cannot rewind while the agent works. Stop it first (Esc)."
+
+
+def test_folding_in_the_background_is_said_at_the_top(window: MainWindow, session: FakeSession) -> None:
+    session.tell(Folding(session.id, FoldKind.HANDOVER, "a handover pays"))
+    window.bridge.flush()
+    assert window.top._state.text() == "Folding: handover…"
+    session.tell(Folding(session.id, FoldKind.HANDOVER, done=True))
+    window.bridge.flush()
+    assert window.top._state.text() == ""
+
+
+def test_layout_is_remembered_per_workspace(window: MainWindow) -> None:
+    window.toggle_sidebar()
+    window.show_page("timeline")
+    window.open_workspace("parser")
+    assert window.sidebar_shown
+    assert window.page == "chat"
+    window.open_workspace("storage-engine")
+    assert not window.sidebar_shown
+    assert window.page == "timeline"
+
+
+def test_sidebar_and_inspector_have_their_widths(window: MainWindow) -> None:
+    sizes = window._splitter.sizes()
+    assert (sizes[0], sizes[2]) == (251, 299)
+    assert window.rail.width() == 56
+
+
+def test_a_tight_window_gives_the_inspector_s_room_to_the_chat_until_asked(window: MainWindow) -> None:
+    window.resize(1024, 640)
+    assert window.width() < TIGHT
+    assert not window.side_shown
+    window.toggle_side()
+    assert window.side_shown
+    assert window._splitter.sizes()[1] >= 360
+
+
+def test_drafts_belong_to_their_conversation(window: MainWindow) -> None:
+    QTest.keyClicks(window.chat.composer.text, "half a sentence")
+    window.open_conversation("flaky")
+    assert window.chat.composer.text.toPlainText() == ""
+    window.open_conversation(story.CONVERSATION)
+    assert window.chat.composer.text.toPlainText() == "half a sentence"
+
+
+def test_ctrl_page_keys_walk_the_conversations(window: MainWindow) -> None:
+    window.actions_["next"].trigger()
+    assert window.session is not None
+    assert window.session.id == "flaky"
+    window.actions_["previous"].trigger()
+    assert window.session.id == story.CONVERSATION
+
+
+def test_a_folder_becomes_a_workspace_and_the_keyboard_is_in_the_message(
+    window: MainWindow, desk: FakeDesk, tmp_path: Path
+) -> None:
+    window.create_workspace(tmp_path)
+    assert window.bench is desk.benches[tmp_path.name]
+    window.open_workspace("parser")
+    window.create_workspace(tmp_path)
+    assert len(desk.benches) == 4
+    assert window.bench is desk.benches[tmp_path.name]
+
+
+def test_the_last_workspace_in_the_trash_leaves_another_one_open(window: MainWindow, desk: FakeDesk) -> None:
+    window.rail.wants.emit("trash", "storage-engine")
+    assert window.bench is not None
+    assert window.bench.id != "storage-engine"
+    window.notices.act()
+    assert "storage-engine" in desk.benches
+
+
+def test_closing_asks_the_program_to_end_it(window: MainWindow) -> None:
+    closing = QSignalSpy(window.closing)
+    window.close()
+    assert closing.count() == 1
+    assert window.isVisible()
+
+
+def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
+    window.actions_.on("tour", lambda: None)
+    QTest.keyClicks(window.chat.composer.text, "/hand")
+    popup = window.chat.composer.text.completion
+    assert popup is not None
+    assert [popup.item(at).text().split()[0] for at in range(popup.count())] == ["/handover"]
+    window.chat.composer.text.clear()
+    QTest.keyClicks(window.chat.composer.text, "see @lock/t")
+    assert [popup.item(at).text() for at in range(popup.count())] == ["src/lock/table.rs"]
