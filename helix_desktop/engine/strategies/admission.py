@@ -14,7 +14,7 @@ from helix_desktop.engine.strategies.caching import size
 
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
 KEEP_WORDS = 500  # characters of what to keep that stand in a question
-_CHOICE = re.compile(r"^\W*(\d+)\W+\s*(compact|preview|full)\b\W*(.*)$", re.IGNORECASE | re.MULTILINE)
+_CHOICE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _ALL = re.compile(r"(?:all|everything|full|the whole|whole|entire)(?: of it| content| text| (?:the )?file| output)*|(?:the )?(?:whole|entire|full) .{0,20}", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 

@@ -1,0 +1,215 @@
+"""What arrives too large: single outputs, whole batches, messages; in the three modes of admission."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from helix_desktop.engine.blocks import Request
+from helix_desktop.engine.facts import Attachment, FoldKind, ModelSet, PartRef, Spent, Text, UserSaid
+from helix_desktop.engine.ports import About
+from tests.engine.keeping import Keeping, fails, keeping
+from tests.engine.test_steward import words
+
+WHOLE = re.compile(r'the whole: recall_cached_content\("([0-9a-f]{64})"\)')
+
+
+def compacts(request: Request) -> str:
+    if request.purpose == "admission":
+        return "1: compact: the failing tests\n2: preview\n3: full"
+    return "two tests fail: a and b"
+
+
+async def began(preset: str = "layered", **values: object) -> Keeping:
+    kept = await keeping(preset, window=1_000_000, **values)
+    await kept.say("go")
+    return kept
+
+
+async def test_a_large_output_shows_as_a_preview_that_names_the_whole() -> None:
+    kept = await began()
+    seq = await kept.step(words(5_000) + "\nValueError: the one that matters\n" + words(5_000))
+    (fold,) = kept.folds(FoldKind.EXCERPT)
+    assert fold.cover == PartRef(seq)
+    assert fold.tokens < 900
+    assert "ValueError: the one that matters" in fold.text
+    named = WHOLE.search(fold.text)
+    assert named is not None
+    assert len(await kept.cache.get(fold.entries[0])) > 40_000
+    assert fold.entries[0].hex == named[1]
+    assert kept.writers["main"].requests == kept.writers["fast"].requests == []
+
+
+async def test_the_excerpt_is_in_the_same_transaction_as_the_output() -> None:
+    kept = await began()
+    seq = await kept.step(words(6_000))
+    assert kept.facts[seq].fact == kept.folds()[0]
+    assert kept.facts[seq].time == kept.facts[seq - 1].time
+
+
+async def test_thirty_outputs_just_under_the_limit_and_thirty_large_ones() -> None:
+    for tokens in (3_999, 20_000):
+        kept = await began()
+        seqs = await kept.batch([words(tokens - 9, f"n{index:02}") for index in range(30)])
+        shown = [block for block in kept.conversation.view().blocks if block.call]
+        whole = sum(block.tokens for block in shown if not block.fold)
+        assert len(shown) == 30
+        assert whole <= 12_000
+        assert {fold.batch for fold in kept.folds()} != {""}
+        assert len({fold.batch for fold in kept.folds()}) == 1
+        assert {fold.cover for fold in kept.folds()} <= {PartRef(seq) for seq in seqs}
+        await kept.request()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        " " * 1_000_000,
+        "x" * 5_000_000,
+        "\0" * 300_000,
+        "\x1b[31mred\x1b[0m \x07\x08" * 20_000,
+        "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16") * 50_000,
+        "[" * 200_000,
+        '{"a": ' * 50_000,
+    ],
+    ids=["spaces", "one line", "nuls", "escapes", "emoji", "brackets", "nesting"],
+)
+async def test_outputs_nobody_expects(output: str) -> None:
+    kept = await began()
+    await kept.step(output)
+    (fold,) = kept.folds(FoldKind.EXCERPT)
+    assert fold.tokens < 1_200
+    assert "\0" not in fold.text
+    assert "\x1b" not in fold.text
+    assert await kept.cache.get(fold.entries[0]) == output.encode()
+    await kept.request()
+
+
+async def test_ahead_compacts_with_the_words_of_the_call_and_asks_the_main_model_nothing() -> None:
+    kept = await began()
+    kept.writers["fast"].answer = compacts
+    await kept.batch([words(6_000), words(6_000, "other")], keeps=["the failing tests", ""])
+    one, two = kept.folds(FoldKind.EXCERPT)
+    assert "two tests fail: a and b" in one.text
+    assert one.asked == "the failing tests"
+    assert two.asked == ""
+    assert "preview" in two.text
+    assert kept.writers["main"].requests == []
+    assert [r.purpose for r in kept.writers["fast"].requests] == ["compaction"]
+    assert [r.fact.purpose for r in kept.facts if isinstance(r.fact, Spent)] == ["compaction"]
+
+
+async def test_ahead_keeps_all_where_all_is_asked_for_and_fits() -> None:
+    kept = await began()
+    await kept.batch([words(6_000)], keeps=["the whole file"])
+    assert kept.folds() == []
+    small = await keeping(window=6_000)
+    await small.say("go")
+    await small.batch([words(6_000)], keeps=["everything"])
+    assert len(small.folds(FoldKind.EXCERPT)) == 1
+
+
+async def test_ask_asks_once_for_the_batch_and_keeps_the_question_nowhere() -> None:
+    kept = await began("observational")
+    kept.writers["main"].answer = kept.writers["fast"].answer = compacts
+    await kept.batch([words(6_000), words(7_000, "two"), words(8_000, "three")])
+    (question,) = kept.writers["main"].requests
+    assert question.purpose == "admission"
+    first, second = kept.folds(FoldKind.EXCERPT)
+    assert first.text.endswith("two tests fail: a and b")
+    assert "preview" in second.text
+    shown = await kept.shown()
+    assert "Choose for" not in shown
+    assert words(8_000, "three") in shown
+
+
+async def test_ask_reads_the_conversation_over_its_own_prefix() -> None:
+    kept = await began("observational")
+    kept.writers["main"].answer = compacts
+    before = await kept.request()
+    await kept.batch([words(6_000)])
+    (question,) = kept.writers["main"].requests
+    assert question.messages[: len(before.messages)] == before.messages
+
+
+@pytest.mark.parametrize("preset", ["layered", "observational"])
+async def test_models_that_fail_leave_the_preview(preset: str) -> None:
+    kept = await began(preset)
+    kept.writers["main"].answer = kept.writers["fast"].answer = fails
+    await kept.batch([words(6_000)], keeps=["the numbers"])
+    (fold,) = kept.folds(FoldKind.EXCERPT)
+    assert "(preview)" in fold.text
+
+
+@pytest.mark.parametrize("preset", ["layered", "observational"])
+async def test_models_that_hang_cost_the_turn_no_more_than_the_wait(preset: str) -> None:
+    kept = await began(preset, admission_wait=0.05)
+    kept.writers["main"].hangs = kept.writers["fast"].hangs = True
+    before = asyncio.get_running_loop().time()
+    await kept.batch([words(6_000), words(6_000, "two")], keeps=["the numbers", "the names"])
+    assert asyncio.get_running_loop().time() - before < 2
+    assert len(kept.folds(FoldKind.EXCERPT)) == 2
+
+
+async def test_auto_asks_nobody_and_off_holds_nothing_back() -> None:
+    kept = await began(admission="auto")
+    await kept.batch([words(6_000)], keeps=["the numbers"])
+    assert len(kept.folds(FoldKind.EXCERPT)) == 1
+    assert kept.writers["fast"].requests == []
+    off = await began(admission="off")
+    await off.batch([words(6_000)])
+    assert off.folds() == []
+
+
+async def test_a_compaction_that_is_far_too_long_is_cut() -> None:
+    kept = await began()
+    kept.writers["fast"].answer = lambda _: words(50_000)
+    await kept.batch([words(60_000)], keeps=["all of the numbers"])
+    (fold,) = kept.folds(FoldKind.EXCERPT)
+    assert fold.tokens < 4_000
+
+
+async def test_a_recall_is_not_held_back_again() -> None:
+    kept = await began()
+    await kept.step(words(6_000), tool="recall_cached_content")
+    assert kept.folds() == []
+
+
+async def test_a_message_of_over_a_quarter_of_the_window_is_stored_and_shown_as_an_excerpt() -> None:
+    kept = await keeping(window=8_000)
+    text = "Read this log.\n" + words(20_000) + "\nYou must not delete it."
+    seq = await kept.say(text)
+    (fold,) = kept.folds(FoldKind.EXCERPT)
+    assert fold.cover == PartRef(seq)
+    assert (await kept.cache.get(fold.entries[0])).decode() == text
+    shown = await kept.shown()
+    assert "Read this log." in shown
+    assert "You must not delete it." in shown
+    assert kept.conversation.meter().fits
+    said = kept.conversation.fact(seq)
+    assert isinstance(said, UserSaid)
+    assert isinstance(said.parts[0], Attachment)
+
+
+async def test_a_large_attachment_is_shown_as_an_excerpt_and_a_picture_as_it_is() -> None:
+    kept = await keeping(window=8_000)
+    log = await kept.cache.put(words(9_000).encode(), About("user", "a.log"))
+    picture = await kept.cache.put(b"picture", About("user", "a.png", "image/png"))
+    said = UserSaid((Text("see", 1), Attachment("a.log", log, 9_000), Attachment("a.png", picture, 9_000)))
+    recorded = await kept.conversation.append(*await kept.steward.admit_message(said))
+    (fold,) = kept.folds(FoldKind.EXCERPT)
+    assert fold.cover == PartRef(recorded[0].seq, 1)
+    assert "a.log" in fold.text
+
+
+async def test_a_message_larger_than_the_window_of_a_later_smaller_model_still_goes() -> None:
+    kept = await keeping(window=12_000)
+    await kept.say(words(2_900))
+    await kept.answer("yes")
+    await kept.conversation.append(ModelSet("main", "small", 2_500))
+    await kept.steward.before_step()
+    assert kept.conversation.meter().fits
+    await kept.request()
+
