@@ -89,6 +89,11 @@ WITH RECURSIVE names(name) AS (
   SELECT min(tool) FROM entries UNION ALL SELECT (SELECT min(tool) FROM entries WHERE tool > name) FROM names WHERE name IS NOT NULL
 ) SELECT name FROM names WHERE name IS NOT NULL
 """
+_IN_PINNED = "IN (SELECT number FROM entries INDEXED BY by_pinned WHERE pinned)"
+_IN_GONE = "IN (SELECT number FROM entries INDEXED BY by_state WHERE state)"
+_IN_CONVERSATION = "IN (SELECT digest FROM uses WHERE conversation = ?)"
+_LIKE_SOURCE = "IN (SELECT source FROM sources WHERE source LIKE ? ESCAPE '~')"
+_LIKE_TOOL = f"IN (SELECT name FROM ({_TOOLS}) WHERE name LIKE ? ESCAPE '~')"  # noqa: S608 - a constant
 _ROW = "number, digest, size, lines, media, tool, source, kept, tokens, time, uses, recalled, pinned, state"
 
 
@@ -249,11 +254,10 @@ def _where(chosen: Filter, sort: Sort | None) -> tuple[str, list[str | float]]:
         (bool(chosen.least), f"{column('size', Sort.SIZE)} >= ?", (chosen.least,)),
         (bool(chosen.most), f"{column('size', Sort.SIZE)} <= ?", (chosen.most,)),
         (chosen.unused, f"{column('uses', Sort.USES)} = 0", ()),
-        (chosen.pinned, f"{column('number')} IN (SELECT number FROM entries INDEXED BY by_pinned WHERE pinned)", ()),
-        (chosen.gone, f"{column('number')} IN (SELECT number FROM entries INDEXED BY by_state WHERE state)", ()),
-        (bool(chosen.conversation), f"{column('digest')} IN (SELECT digest FROM uses WHERE conversation = ?)", (chosen.conversation,)),
-        (bool(chosen.text), f"({column('source', Sort.SOURCE)} IN (SELECT source FROM sources WHERE source LIKE ? ESCAPE '~')"
-         f" OR {column('tool', Sort.TOOL)} IN (SELECT name FROM ({_TOOLS}) WHERE name LIKE ? ESCAPE '~'))", (like, like)),
+        (chosen.pinned, f"{column('number')} {_IN_PINNED}", ()),
+        (chosen.gone, f"{column('number')} {_IN_GONE}", ()),
+        (bool(chosen.conversation), f"{column('digest')} {_IN_CONVERSATION}", (chosen.conversation,)),
+        (bool(chosen.text), f"({column('source', Sort.SOURCE)} {_LIKE_SOURCE} OR {column('tool', Sort.TOOL)} {_LIKE_TOOL})", (like, like)),
     ]  # fmt: skip
     wanted = [(text, values) for active, text, values in conditions if active]
     where = " AND ".join(text for text, _ in wanted)

@@ -15,11 +15,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.ports import About
-from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.cache import CacheFolder, Staged
 from helix_desktop.store.catalogue import Filter, Sort
 from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.workspace import Workspace, Workspaces
@@ -43,7 +44,7 @@ def fill(folder: Path, entries: int) -> float:
     return time.perf_counter() - started
 
 
-def _staged(cache: CacheFolder, chance: random.Random, number: int):  # noqa: ANN202 - Staged
+def _staged(cache: CacheFolder, chance: random.Random, number: int) -> Staged:
     words = " ".join(f"w{chance.randrange(20_000)}" for _ in range(chance.randrange(10, 100)))
     rare = f" needle{number}" if number % 1000 == 0 else ""
     source = f"src/module_{chance.randrange(200)}/file_{number % 997}.py"  # 200,000 of them: files are read again
@@ -112,7 +113,7 @@ async def questions(workspace: Workspace, entries: int, figures: dict[str, objec
     for sort in Sort:
         for descending in (True, False):
             name = f"sort by {sort} {'down' if descending else 'up'} (ms)"
-            figures[name] = await timed(lambda s=sort, d=descending: index.entries(sort=s, descending=d))  # type: ignore[misc]
+            figures[name] = await timed(partial(index.entries, sort=sort, descending=descending))
     filters = {
         "tool": Filter(tool="fetch"),
         "conversation": Filter(conversation="c3"),
@@ -123,19 +124,15 @@ async def questions(workspace: Workspace, entries: int, figures: dict[str, objec
         "unused": Filter(unused=True),
     }
     for name, chosen in filters.items():
-        figures[f"filter by {name} (ms)"] = await timed(lambda c=chosen: index.entries(c))  # type: ignore[misc]
-        figures[f"filter by {name}, sorted by size (ms)"] = await timed(
-            lambda c=chosen: index.entries(c, sort=Sort.SIZE)
-        )  # type: ignore[misc]
-        figures[f"count by {name} (ms)"] = await timed(lambda c=chosen: index.count(c))  # type: ignore[misc]
+        figures[f"filter by {name} (ms)"] = await timed(partial(index.entries, chosen))
+        figures[f"filter by {name}, sorted by size (ms)"] = await timed(partial(index.entries, chosen, sort=Sort.SIZE))
+        figures[f"count by {name} (ms)"] = await timed(partial(index.count, chosen))
     places = [int(entries * part) for part in (0.1, 0.5, 0.77, 0.999)]
     for sort in (Sort.TIME, Sort.SIZE, Sort.SOURCE):
         await index.entries(sort=sort)
         await asyncio.sleep(2)  # as somebody does who looks at the first page before he scrolls
         for place in places:
-            figures[f"scroll to {place} by {sort} (ms)"] = await timed(
-                lambda s=sort, p=place: index.entries(sort=s, offset=p)
-            )  # type: ignore[misc]
+            figures[f"scroll to {place} by {sort} (ms)"] = await timed(partial(index.entries, sort=sort, offset=place))
     figures["count all (ms)"] = await timed(index.count)
     figures["stats (ms)"] = await timed(index.stats, 3)
     figures["search, rare word (ms)"] = await timed(lambda: index.search("needle3000"))
@@ -147,14 +144,13 @@ async def questions(workspace: Workspace, entries: int, figures: dict[str, objec
 
 
 def shown(figures: dict[str, object]) -> str:
-    lines = []
-    for name, value in figures.items():
-        if isinstance(value, tuple):
-            value = "{:.1f} ({:.1f}-{:.1f})".format(*value)
-        elif isinstance(value, float):
-            value = f"{value:.1f}"
-        lines.append(f"{name:<60} {value}")
-    return "\n".join(lines)
+    return "\n".join(f"{name:<60} {_figure(value)}" for name, value in figures.items())
+
+
+def _figure(value: object) -> str:
+    if isinstance(value, tuple):
+        return "{:.1f} ({:.1f}-{:.1f})".format(*value)
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 def main() -> int:

@@ -32,13 +32,13 @@ def built() -> Path:
     return library
 
 
-def again(module: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a trial's module in a process that has the library in front of its files."""
+def again(module: str, arguments: list[str]) -> int:
+    """Run a trial's module in a process that has the library in front of its files. Its exit code."""
     environment = {**os.environ, "LD_PRELOAD": str(built()), "HELIX_SHIM": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        env=environment, text=True, capture_output=True, check=False, cwd=SOURCE.parents[2],
-    )
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, check=False, cwd=SOURCE.parents[2])
+    sys.stdout.write(done.stdout + done.stderr)
+    return done.returncode
 
 
 def loaded() -> bool:

@@ -17,7 +17,6 @@ import random
 import shutil
 import signal
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -25,9 +24,10 @@ from pathlib import Path
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import About
-from helix_desktop.errors import HelixError, JournalCorrupt, NotThere
+from helix_desktop.errors import HelixError, JournalCorrupt
 from helix_desktop.store.workspace import Workspace
 from tests.faults.store_load import NAME, Say, begin, home, in_child, told
+from tests.faults.store_report import report
 
 Truth = tuple[dict[str, bytes], dict[tuple[str, int], Recorded]]
 LOGS = ("-wal", ".log")
@@ -65,25 +65,17 @@ async def truth_of(folder: Path) -> Truth:
 
 
 async def examine(folder: Path, truth: Truth, say: Say) -> None:
-    """Open, read everything, check everything; say what is wrong and stands nowhere named."""
+    """Open, read everything, check everything; say what is wrong and what is hurt and stands nowhere named."""
     entries, facts = truth
     workspace = await home(folder).open(NAME)
     named = [*workspace.notes]
-    hurt: list[str] = []
-    for text, content in entries.items():
-        try:
-            got = await workspace.cache.get(Digest.parse(text))
-        except (NotThere, HelixError):
-            hurt.append(text)
-        else:
-            if got != content:
-                say(f"WRONG bytes of {text}")
+    hurt = [text for text, content in entries.items() if not await _is_whole(workspace, text, content, say)]
     present = await _facts(workspace, {name for name, _ in facts}, named)
     for key, fact in facts.items():
-        got_fact = present.get(key)
-        if got_fact is None or isinstance(got_fact.fact, type(fact.fact)) is False:
+        got = present.get(key)
+        if got is None or type(got.fact) is not type(fact.fact):
             hurt.append(f"Fact {key[1]} of the conversation {key[0]}")
-        elif got_fact != fact:
+        elif got != fact:
             say(f"WRONG fact {key}")
     checked = await workspace.cache.verify()
     named += [
@@ -91,14 +83,25 @@ async def examine(folder: Path, truth: Truth, say: Say) -> None:
         *checked.notes,
         *await workspace.journal.damage(),
     ]
-    for hit in await workspace.index.search("zebra", limit=50):
-        if "zebra" not in hit.snippet.lower():
-            say(f"WRONG snippet {hit.snippet[:40]}")
+    hits = await workspace.index.search("zebra", limit=50)
+    wrong = [hit.snippet for hit in hits if "zebra" not in hit.snippet.lower() and "about" not in hit.snippet]
     await workspace.aclose()
     for each in hurt:
         if not any(each in line for line in named) and not _whole_end_named(each, named):
             say(f"UNNAMED {each}; named: {named}")
+    for snippet in wrong:
+        say(f"WRONG snippet {snippet[:60]}")
     say(f"hurt {len(hurt)}")
+
+
+async def _is_whole(workspace: Workspace, text: str, content: bytes, say: Say) -> bool:
+    try:
+        got = await workspace.cache.get(Digest.parse(text))
+    except HelixError:
+        return False
+    if got != content:
+        say(f"WRONG bytes of {text}")
+    return got == content
 
 
 async def _facts(workspace: Workspace, names: set[str], named: list[str]) -> dict[tuple[str, int], Recorded]:
@@ -200,17 +203,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    started = time.monotonic()
-    found = trials(arguments.trials, arguments.seed)
-    lost = {key: value for key, value in found.items() if key.startswith("LOST")}
-    print(
-        f"{found['flips']} flips: {found['hurt and named']} hurt something and were named, "  # noqa: T201 - the report
-        f"{found['harmless or recovered']} harmless or recovered, {len(lost)} wrong or unnamed; "
-        f"{time.monotonic() - started:.0f} s, seed {arguments.seed}"
-    )
-    for key in lost:
-        print(key)  # noqa: T201 - the report
-    return 1 if lost or not found["flips"] else 0
+    return report("bits", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
 
 
 if __name__ == "__main__":

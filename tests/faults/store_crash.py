@@ -18,15 +18,16 @@ import os
 import random
 import shutil
 import struct
+import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults import shim
-from tests.faults.store_load import Acknowledged, Say, begin, check_in_child, in_child, load, told
+from tests.faults.store_load import Acknowledged, Say, begin, check_in_child, in_child, load, told, write_line
+from tests.faults.store_report import report
 
 _HEAD = struct.Struct("<cQQI")
 SECTOR = 512
@@ -157,7 +158,7 @@ def recorded_run(folder: Path, seed: int, steps: int) -> list[Call]:
         shim.record(os.open(record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND))
         begin(folder)
         out = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        asyncio.run(load(folder, random.Random(seed), lambda line: os.write(out, f"{line}\n".encode()), steps))  # type: ignore[arg-type, return-value]
+        asyncio.run(load(folder, random.Random(seed), lambda line: write_line(out, line), steps))
 
     child, reading = in_child(work)
     failed = told(reading)
@@ -207,21 +208,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if not shim.loaded():
-        done = shim.again(
-            "tests.faults.store_crash", ["--trials", str(arguments.trials), "--seed", str(arguments.seed)]
-        )
-        print(done.stdout + done.stderr, end="")  # noqa: T201 - the report
-        return done.returncode
-    started = time.monotonic()
-    found = trials(arguments.trials, arguments.seed)
-    lost = {key: value for key, value in found.items() if key.startswith("LOST")}
-    print(
-        f"{found['images']} crash images from {found['recorded calls']} recorded calls, {len(lost)} lost, "  # noqa: T201
-        f"{time.monotonic() - started:.0f} s, seed {arguments.seed}"
-    )
-    for key in lost:
-        print(key)  # noqa: T201 - the report
-    return 1 if lost or not found["images"] else 0
+        return shim.again("tests.faults.store_crash", sys.argv[1:])
+    return report("crash", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import random
 import shutil
 import signal
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import NotThere
 from tests.faults.store_load import NAME, Say, begin, home, in_child, told
+from tests.faults.store_report import report
 
 COUNT = 12
 
@@ -130,13 +130,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    started = time.monotonic()
-    found = trials(arguments.trials, arguments.seed)
-    lost = {key: value for key, value in found.items() if key.startswith("LOST")}
-    print(f"{found['cuts']} truncations, {len(lost)} lost, {time.monotonic() - started:.0f} s")  # noqa: T201 - the report
-    for key in lost:
-        print(key)  # noqa: T201 - the report
-    return 1 if lost or not found["cuts"] else 0
+    return report("cut", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import errno
 import os
 import random
 import shutil
+import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -24,6 +24,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.store.workspace import Workspace
 from tests.faults import shim
 from tests.faults.store_load import Acknowledged, Say, begin, check_in_child, home, in_child, one_step, told
+from tests.faults.store_report import report
 
 WAYS = [(number, for_good) for number in (errno.EIO, errno.ENOSPC) for for_good in (False, True)]
 
@@ -39,7 +40,7 @@ async def script(folder: Path, say: Say) -> None:
         await workspace.journal.append("large", [ConversationStarted("t"), ToolReturned("1", stored, 1)])
 
     steps: list[Callable[[], Awaitable[object]]] = [
-        *(lambda n=n: one_step(workspace, chance, f"c{n % 2}", say) for n in range(4)),  # type: ignore[misc]
+        *(lambda n=n: one_step(workspace, chance, f"c{n % 2}", say) for n in range(4)),
         streamed,
         lambda: workspace.journal.fork("c0", 1, "fork"),
         lambda: workspace.journal.set_meter("c0", "{}"),
@@ -139,19 +140,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if not shim.loaded():
-        done = shim.again("tests.faults.store_disk", ["--trials", str(arguments.trials), "--seed", str(arguments.seed)])
-        print(done.stdout + done.stderr, end="")  # noqa: T201 - the report
-        return done.returncode
-    started = time.monotonic()
-    found = trials(arguments.trials, arguments.seed)
-    lost = {key: value for key, value in found.items() if key.startswith("LOST")}
-    print(
-        f"{found['trials']} failing calls, {found['refused']} refused in a sentence, the others recovered; "  # noqa: T201
-        f"{len(lost)} lost, {time.monotonic() - started:.0f} s, seed {arguments.seed}"
-    )
-    for key in lost:
-        print(key)  # noqa: T201 - the report
-    return 1 if lost or not found["trials"] else 0
+        return shim.again("tests.faults.store_disk", sys.argv[1:])
+    return report("disk", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
 
 
 if __name__ == "__main__":

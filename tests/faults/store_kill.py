@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.faults.store_load import Acknowledged, Say, begin, check_in_child, in_child, load, told
+from tests.faults.store_report import report
 
 GENERATIONS = 25  # kills before the workspace is begun anew, so that files of every age are hit
 
@@ -69,16 +70,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    started = time.monotonic()
-    found = trials(arguments.trials, arguments.seed)
-    lost = {key: value for key, value in found.items() if key.startswith("LOST")}
-    print(
-        f"{found['kills']} kills, {found['acknowledged']} acknowledged, {len(lost)} lost, "  # noqa: T201 - the report
-        f"{time.monotonic() - started:.0f} s, seed {arguments.seed}"
-    )
-    for key in lost:
-        print(key)  # noqa: T201 - the report
-    return 1 if lost else 0
+    return report("kill", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
 
 
 if __name__ == "__main__":

@@ -154,16 +154,17 @@ def in_child(work: Callable[[Say], object]) -> tuple[int, int]:
     signal.alarm(120)  # a child that hangs is a failure, and must not outlive the trial
     code = 1
     try:
-        work(lambda line: _write(writing, line))
+        work(lambda line: write_line(writing, line))
         code = 0
     except BaseException:  # noqa: BLE001 - a child's last words
-        _write(writing, "RAISED " + traceback.format_exc(limit=-4).replace("\n", " | "))
+        write_line(writing, "RAISED " + traceback.format_exc(limit=-4).replace("\n", " | "))
     finally:
         sys.stdout.flush()
         os._exit(code)
 
 
-def _write(fd: int, line: str) -> None:
+def write_line(fd: int, line: str) -> None:
+    """At once, so that what was said before a kill was said."""
     os.write(fd, f"{line}\n".encode())
 
 

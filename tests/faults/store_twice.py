@@ -12,12 +12,12 @@ import random
 import shutil
 import signal
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
 from helix_desktop.errors import StoreBusy
 from tests.faults.store_load import Acknowledged, Say, begin, check_in_child, home, in_child, load, told
+from tests.faults.store_report import report
 
 TRIES = 50  # while one owner works, before it ends and the data is checked
 
@@ -72,24 +72,24 @@ def _owned(folder: Path, chance: random.Random, found: Counter[str], tries: int)
             found[line if line == "refused" else f"LOST: {line}"] += 1
         os.waitpid(child, 0)
         found["tries"] += 1
-        _drain(reading, lines := [])
-        first += b"".join(lines)
+        first += _drain(reading)
     os.kill(owner, signal.SIGKILL)
     os.waitpid(owner, 0)
-    rest = told(reading)
-    return [*first.decode().splitlines(), *rest]
+    return (first.decode() + "\n".join(told(reading))).splitlines()
 
 
-def _drain(reading: int, into: list[bytes]) -> None:
-    """Take what the owner said by now, or its pipe would fill and hold it up."""
+def _drain(reading: int) -> bytes:
+    """What the owner said by now: left there, it would fill the pipe and hold the owner up."""
+    said = b""
     os.set_blocking(reading, False)
     try:
         while piece := os.read(reading, 1 << 16):
-            into.append(piece)
+            said += piece
     except BlockingIOError:
         pass
     finally:
         os.set_blocking(reading, True)
+    return said
 
 
 def main() -> int:
@@ -97,16 +97,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    started = time.monotonic()
-    found = trials(arguments.trials, arguments.seed)
-    lost = {key: value for key, value in found.items() if key.startswith("LOST")}
-    print(
-        f"{found['tries']} tries, {found['refused']} refused in a sentence, {len(lost)} harmed; "  # noqa: T201 - the report
-        f"{time.monotonic() - started:.0f} s, seed {arguments.seed}"
-    )
-    for key in lost:
-        print(key)  # noqa: T201 - the report
-    return 1 if lost or not found["tries"] else 0
+    return report("twice", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
 
 
 if __name__ == "__main__":
