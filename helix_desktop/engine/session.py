@@ -85,6 +85,11 @@ class Session:
         """Everything that ever happened here, oldest first."""
         return self.conversation.state.facts
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the last turn was broken off by a crash, so that `resume` would go on with it."""
+        return self._turn is None and self.conversation.state.line.turn.running
+
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Hear everything from now on; call what is returned to stop."""
         self.conversation.listeners.append(listener)

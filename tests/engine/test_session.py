@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import (
     FileChanged,
     ModelReplied,
     Rewound,
+    Stop,
     Text,
     ToolCall,
     TurnEnd,
@@ -219,3 +220,18 @@ async def test_a_sub_agents_questions_go_elsewhere() -> None:
     await told(at, "hello")
     assert elsewhere == ["Run it"]
     assert at.session.questions == {}
+
+
+async def test_a_turn_that_a_crash_broke_off_is_known_and_goes_on() -> None:
+    at = await world(says("and so on"))
+    await at.session.conversation.append(
+        UserSaid((Text("go", 1),)),
+        ModelReplied((ToolCall("a", "look", "{}", 1), ToolCall("b", "run", "{}", 1)), "scripted", Stop.CALLS),
+    )
+    assert at.session.interrupted
+    at.session.resume()
+    assert not at.session.interrupted
+    await asyncio.wait_for(at.session.idle(), 10)
+    assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
+    assert not at.session.interrupted
+    assert laws.violations(at.model.requests[0]) == []
