@@ -1,0 +1,17 @@
+"""Names a text speaks of most."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.strategies.names import names
+
+
+def test_of_equal_ones_the_first_met_comes_first() -> None:
+    assert names("second_name_here first_name_here second_name_here first_name_here", 60) == "second_name_here, first_name_here"
+
+
+def test_punctuation_at_the_end_is_no_part_of_a_name() -> None:
+    assert names("see path/to/the_file.py. path/to/the_file.py/", 60) == "path/to/the_file.py"
+
+
+def test_a_text_without_names() -> None:
+    assert names("a b c 1 2 3", 60) == ""

@@ -1,0 +1,55 @@
+"""Previews: worth reading, and never long, whatever the text is."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine.strategies.names import names
+from helix_desktop.engine.strategies.preview import preview
+
+
+def test_first_and_last_lines_and_the_lines_that_look_like_errors() -> None:
+    lines = [f"line {number}" for number in range(2_000)]
+    lines[1_000] = "ValueError: something in the middle"
+    shown = preview("\n".join(lines), 500)
+    assert "line 0\n" in shown
+    assert "line 1999" in shown
+    assert "ValueError: something in the middle" in shown
+    assert "lines left out" in shown
+    assert "line 1500" not in shown
+
+
+def test_the_shape_of_json_and_of_a_table() -> None:
+    data = json.dumps({"users": [{"name": "a", "age": 1}] * 500, "next": None})
+    assert "JSON: {users: list of 500 x object of 2, next: NoneType}" in preview(data, 300)
+    table = "name,age,city\n" + "a,1,b\n" * 900
+    assert "Table of 3 columns: name,age,city" in preview(table, 300)
+    assert "JSON" not in preview("{not json" * 900, 300)
+
+
+def test_a_short_text_is_shown_whole() -> None:
+    assert preview("one\ntwo", 500) == "one\ntwo"
+    assert preview(" \n ", 500) == "(nothing but space)"
+
+
+def test_names_that_stand_in_a_long_text_are_told() -> None:
+    text = "\n".join(f"call_the_function{number % 3}(argument)" for number in range(900))
+    assert "Names in it: call_the_function0, call_the_function1, call_the_function2" in preview(text, 500)
+
+
+def test_names_are_the_most_frequent_and_fit_the_room() -> None:
+    text = "short rather_long_name " + "most_frequent_name " * 5
+    assert names(text, 100) == "most_frequent_name, rather_long_name"
+    assert names(text, 22) == "most_frequent_name"
+    assert names(text, 5) == ""
+
+
+@given(st.text(max_size=3_000), st.integers(1, 40))
+def test_a_preview_is_never_long_and_the_same_every_time(text: str, times: int) -> None:
+    shown = preview(text * times, 200)
+    assert len(shown) < 200 * 4 * 2
+    assert shown == preview(text * times, 200)
+    assert "\0" not in shown
