@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
-from helix_desktop.errors import Refused, WrongUse
+from helix_desktop.errors import HelixError, Refused, WrongUse
 from helix_desktop.tools import confine, difference, globs
 from helix_desktop.tools.confine import Item, Place
 from helix_desktop.tools.permission import Action, Effect, runs_later
@@ -60,7 +60,7 @@ async def _read(use: Use, place: Place, first: int, last: int) -> Result:
     if first or last:
         return await _some_lines(use, place, first or 1, last)
     stored = await use.keep(_pieces(use, place), shown)
-    use.seen.content[str(place.path)] = stored.digest
+    use.seen.content[str(place.path)] = use.seen.known[str(place.path)] = stored.digest
     return Result(stored=stored, source=shown, note=f"{stored.lines:,} lines")
 
 
@@ -204,8 +204,9 @@ async def _kept(use: Use, content: bytes | None, shown: str) -> Digest | None:
 def _remember(use: Use, change: Change) -> None:
     if change.after is None:
         use.seen.content.pop(str(change.place.path), None)
+        use.seen.known.pop(str(change.place.path), None)
     else:
-        use.seen.content[str(change.place.path)] = Digest.of(change.after)
+        use.seen.content[str(change.place.path)] = use.seen.known[str(change.place.path)] = Digest.of(change.after)
 
 
 def _not_blind(use: Use, place: Place, now: bytes | None) -> None:
@@ -220,6 +221,31 @@ def _not_blind(use: Use, place: Place, now: bytes | None) -> None:
         f"{use.roots.shown(place)} {what} since you read it; nothing was written.",
         remedy="Read it again, then make the change to what it is now.",
     )
+
+
+async def changed_by_command(use: Use) -> tuple[FileChanged, ...]:
+    """What a command has done to files this conversation has read whole or written: so that can be undone as well."""
+    found = []
+    for path, before in list(use.seen.known.items()):
+        place = use.roots.place(path)
+        now = await asyncio.to_thread(_content_if_small, use, place)
+        after = None if now is None else Digest.of(now)
+        if after == before or (now is None and await asyncio.to_thread(place.path.exists)):
+            continue
+        await _kept(use, now, use.roots.shown(place))
+        found.append(FileChanged(path, before, after))
+        if after is None:
+            del use.seen.known[path]
+        else:
+            use.seen.known[path] = after
+    return tuple(found)
+
+
+def _content_if_small(use: Use, place: Place) -> bytes | None:
+    try:
+        return confine.read(use.roots, place)
+    except HelixError:
+        return None
 
 
 # --- list_files and glob_files ---------------------------------------------------------------------------------------

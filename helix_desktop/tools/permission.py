@@ -273,7 +273,8 @@ def _path_fits(rule: Rule, path: str, *, loose: bool) -> bool:
         return True
     if not loose:
         return bool(path) and fnmatch.fnmatchcase(path, rule.path)
-    return fnmatch.fnmatchcase(_spelling(path), _spelling(rule.path))
+    pattern = _spelling(rule.path)
+    return any(fnmatch.fnmatchcase(_spelling(path), one) for one in (pattern, pattern.removeprefix("**/")))
 
 
 def _spelling(path: str) -> str:

@@ -144,7 +144,9 @@ class Toolbox:
         tool = self._tools[call.name]
         args = Arguments(schema.check(values, tool.schema, tool.name))
         seen = self._seen.setdefault(context.conversation, Seen())
-        return await tool.run(args, Use(call, context, permit, self._around, seen))
+        return await tool.run(
+            args, Use(call, context, permit, self._around, seen, self._readable(context.conversation))
+        )
 
     async def _run_foreign(
         self, tool: ForeignTool, call: ToolCall, values: dict[str, Any], context: CallContext, permit: Permit
@@ -170,6 +172,13 @@ class Toolbox:
             await self._ask(call, context, action, decision, asked)
 
         return permit
+
+    def _readable(self, conversation: str) -> Callable[[str], bool]:
+        def readable(path: str) -> bool:
+            action = Action("read_file", Effect.READ, "", "", path=path)
+            return self._permissions.decide(action, conversation).verdict == "allow"
+
+        return readable
 
     async def _ask(
         self, call: ToolCall, context: CallContext, action: Action, decision: Decision, asked: _Asked

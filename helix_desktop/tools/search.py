@@ -99,9 +99,11 @@ async def _gather(command: Command, use: Use, got: _Gathered, most: int) -> None
             hit = said["type"] == "match"
             if not hit and said["type"] != "context":
                 continue
-            got.hits += hit
-            if got.hits <= most:
-                got.lines.append(_line(use, said["data"], hit=hit))
+            line = _line(use, said["data"], hit=hit)
+            if use.readable(line.name):
+                got.hits += hit
+                if got.hits <= most:
+                    got.lines.append(line)
 
 
 def _line(use: Use, data: dict[str, Any], *, hit: bool) -> Line:
@@ -129,6 +131,8 @@ async def _by_ourselves(use: Use, place: Place, args: Arguments, most: int) -> F
 async def _contents(use: Use, place: Place, files: str) -> AsyncIterator[Piece]:
     """The text files beneath a place (or the one file it is), each as one piece."""
     for name in await asyncio.to_thread(_names, use, place, files):
+        if not use.readable(use.roots.shown(Place(place.root, name))):
+            continue
         with suppress(HelixError):
             content = await asyncio.to_thread(confine.read, use.roots, Place(place.root, name), _LARGEST_FILE)
             if b"\0" not in content[:8192]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from helix_desktop.errors import NotThere, Refused, WrongUse
 from helix_desktop.tools import confine
+from helix_desktop.tools.files import changed_by_command
 from helix_desktop.tools.permission import Action, Effect
 from helix_desktop.tools.process import Command, shell
 from helix_desktop.tools.sandbox import Kind, Sandbox, scrubbed
@@ -145,7 +146,12 @@ async def _follow(commands: Shell, use: Use, line: str, command: Command, second
         if end.code is None:
             await asyncio.shield(command.gone())
     return Result(
-        stored=stored, source=line[:200], ok=end.code == 0 and not end.late, exit_code=end.code, note=end.sentence()
+        stored=stored,
+        source=line[:200],
+        ok=end.code == 0 and not end.late,
+        exit_code=end.code,
+        changes=await changed_by_command(use),
+        note=end.sentence(),
     )
 
 

@@ -60,9 +60,12 @@ Permit = Callable[[Action], Awaitable[None]]
 
 @dataclass(slots=True)
 class Seen:
-    """What one conversation knows of the files: by path, the content it last read or wrote and the call that read it."""
+    """What one conversation knows of the files, by path: the content it last read or wrote, the content last known to
+    be there (a command may have changed it since), and the reads that were answered.
+    """
 
     content: dict[str, Digest] = field(default_factory=dict)
+    known: dict[str, Digest] = field(default_factory=dict)
     reads: dict[tuple[object, ...], tuple[Result, str]] = field(default_factory=dict)
 
 
@@ -85,6 +88,7 @@ class Use:
     permit: Permit
     around: Around
     seen: Seen
+    readable: Callable[[str], bool] = lambda _: True  # whether no rule keeps this path from being read
 
     @property
     def roots(self) -> Roots:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.tools.permission import Rule
 from helix_desktop.tools.process import Command
 from helix_desktop.tools.sandbox import Kind, Sandbox
 from tests.tools.world import World
@@ -95,3 +96,13 @@ async def everything(sandbox: Sandbox, argv: list[str]) -> str:
     finally:
         await command.gone()
     return "".join(line + "\n" for line in said.decode().splitlines() if not line.startswith("/bin/cat:"))
+
+
+async def test_what_a_rule_keeps_from_being_read_is_not_found_either(way: World) -> None:
+    way.write(".env", "needle\n")
+    way.write("sub/.env", "needle\n")
+    way.write("plain", "needle\n")
+    way.kit.permissions.rules = (Rule("deny", path="**/.env"),)
+    assert await way.said("search_files", pattern="needle") == "plain:1: needle"
+    assert (await way.run("read_file", path="sub/.ENV")).refused
+    assert (await way.run("read_file", path=".env")).refused

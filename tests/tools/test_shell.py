@@ -201,3 +201,19 @@ async def test_a_command_starts_only_in_a_folder_of_the_workspace(here: World, f
 @pytest.mark.parametrize("tool", ["read_command_output", "stop_command"])
 async def test_a_name_that_is_none_gets_a_sentence(here: World, tool: str) -> None:
     assert "There are: none" in await here.said(tool, name="bg7")
+
+
+async def test_what_a_command_does_to_files_the_agent_knows_can_be_undone(here: World) -> None:
+    here.write("read", "one\n")
+    here.write("unknown", "x\n")
+    await here.run("read_file", path="read")
+    await here.run("write_file", path="written", content="two\n")
+    outcome = await here.run("run_command", command="echo 1 > read; rm written; echo y > unknown")
+    assert [(Path(change.path).name, change.after is None) for change in outcome.changes] == [
+        ("read", False),
+        ("written", True),
+    ]
+    assert (await here.run("run_command", command="true")).changes == ()
+    assert list(await here.kit.restore(outcome.changes)) == ["written was put back.", "read was put back."]
+    assert (here.folder / "read").read_text() == "one\n"
+    assert (here.folder / "written").read_text() == "two\n"
