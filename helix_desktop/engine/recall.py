@@ -88,7 +88,7 @@ async def recall(
     total = max(stored.lines, until)
     head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"
     rest = f'\n[go on with lines="{until + 1}-{last or ""}"]' if until < min(last or total, total) else ""
-    return f"{head}{text}{rest}"
+    return f"{head}{text if text.strip() else '(empty lines)'}{rest}"
 
 
 async def search(index: Index, query: str, *, tool: str = "", limit: int = 10) -> str:

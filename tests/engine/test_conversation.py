@@ -1,0 +1,117 @@
+"""A conversation: facts go to the disk first, all or none, in order, whoever is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from helix_desktop.engine.conversation import Conversation, placed
+from helix_desktop.engine.events import Event, FactAppended
+from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Recorded, Span, Text, ToolReturned, UserSaid
+from helix_desktop.errors import NotThere, StoreFull
+from helix_desktop.store.memory import MemoryJournal
+from tests.engine.talk import stored
+
+
+def said(text: str) -> UserSaid:
+    return UserSaid((Text(text, 1),))
+
+
+class SlowJournal(MemoryJournal):
+    """Writes when it is let; `full`: refuses."""
+
+    def __init__(self) -> None:
+        super().__init__(now=lambda: 1.0)
+        self.gate = asyncio.Event()
+        self.full = False
+
+    async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+        await self.gate.wait()
+        if self.full:
+            raise StoreFull("The disk is full.")
+        return await super().append(conversation, facts)
+
+
+async def test_listeners_are_told_in_order_after_the_state_knows() -> None:
+    conversation = await Conversation.open(MemoryJournal(), "c")
+    heard: list[tuple[Event, int]] = []
+    conversation.listeners.append(lambda event: heard.append((event, conversation.state.last_seq)))
+    recorded = await conversation.append(said("one"), said("two"))
+    assert [event for event, _ in heard] == [FactAppended(one) for one in recorded]
+    assert {seq for _, seq in heard} == {2}
+    assert conversation.fact(2) == said("two")
+
+
+async def test_reopened_it_is_the_same() -> None:
+    journal = MemoryJournal()
+    conversation = await Conversation.open(journal, "c")
+    await conversation.append(said("one"), said("two"))
+    again = await Conversation.open(journal, "c")
+    assert again.view() == conversation.view()
+    assert again.view(1) == conversation.view(1)
+    assert again.meter().used == conversation.meter().used
+    assert again.meter(1).used < again.meter().used
+
+
+async def test_a_fold_and_the_output_it_covers_go_in_together() -> None:
+    conversation = await Conversation.open(MemoryJournal(), "c")
+    await conversation.append(said("go"))
+    fold = Folded("e", FoldKind.EXCERPT, PartRef(-1), "short", 2, 500)
+    recorded = await conversation.append(ToolReturned("a", stored("a"), 5), ToolReturned("b", stored("b"), 500), fold)
+    assert isinstance(recorded[2].fact, Folded)
+    assert recorded[2].fact.cover == PartRef(3)
+    assert placed(Folded("h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2), 9) == Folded("h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2)
+
+
+async def test_what_is_made_under_the_lock_sees_what_is_there_then() -> None:
+    journal = SlowJournal()
+    conversation = await Conversation.open(journal, "c")
+    seen: list[int] = []
+
+    def make(next_seq: int) -> list[Fact]:
+        seen.append(next_seq)
+        return [] if conversation.state.last_seq else [said("only if nothing is there")]
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(conversation.append(said("one")))
+        group.create_task(conversation.append_made(make))
+        journal.gate.set()
+    assert seen == [2]
+    assert conversation.state.last_seq == 1
+
+
+async def test_a_caller_cancelled_while_the_disk_writes_leaves_journal_and_state_the_same() -> None:
+    journal = SlowJournal()
+    conversation = await Conversation.open(journal, "c")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(conversation.append(said("one")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+    journal.gate.set()
+    await conversation.append(said("two"))
+    assert [r.fact for r in await journal.read("c")] == [said("one"), said("two")]
+    assert list(await journal.read("c")) == conversation.state.facts
+
+
+async def test_a_journal_that_refuses_leaves_the_state_as_it_was() -> None:
+    journal = SlowJournal()
+    journal.full = True
+    journal.gate.set()
+    conversation = await Conversation.open(journal, "c")
+    with pytest.raises(StoreFull):
+        await conversation.append(said("one"))
+    assert conversation.state.last_seq == 0
+    journal.full = False
+    await conversation.append(said("one"))
+    assert conversation.state.last_seq == 1
+
+
+async def test_a_number_that_is_not_there() -> None:
+    conversation = await Conversation.open(MemoryJournal(), "c")
+    await conversation.append(said("one"))
+    for seq in (0, 2, -1):
+        with pytest.raises(NotThere, match=f"no number {seq}"):
+            conversation.fact(seq)

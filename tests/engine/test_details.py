@@ -1,0 +1,175 @@
+"""What must not be lost: collected, checked against a summary, chosen for the room there is, inherited."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine import details
+from helix_desktop.engine.details import Detail, Source, chosen, collect, entry_text, inherited, missing, parse
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FileChanged
+from tests.engine.agent import Words
+
+
+def of_kind(found: list[Detail], kind: str) -> list[str]:
+    return [detail.text for detail in found if detail.kind == kind]
+
+
+def user(text: str, seq: int = 1) -> Source:
+    return Source(seq, "user", text)
+
+
+def test_rules_are_whole_sentences_word_for_word_with_their_seq() -> None:
+    found = collect([user("Hello there. You must  never touch main.py! It is old.\nAlways use x?y (don't ask!) here.\nBye", 7)])
+    assert of_kind(found, "rule") == ["You must  never touch main.py!", "Always use x?y (don't ask!) here."]
+    assert {detail.seq for detail in found} == {7}
+
+
+def test_rules_in_other_languages() -> None:
+    for sentence in (
+        "Die Datei darf nicht gelöscht werden.",
+        "Bitte immer Tabs verwenden.",
+        "不要删除这个文件。",
+        "必须使用制表符。",
+        "N'utilise jamais cette table.",
+        "Nunca borres este archivo.",
+        "このファイルは削除しないでください。",
+        "Никогда не удаляй этот файл.",
+    ):
+        assert of_kind(collect([user(sentence)]), "rule") == [sentence], sentence
+
+
+def test_every_message_of_the_user_is_kept_whole() -> None:
+    text = "Hello.\n\nNo rule   here,\nbut words."
+    assert of_kind(collect([user(text)]), "message") == [text]
+
+
+def test_decisions_are_what_the_assistant_asked_and_the_user_confirmed() -> None:
+    found = collect([Source(1, "assistant", "I can do both. Shall I use SQLite?"), user("Yes, go ahead.", 2)])
+    assert of_kind(found, "decision") == ["Shall I use SQLite? — Yes, go ahead."]
+    assert of_kind(collect([Source(1, "assistant", "Shall I?"), user("No.", 2)]), "decision") == []
+
+
+def test_files_written_and_read_and_changed() -> None:
+    found = collect(
+        [
+            Source(1, "call", '{"path": "src/new file/a.py", "text": "x"}', "write_file"),
+            Source(2, "output", "done", changes=(FileChanged("b.py", None, Digest.of(b"b")), FileChanged("c.py", Digest.of(b"c"), None))),
+            Source(3, "call", '{"path": "docs/read.md"}', "read_file"),
+            Source(4, "output", "text"),
+        ]
+    )
+    written = of_kind(found, "written")
+    assert "created b.py" in written
+    assert "deleted c.py" in written
+    assert any("a.py" in text for text in written)
+    assert "docs/read.md" in of_kind(found, "read")
+
+
+def test_a_failing_command_with_its_error_lines_and_what_solved_it() -> None:
+    failing = [
+        Source(1, "call", '{"command": "pytest -q"}', "run"),
+        Source(2, "output", "collected 3\nE   AssertionError: 1 != 2\nFAILED tests/test_a.py::test_one", "run", ok=False),
+    ]
+    (failure,) = of_kind(collect(failing), "failure")
+    assert "pytest -q" in failure
+    assert "AssertionError: 1 != 2" in failure
+    solved = [*failing, Source(3, "call", '{"command": "pytest -q --fixed"}', "run"), Source(4, "output", "3 passed", "run")]
+    found = collect(solved)
+    assert of_kind(found, "failure") == []
+    (lesson,) = of_kind(found, "lesson")
+    assert "AssertionError" in lesson
+    assert "then worked: run command: pytest -q --fixed" in lesson
+
+
+def test_addresses_paths_identifiers_and_errors_of_every_message() -> None:
+    long_address = "https://example.org/a(b)?" + "x=1&" * 500
+    found = collect(
+        [
+            Source(1, "output", f"see {long_address} and /var/log/app.log\nfatal: the_long_identifier_42 is gone"),
+            Source(2, "assistant", "I looked at config/settings.toml and commit 3f9a1c2b."),
+            Source(3, "call", '{"path": "C:\\\\Users\\\\a\\\\b.txt"}', "read"),
+        ]
+    )
+    assert of_kind(found, "url") == [long_address]
+    assert {"/var/log/app.log", "config/settings.toml"} <= set(of_kind(found, "path"))
+    everything = entry_text(found)
+    for wanted in ("the_long_identifier_42", "3f9a1c2b", "C:\\Users\\a\\b.txt", "fatal: the_long_identifier_42 is gone"):
+        assert wanted in everything
+
+
+def test_uploads_and_open_items() -> None:
+    found = collect([Source(1, "user", "see", names=("a.pdf abcd",))], [("write tests", "open"), ("read", "done")])
+    assert of_kind(found, "artifact") == ["a.pdf abcd"]
+    assert of_kind(found, "todo") == ["write tests"]
+
+
+def test_the_same_detail_met_again_is_newer_and_counts_more() -> None:
+    (rule,) = [d for d in collect([user("Never do it.", 1), user("Never do it.", 9)]) if d.kind == "rule"]
+    assert (rule.seq, rule.times) == (9, 2)
+
+
+def test_missing_are_the_critical_ones_the_text_does_not_contain() -> None:
+    found = [Detail("rule", "Never   do it.", 1), Detail("rule", "Always do that.", 2), Detail("url", "https://a.b", 3)]
+    assert missing(found, "He said: Never do it. [1]") == [found[1]]
+
+
+def test_the_newest_and_most_repeated_come_first_and_no_kind_crowds_out_the_others() -> None:
+    rules = [Detail("rule", f"rule number {number} must be kept in mind by everyone", number) for number in range(100)]
+    repeated = Detail("rule", "an old rule must be kept", 0, times=5)
+    todo = [Detail("todo", "write the tests", 0)]
+    taken = chosen([*rules, repeated, *todo], 200, Words())
+    assert repeated in taken
+    assert todo[0] in taken
+    assert rules[-1] in taken
+    assert rules[0] not in taken
+    assert sum(Words().count(details.shown(detail)) for detail in taken) <= 200
+    assert [detail.seq for detail in taken] == sorted(detail.seq for detail in taken)
+
+
+def test_room_one_kind_leaves_is_taken_by_others() -> None:
+    rules = [Detail("rule", f"you must keep rule {number}", number) for number in range(10)]
+    assert len(chosen(rules, 100, Words())) == 10
+
+
+def test_nothing_fits_no_room() -> None:
+    assert chosen([Detail("rule", "must", 1)], 0, Words()) == []
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).map(lambda t: t.replace("\n", " ").replace("\r", " "))
+DETAILS = st.builds(
+    Detail,
+    st.sampled_from([kind for kind in details.KINDS if kind != "message"]),
+    TEXTS,
+    st.integers(0, 999),
+    st.integers(1, 9),
+)
+
+
+@given(st.lists(DETAILS, max_size=20), st.lists(TEXTS, max_size=4))
+def test_an_entry_is_read_back_as_it_was(found: list[Detail], lines: list[str]) -> None:
+    found = [*found, Detail("message", "\n".join(["said", *lines]), 3)]
+    assert sorted(parse(entry_text(found)), key=repr) == sorted(found, key=repr)
+
+
+def test_a_line_that_is_no_detail_is_skipped() -> None:
+    assert parse("header\nnonsense\nrule [3] Never.\nunknown [4] x\n") == [Detail("rule", "Never.", 3)]
+
+
+def test_details_are_inherited_and_the_plan_is_the_present_one() -> None:
+    before = [Detail("rule", "Never.", 1), Detail("todo", "old item", 0), Detail("url", "https://a", 2)]
+    found = inherited(before, [Detail("rule", "Never.", 9)], [("new item", "open"), ("done item", "done")])
+    assert found == [Detail("rule", "Never.", 9, 2), Detail("url", "https://a", 2), Detail("todo", "new item", 0)]
+
+
+def test_collecting_is_the_same_every_time() -> None:
+    sources = [Source(1, "output", " ".join(f"some_identifier_{number}/path.py" for number in range(500)))]
+    assert entry_text(collect(sources)) == entry_text(collect(sources))
+
+
+def test_long_texts_are_read_in_pieces_cut_at_lines() -> None:
+    text = "x" * 100_000 + "\n" + "y" * 10
+    assert "".join(details.pieces(text)) == text
+    assert list(details.pieces("a\nb")) == ["a\nb"]
+    assert max(map(len, details.pieces("z" * 200_000))) == details.PIECE

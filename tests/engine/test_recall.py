@@ -1,0 +1,162 @@
+"""Recall: by hash, range, pattern, search and fold, page by page, with errors that help."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from helix_desktop.engine import recall
+from helix_desktop.engine.facts import FoldKind, Spent, Stored
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import Ambiguous, ModelFailed, NotThere, WrongUse
+from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+from tests.engine.keeping import Quarters, Writer, empty, keeping
+from tests.engine.test_steward import worked
+
+TOKENS = Quarters()
+
+
+async def cached(*texts: str) -> tuple[MemoryCache, list[Stored]]:
+    cache = MemoryCache()
+    return cache, [await cache.put(text.encode(), About("read", f"file {index}")) for index, text in enumerate(texts)]
+
+
+async def test_by_the_whole_hash_and_by_the_first_digits() -> None:
+    cache, (entry,) = await cached("one\ntwo\n")
+    for name in (entry.digest.hex, entry.digest.hex[:8], f' "{entry.digest.hex.upper()}" '):
+        assert await recall.recall(cache, TOKENS, name) == "one\ntwo"
+
+
+async def test_a_hash_that_is_none_unknown_or_ambiguous() -> None:
+    cache, entries = await cached(*(f"text {number}" for number in range(600)))
+    with pytest.raises(WrongUse, match="'xyz' is no hash"):
+        await recall.recall(cache, TOKENS, "xyz")
+    with pytest.raises(WrongUse, match="first 4 at least"):
+        await recall.recall(cache, TOKENS, "abc")
+    known = entries[0].digest.hex
+    with pytest.raises(NotThere, match=f"Near it is {known}"):
+        await recall.recall(cache, TOKENS, known[:-4] + ("0000" if known[-4:] != "0000" else "1111"))
+    with pytest.raises(NotThere, match="search_cached_content"):
+        await recall.recall(cache, TOKENS, "0" * 64)
+    starts = [entry.digest.hex[:4] for entry in entries]
+    twice = [start for start in starts if starts.count(start) > 1]
+    if twice:
+        with pytest.raises(Ambiguous):
+            await recall.recall(cache, TOKENS, twice[0])
+
+
+async def test_lines_and_pages_together_give_the_whole_entry() -> None:
+    text = "\n".join(f"line number {number} of the entry" for number in range(1, 4_001))
+    cache, (entry,) = await cached(text)
+    assert await recall.recall(cache, TOKENS, entry.digest.hex, lines="10-12") == (
+        "[lines 10-12 of 4,000]\nline number 10 of the entry\nline number 11 of the entry\nline number 12 of the entry"
+    )
+    pages, lines = [], ""
+    while True:
+        page = await recall.recall(cache, TOKENS, entry.digest.hex, lines=lines)
+        assert TOKENS.count(page) < 4_000
+        pages += [line for line in page.splitlines() if line.startswith("line number")]
+        more = re.search(r'go on with lines="(\d+-)"', page)
+        if more is None:
+            break
+        lines = more[1]
+    assert "\n".join(pages) == text
+
+
+@pytest.mark.parametrize("content", ["x" * 5_000_000, "", "\n", "no newline at the end", "a\n\n\nb"])
+async def test_entries_of_any_shape(content: str) -> None:
+    cache, (entry,) = await cached(content)
+    page = await recall.recall(cache, TOKENS, entry.digest.hex)
+    assert page
+    assert TOKENS.count(page) < 4_000
+
+
+async def test_lines_that_are_not_there_or_cannot_be_read() -> None:
+    cache, (entry,) = await cached("one\ntwo\n")
+    with pytest.raises(NotThere, match="2 lines; there is no line 9"):
+        await recall.recall(cache, TOKENS, entry.digest.hex, lines="9")
+    for lines in ("nine", "9-3", "-4"):
+        with pytest.raises(WrongUse):
+            await recall.recall(cache, TOKENS, entry.digest.hex, lines=lines)
+    assert "two" in await recall.recall(cache, TOKENS, entry.digest.hex, lines="2-")
+
+
+async def test_a_pattern_runs_where_it_can_be_killed() -> None:
+    cache, (entry,) = await cached("one\ntwo\nthree\n")
+
+    async def grep(pattern: str, pieces: AsyncIterator[bytes], context: int) -> str:
+        whole = b"".join([piece async for piece in pieces]).decode()
+        return "\n".join(line for line in whole.splitlines() if re.search(pattern, line)) + "!" * context
+
+    assert await recall.recall(cache, TOKENS, entry.digest.hex, pattern="^t", context=1, grep=grep) == "two\nthree!"
+    assert "no line matches" in await recall.recall(cache, TOKENS, entry.digest.hex, pattern="zzz", grep=grep)
+    with pytest.raises(WrongUse):
+        await recall.recall(cache, TOKENS, entry.digest.hex, pattern="^t")
+
+
+async def test_search_says_hash_tool_source_and_a_snippet() -> None:
+    journal, cache = MemoryJournal(), MemoryCache()
+    entry = await cache.put(b"the needle in the hay", About("read", "hay.txt"))
+    index = MemoryIndex(journal, cache)
+    found = await recall.search(index, "needle")
+    assert entry.digest.hex in found
+    assert "hay.txt" in found
+    assert "nothing in the cache contains" in await recall.search(index, "haystacks_of_gold")
+    with pytest.raises(WrongUse):
+        await recall.search(index, "  ")
+
+
+async def test_compaction_of_an_entry() -> None:
+    cache, (entry,) = await cached("much text")
+    spent: list[Spent] = []
+    writer = Writer("fast", lambda _: "little text")
+    assert await recall.compact(cache, writer, entry.digest.hex[:10], "the numbers", spent.append) == "little text"
+    assert "the numbers" in str(writer.requests[0].messages)
+    assert spent[0].purpose == "compaction"
+    assert "found nothing" in await recall.compact(cache, Writer("fast", empty), entry.digest.hex, "x", spent.append)
+
+
+async def test_history_of_a_fold_is_its_messages_word_for_word() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("the task itself, word for word")
+    await worked(kept, 12, 300)
+    await kept.steward.fold_now(FoldKind.HANDOVER)
+    (fold,) = kept.folds()
+    text = await recall.history(kept.conversation.state, kept.cache, TOKENS, f'"{fold.fold}"')
+    assert "[4] user: the task itself, word for word" in text
+    assert "call of read" in text
+    assert "recall_cached_content(" in text
+    assert TOKENS.count(text) < 4_000
+
+
+async def test_a_long_history_goes_on_in_an_entry() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("a task " * 3_000)
+    await worked(kept, 40, 300)
+    await kept.steward.fold_now(FoldKind.HANDOVER)
+    (fold,) = kept.folds(FoldKind.HANDOVER)
+    text = await recall.history(kept.conversation.state, kept.cache, TOKENS, fold.fold)
+    assert TOKENS.count(text) < 4_000
+    more = re.search(r'recall_cached_content\("([0-9a-f]{64})", lines="(\d+-)"\)\]$', text)
+    assert more is not None
+    assert await recall.recall(kept.cache, TOKENS, more[1], lines=more[2])
+
+
+async def test_a_fold_that_is_not_there_names_those_that_are() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("a task")
+    await worked(kept, 12, 300)
+    await kept.steward.fold_now(FoldKind.HANDOVER)
+    with pytest.raises(NotThere, match="handover-99") as error:
+        await recall.history(kept.conversation.state, kept.cache, TOKENS, "handover-99")
+    assert kept.folds()[0].fold in str(error.value)
+
+
+async def test_a_hanging_model_does_not_hold_a_compaction_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recall, "COMPACT_SECONDS", 0.02)
+    cache, (entry,) = await cached("much text")
+    with pytest.raises(ModelFailed, match="did not finish"):
+        await asyncio.wait_for(recall.compact(cache, Writer("fast", hangs=True), entry.digest.hex, "x", list[Spent]().append), 5)
