@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from helix_desktop.commands import as_json, beside
 from helix_desktop.commands.beside import say_json
 from helix_desktop.commands.provider import Desk, at_desk
-from helix_desktop.errors import HelixError, ModelFailed, NotThere, WrongUse
+from helix_desktop.errors import HelixError, ModelFailed, WrongUse
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -159,21 +159,13 @@ async def _check(arguments: argparse.Namespace, desk: Desk) -> int:
 
 
 async def _known_there(desk: Desk, config: ProviderConfig, name: str) -> None:
-    """Ask the provider; a name it does not have is refused, a provider that cannot be asked now is only said."""
+    """Ask the provider; what it does not have is refused, a provider that cannot be asked now is only said."""
     from helix_desktop.providers import listing
 
     try:
-        models = await listing.refreshed(desk.configured, config.name, await desk.key(config), desk.connections)
+        await listing.learned(desk.configured, config.name, name, await desk.key(config), desk.connections)
     except ModelFailed as error:
         await desk.console.complain(f"Not checked with the provider: {error}")
-        return
-    if models and name not in {model.id for model in models} and config.is_local:
-        raise NotThere(
-            f"{config.name} has no model {name!r}.", remedy=f"It has {', '.join(model.id for model in models[:20])}."
-        )
-    loaded = await listing.load(config, name, desk.connections) if config.is_local and config.kind != "demo" else {}
-    if loaded:
-        desk.configured.remember(config.name, {**desk.configured.get(config.name).reported, name: loaded})
 
 
 async def use(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:

@@ -104,6 +104,11 @@ def checked(config: ProviderConfig) -> ProviderConfig:
             f"The base URL of {config.name} carries a password or parameters, which would be kept in a file.",
             remedy="Set a key with `provider add --key`, and parameters such as api-version with `--query`.",
         )
+    odd = next(
+        (name for name, value in (*config.headers, (config.key_header, "")) if not _is_header(name, value)), None
+    )
+    if odd is not None:
+        raise WrongUse(f"{odd!r} cannot be a header of {config.name}.", remedy="Names and values are plain ASCII.")
     secret = next((name for name, _ in config.headers if name.lower() in _KEY_HEADERS), None)
     if secret:
         raise WrongUse(f"The header {secret} would keep a key in a file.", remedy="Use --key-header and --key instead.")
@@ -123,6 +128,11 @@ def _parts_of(config: ProviderConfig) -> SplitResult:
             remedy="One looks like https://llm.example.org/v1.",
         )
     return parts
+
+
+def _is_header(name: str, value: str) -> bool:
+    plain = all(text.isascii() and (text.isprintable() or not text) for text in (name, value))
+    return plain and not set(name) & set(' :;,"()<>@/[]?={}')
 
 
 def may_carry_key(url: str) -> bool:

@@ -6,6 +6,7 @@ what came; a stream that ends without a reason is one too, never a complete answ
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -28,7 +29,7 @@ from helix_desktop.providers.transport import (
     Transport,
     is_loopback,
 )
-from helix_desktop.providers.wire import Object, dump
+from helix_desktop.providers.wire import Object, dump_body
 
 SHORTEST_KEY = 8  # shorter ones are words, put in for servers that want anything at all
 MOST_RELAXED = 4  # optional parameters taken off one after the other
@@ -54,7 +55,7 @@ class Client:
         return self._compile(request).body
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta]:
-        post = self._compile(request)
+        post = await asyncio.to_thread(self._compile, request)
         attempt, relaxed = 1, 0
         while True:
             failure: ModelFailed | None = None
@@ -81,9 +82,10 @@ class Client:
     async def _once(self, post: Post, request: Request) -> AsyncGenerator[Delta]:
         """One try: the deltas and the Reply; or the failure, which only comes while nothing has been shown."""
         reading = self.dialect.reading(request)
+        content = await asyncio.to_thread(dump_body, post.body)
         shown, cut = False, ""
         try:
-            async with self.transport.post(post.path, dump(post.body), post.headers) as answer:
+            async with self.transport.post(post.path, content, post.headers) as answer:
                 await self._check(answer)
                 async with aclosing(_events(answer)) as events:
                     async for event in events:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
-from helix_desktop.providers.wire import Json, parse_object
+from helix_desktop.providers.wire import Json
 
 SHORTEST_UNIQUE = 9  # shorter ids ("0", "call_0") are counters of local servers and come again in the next reply
 
@@ -117,11 +117,6 @@ class Draft:
         if not part.name or (cut and not content):
             return None
         return ToolCall(part.id, part.name, content or "{}")
-
-    def has_broken_call(self) -> bool:
-        """Whether the arguments of some call are not a JSON object."""
-        calls = [part for part in self._parts.values() if part.sort == "call"]
-        return any(parse_object("".join(part.pieces) or "{}") is None for part in calls)
 
     def _unique(self, call_id: str) -> str:
         taken = {part.id for part in self._parts.values()}

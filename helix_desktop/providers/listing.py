@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
-from helix_desktop.errors import ModelFailed, Unreachable
+from helix_desktop.errors import ModelFailed, NotThere, Unreachable
 from helix_desktop.providers import anthropic, demo, gemini
 from helix_desktop.providers.catalog import ProviderConfig, checked, dialect_of, model_info, transport_of, usable_key
 from helix_desktop.providers.configured import Configured
@@ -200,6 +200,25 @@ def _llama_cpp(found: Object) -> Iterator[tuple[str, Object]]:
     alias = text_at(found, "model_alias") or text_at(found, "model_path")
     if window:
         yield alias, {"window": window, "note": "window as llama.cpp was started with"}
+
+
+async def learned(
+    configured: Configured, provider: str, model: str, key: str | None, connections: Connections
+) -> ModelInfo:
+    """What is known of a model somebody is choosing: asked of the provider, and for a server on this machine loaded, to
+    learn the window it really runs with. NotThere when a local server has no such model; other providers' lists may
+    lack models that can be used.
+    """
+    config = configured.get(provider)
+    said = dict(await reported(config, key, connections))
+    if config.is_local and model not in said:
+        raise NotThere(
+            f"{provider} has no model {model!r}.", remedy=f"It has {', '.join(sorted(said)[:20]) or 'none'}."
+        )
+    if config.is_local and config.kind != demo.DEMO:
+        said[model] = await load(config, model, connections) or said[model]
+    configured.remember(provider, said)
+    return model_info(config, model, reported=said.get(model))
 
 
 async def load(config: ProviderConfig, model: str, connections: Connections, seconds: float = 120.0) -> Object:

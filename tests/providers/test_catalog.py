@@ -44,6 +44,10 @@ def test_the_well_known_ones_are_sound(config: ProviderConfig) -> None:
         (replace(WORK, base_url="https://llm.example.org?key=secret"), "carries a password"),
         (replace(WORK, headers=(("Authorization", "Bearer secret"),)), "would keep a key"),
         (replace(WORK, headers=(("X-API-Key", "secret"),)), "would keep a key"),
+        (replace(WORK, headers=(("x-tëam", "7"),)), "cannot be a header"),
+        (replace(WORK, headers=(("x-team", "7\r\nx: y"),)), "cannot be a header"),
+        (replace(WORK, headers=(("x team", "7"),)), "cannot be a header"),
+        (replace(WORK, key_header="api:key"), "cannot be a header"),
     ],
 )
 def test_what_is_wrong_is_said_without_quoting_a_secret(config: ProviderConfig, words: str) -> None:

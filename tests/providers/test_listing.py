@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.errors import BadKey, ModelFailed, Unreachable
+from helix_desktop.errors import BadKey, ModelFailed, NotThere, Unreachable
 from helix_desktop.providers import listing
 from helix_desktop.providers.catalog import PRESETS, ProviderConfig
 from helix_desktop.providers.configured import Configured
@@ -175,6 +175,24 @@ async def test_what_was_listed_is_remembered(connections: Connections, tmp_path:
         configured.put(peer.config())
         await listing.refreshed(configured, "peer", None, connections)
     assert configured.get("peer").reported["m"] == {"window": 7777}
+
+
+async def test_choosing_a_model_of_a_local_server_loads_it_and_remembers_the_window(
+    connections: Connections, tmp_path: Path
+) -> None:
+    configured = Configured(tmp_path / "providers.toml")
+    answers = {
+        **listed({"id": "m:latest"}, {"id": "n"}),
+        "/api/version": {"version": "0.20"},
+        "/api/ps": {"models": [{"name": "m:latest", "context_length": 16_384}]},
+    }
+    with Server(answers, [json_answer({"done": True})]) as peer:
+        configured.put(peer.config())
+        info = await listing.learned(configured, "peer", "m:latest", None, connections)
+        with pytest.raises(NotThere, match="has no model 'x'") as caught:
+            await listing.learned(configured, "peer", "x", None, connections)
+    assert (info.window, configured.get("peer").reported["m:latest"]["window"]) == (16_384, 16_384)
+    assert "m:latest, n" in caught.value.remedy
 
 
 async def test_the_demonstration_is_a_list_of_one(connections: Connections) -> None:
