@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import budget, economics
@@ -23,7 +22,7 @@ EXPECTED = 3_000  # tokens of a document, until there is one to learn from
 EARLY = 0.05  # of the window: how much before the reserve is touched
 NOTHING = "Nothing to report."
 
-_HEADING = re.compile(r"^\s{0,3}(?:#{1,6}\s*|\*\*)?(?:\d+[.)]\s*)?([^\n#*:]{3,40}?)\s*(?:\*\*)?\s*:?\s*(?:\*\*)?\s*$", re.MULTILINE)
+_AROUND = " \t#*_:.()0123456789"  # what models put around a heading
 
 
 def due(situation: Situation) -> Plan | None:
@@ -154,8 +153,5 @@ def lacking(found: Mapping[str, str]) -> list[str]:
 
 
 def _section(line: str) -> str:
-    match = _HEADING.match(line)
-    if match is None:
-        return ""
-    said = match.group(1).strip().casefold()
+    said = line.strip(_AROUND).casefold()
     return next((name for name in SECTIONS if name.casefold() == said), "")

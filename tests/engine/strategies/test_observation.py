@@ -1,0 +1,44 @@
+"""Observations: due by the share of raw history, over what no document covers yet."""
+
+from __future__ import annotations
+
+from helix_desktop.engine import policy
+from helix_desktop.engine.facts import FoldKind, ModelSet, Span
+from helix_desktop.engine.strategies import observation
+from tests.engine.strategies.test_caching import situation
+from tests.engine.talk import Talk
+
+OBSERVATIONAL = policy.preset("observational")
+
+
+def talk_of(tokens: int) -> Talk:
+    talk = Talk()
+    talk.add(ModelSet("main", "m", 100_000))
+    talk.user("go", tokens=100)
+    talk.steps(30, tokens=tokens // 30)
+    return talk
+
+
+def test_due_when_raw_history_passes_its_share() -> None:
+    assert observation.due(situation(talk_of(25_000), OBSERVATIONAL)) is None
+    plan = observation.due(situation(talk_of(31_000), OBSERVATIONAL))
+    assert plan is not None
+    assert plan.kind is FoldKind.OBSERVATIONS
+    assert "raw history is 32% of the window" in plan.why
+    assert observation.due(situation(talk_of(31_000), policy.preset("layered"))) is None
+
+
+def test_only_what_no_document_covers_yet() -> None:
+    talk = talk_of(60_000)
+    talk.fold("o", Span(2, 11), kind=FoldKind.OBSERVATIONS)
+    plan = observation.due(situation(talk, OBSERVATIONAL))
+    assert plan is not None
+    assert plan.span == Span(12, talk.state.line.steps[-8] - 1)
+    talk.fold("p", plan.span, kind=FoldKind.OBSERVATIONS)
+    assert observation.due(situation(talk, OBSERVATIONAL)) is None
+
+
+def test_the_question_names_what_is_to_be_observed() -> None:
+    text = observation.question(Span(3, 9), wish="names")
+    assert "3 to 9" in text
+    assert "names" in text

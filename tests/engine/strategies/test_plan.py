@@ -1,0 +1,89 @@
+"""What a strategy may cover: from the first that is not barred to the last legal cut before the tail."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.facts import ModelSet, PartRef, Span, TurnEnd, TurnEnded, Unfolded
+from helix_desktop.engine.strategies.plan import foldable, is_barred, legal_cut, panic_start, tail_start
+from tests.engine.strategies.test_caching import situation
+from tests.engine.talk import Talk
+
+
+def test_between_turns_the_tail_is_the_last_turn_whole() -> None:
+    talk = Talk()
+    first = talk.user("one")
+    talk.steps(3)
+    talk.reply("done")
+    talk.add(TurnEnded(TurnEnd.DONE))
+    second = talk.user("two")
+    talk.steps(20)
+    last = talk.reply("done")
+    talk.add(TurnEnded(TurnEnd.DONE))
+    assert tail_start(situation(talk)) == second
+    assert foldable(situation(talk)) == Span(first, talk.state.line.order[talk.state.line.order.index(second) - 1])
+    assert last > second
+
+
+def test_inside_a_turn_the_tail_is_the_last_steps() -> None:
+    talk = Talk()
+    talk.user("one")
+    talk.steps(7)
+    assert foldable(situation(talk)) is None
+    talk.steps(5)
+    line = talk.state.line
+    assert tail_start(situation(talk)) == line.steps[-8]
+    assert foldable(situation(talk)) == Span(1, line.steps[-8] - 1)
+
+
+def test_an_open_call_is_never_cut() -> None:
+    talk = Talk()
+    talk.user("one")
+    talk.steps(9)
+    talk.reply("", "open", "other")
+    talk.output("other")
+    line = talk.state.line
+    assert legal_cut(line, line.order[-1]) == line.steps[-1]
+
+
+def test_what_was_brought_back_is_not_covered_again_but_in_panic() -> None:
+    talk = Talk()
+    talk.user("one", tokens=100)
+    talk.steps(20)
+    talk.fold("h", Span(1, 9))
+    talk.add(Unfolded("h"))
+    span = foldable(situation(talk))
+    assert span is not None
+    assert span.first == 10
+    assert is_barred(talk.state.line, PartRef(5))
+    assert not is_barred(talk.state.line, PartRef(12))
+    panic = foldable(situation(talk), talk.state.line.steps[-2])
+    assert panic is not None
+    assert panic.first == 1
+
+
+def test_what_an_outer_fold_still_covers_is_not_barred_for_a_later_one() -> None:
+    talk = Talk()
+    talk.user("one", tokens=100)
+    talk.steps(20)
+    talk.fold("inner", Span(1, 9))
+    talk.fold("outer", Span(1, 15))
+    talk.add(Unfolded("inner"))
+    span = foldable(situation(talk))
+    assert span is not None
+    assert span.first == 1
+
+
+def test_in_panic_the_tail_is_a_quarter_of_the_window_in_whole_steps() -> None:
+    talk = Talk()
+    talk.add(ModelSet("main", "m", 16_000))
+    talk.user("one")
+    talk.steps(20, tokens=1_500)
+    line = talk.state.line
+    assert panic_start(situation(talk)) == line.steps[-2]
+    talk.step("huge", tokens=50_000)
+    assert panic_start(situation(talk)) == line.steps[-1]
+
+
+def test_an_empty_conversation_has_nothing_to_fold() -> None:
+    talk = Talk()
+    assert tail_start(situation(talk)) == 1
+    assert foldable(situation(talk)) is None

@@ -1,0 +1,34 @@
+"""Truncation: no model, but the plan, the details, and every hash."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.details import Detail
+from helix_desktop.engine.facts import FoldKind, Span
+from helix_desktop.engine.strategies import truncation
+from tests.engine.strategies.test_caching import situation
+from tests.engine.talk import Talk
+
+
+def test_everything_before_the_tail_or_before_what_is_asked() -> None:
+    talk = Talk()
+    talk.user("go")
+    talk.steps(12)
+    line = talk.state.line
+    plan = truncation.plan(situation(talk))
+    assert plan is not None
+    assert plan.kind is FoldKind.TRUNCATION
+    assert plan.panic
+    assert plan.span == Span(1, line.steps[-8] - 1)
+    deeper = truncation.plan(situation(talk), line.steps[-1])
+    assert deeper is not None
+    assert deeper.span == Span(1, line.steps[-1] - 1)
+    assert truncation.plan(situation(Talk())) is None
+
+
+def test_the_plan_and_the_newest_hashes_stand_in_it() -> None:
+    found = [Detail("stored", f"hash{number} read a", number) for number in range(20)]
+    body = truncation.body(found, (("write tests", "open"), ("read", "done")))
+    assert body["TODO Items"] == "- [ ] write tests\n- [x] read"
+    assert "hash19 read a" in body["Technical Details"]
+    assert "hash1 " not in body["Technical Details"]
+    assert truncation.body([], ())["TODO Items"] == ""
