@@ -154,7 +154,7 @@ class Policy:
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declared(
-        38_000, "No handover for gain below so many tokens, or below the share that follows, whichever is less.",
+        38_400, "No handover for gain below so many tokens, or below the share that follows, whichever is less.",
         group="Handover", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declared(

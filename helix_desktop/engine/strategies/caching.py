@@ -24,7 +24,7 @@ from helix_desktop.engine.strategies.plan import Situation, is_barred, tail_star
 COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
 EXACT = 512  # items of the view that are looked at one by one
 LATELY = 20  # steps from which growth and pauses are learned
-MARKER_NAMES = 90  # characters of names in a marker's second line
+MARKER_NAMES = 45  # characters of names in a marker's second line
 ARGUMENT = 100  # characters of an argument in a marker's second line
 
 

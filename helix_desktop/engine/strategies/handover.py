@@ -60,7 +60,8 @@ def _when_it_pays(situation: Situation, span: Span) -> Plan | None:
     price = budget.prices(situation.state.settings.model("main"))
     paid = economics.rent(round(situation.line.carried(span.last + 1) * situation.meter.factor), price)
     costs = cost(situation, span)
-    if not economics.handover_pays(paid, costs):
+    patience = economics.handover_patience(situation.meter.used, situation.meter.window)
+    if not economics.handover_pays(paid, costs, patience):
         return None
     why = f"carrying these messages has cost {paid:,.0f} input tokens so far, a handover costs {costs:,.0f}"
     return Plan(FoldKind.HANDOVER, span, why)

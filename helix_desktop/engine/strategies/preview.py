@@ -13,7 +13,7 @@ from helix_desktop.engine.details import error_lines
 from helix_desktop.engine.strategies.names import names
 
 PER_TOKEN = 3.2  # characters, on the cautious side
-NAMES_SHARE = 0.4  # of the preview that tells which names stand in the text
+NAMES_SHARE = 0.6  # of the preview that tells which names stand in the text
 LINE = 240  # characters of one line that are shown
 ERRORS = 12
 KEYS = 12

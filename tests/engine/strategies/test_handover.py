@@ -41,8 +41,8 @@ def test_in_a_small_window_it_starts_before_the_turn_would_have_to_wait() -> Non
 
 def test_when_it_pays() -> None:
     assert handover.due(situation(long_talk(36_000), LAYERED)) is None
-    assert handover.due(situation(long_talk(60_000, steps=20), LAYERED)) is None
-    plan = handover.due(situation(long_talk(80_000, steps=200), LAYERED))
+    assert handover.due(situation(long_talk(60_000, steps=20, window=400_000), LAYERED)) is None
+    plan = handover.due(situation(long_talk(80_000, steps=200, window=400_000), LAYERED))
     assert plan is not None
     assert "input tokens" in plan.why
 
