@@ -77,14 +77,9 @@ class Desk:
 
     async def key(self, config: ProviderConfig) -> str | None:
         """The key of a provider, from wherever it is kept."""
-        from helix_desktop.errors import NoKeyring
+        from helix_desktop.providers.catalog import key_for
 
-        try:
-            return await self.secrets.get(config.name, variable=config.variable)
-        except NoKeyring:
-            if config.needs_key:
-                raise
-            return None
+        return await key_for(config, self.secrets)
 
 
 async def at_desk(arguments: argparse.Namespace, work: Callable[[argparse.Namespace, Desk], Awaitable[int]]) -> int:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from helix_desktop.engine.ports import Clock, ModelClient
-from helix_desktop.errors import BadKey, WrongUse
+from helix_desktop.errors import BadKey, NoKeyring, WrongUse
 from helix_desktop.providers import anthropic, gemini, openai_chat, openai_responses
 from helix_desktop.providers.anthropic import Anthropic
 from helix_desktop.providers.client import Client
@@ -172,6 +173,24 @@ def connect(
     dialect, clean = dialect_of(config), usable_key(config, key)
     transport = transport_of(config, dialect, clean, connections or Connections(connect=config.patience.connect))
     return Client(info, dialect, transport, clock, key=clean)
+
+
+class Keys(Protocol):
+    """Where keys are kept; `secrets.Secrets` is one."""
+
+    async def get(self, name: str, *, variable: str = "") -> str | None: ...
+
+
+async def key_for(config: ProviderConfig, keys: Keys) -> str | None:
+    """The key of a provider, if there is one. A keyring that does not answer matters only where a key is needed, and is
+    then a BadKey with its own sentence.
+    """
+    try:
+        return await keys.get(config.name, variable=config.variable)
+    except NoKeyring as error:
+        if config.needs_key:
+            raise BadKey(error.what, remedy=error.remedy) from error
+        return None
 
 
 def usable_key(config: ProviderConfig, key: str | None) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.errors import BadKey, WrongUse
+from helix_desktop.errors import BadKey, NoKeyring, WrongUse
 from helix_desktop.providers.catalog import (
     DIALECTS,
     KINDS,
@@ -14,6 +14,7 @@ from helix_desktop.providers.catalog import (
     checked,
     connect,
     dialect_of,
+    key_for,
     may_carry_key,
 )
 from helix_desktop.providers.demo import Demo
@@ -134,3 +135,16 @@ def test_every_kind_has_a_dialect_with_a_tag_of_its_own() -> None:
     tags = {dialect_of(replace(WORK, kind=kind)).tag for kind in DIALECTS}
     assert len(tags) == len(DIALECTS)
     assert all("llm.example.org" in tag for tag in tags)
+
+
+class Silent:
+    """A keyring that waits to be unlocked."""
+
+    async def get(self, name: str, *, variable: str = "") -> str | None:
+        raise NoKeyring("The keyring did not answer.", remedy="Unlock it.")
+
+
+async def test_a_silent_keyring_matters_only_where_a_key_is_needed() -> None:
+    assert await key_for(PRESETS["ollama"], Silent()) is None
+    with pytest.raises(BadKey, match="did not answer"):
+        await key_for(PRESETS["openai"], Silent())
