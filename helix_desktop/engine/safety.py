@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -52,17 +53,20 @@ class Panic:
             )
 
     def _rungs(self) -> Iterator[Callable[[], Awaitable[object]]]:
+        """What loses least comes first: single huge parts, markers, a summary; then what needs no model."""
         policy = self._steward.conversation.policy
+        window = self._steward.conversation.meter().window
+        if policy.truncation:
+            yield functools.partial(self._excerpts, window * policy.oversized_share)
         if policy.caching != "off":
             yield self._markers
         if policy.handover != "off":
             yield self._in_flight
             yield self._handover
         if policy.truncation:
-            yield self._excerpts
             for steps in TAILS:
-                yield lambda steps=steps: self._truncation(steps)  # type: ignore[misc]
-                yield self._excerpts
+                yield functools.partial(self._truncation, steps)
+                yield functools.partial(self._excerpts, LARGE)
 
     def _fits(self) -> bool:
         return self._steward.conversation.meter().used <= self._target
@@ -97,9 +101,9 @@ class Panic:
             return
         await self._steward.append(written)
 
-    async def _excerpts(self) -> None:
-        """The largest parts, the oldest first, wherever they stand."""
-        for block in sorted(self._large(), key=lambda block: -block.tokens):
+    async def _excerpts(self, least: float) -> None:
+        """The largest parts wherever they stand, down to so many tokens."""
+        for block in sorted(self._large(least), key=lambda block: -block.tokens):
             if self._fits():
                 return
             assert isinstance(block.source, PartRef)
@@ -108,9 +112,9 @@ class Panic:
             except HelixError:
                 continue  # the next one may work
 
-    def _large(self) -> list[Block]:
+    def _large(self, least: float) -> list[Block]:
         view = self._steward.conversation.view()
-        return [block for block in view.blocks if block.tokens > LARGE and _may_be_excerpted(block)]
+        return [block for block in view.blocks if block.tokens > least and _may_be_excerpted(block)]
 
     async def _truncation(self, steps: int) -> None:
         situation = self._steward.situation()
