@@ -10,13 +10,19 @@ from helix_desktop.gui.approvals import Approvals
 from helix_desktop.gui.composer import Composer
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.pane import TranscriptPane
 
 
 class ChatPage(QWidget):
     """One page for all conversations: what it shows is changed, the widgets stay."""
 
     def __init__(
-        self, theme: Theme, memory: Memory, transcript: QWidget, keys: Mapping[str, str], parent: QWidget | None = None
+        self,
+        theme: Theme,
+        memory: Memory,
+        transcript: TranscriptPane,
+        keys: Mapping[str, str],
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.setProperty("look", "page")

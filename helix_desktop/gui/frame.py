@@ -5,9 +5,9 @@ Sizes and what is folded away belong to a workspace and are kept in `Memory`.
 
 from __future__ import annotations
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QRect, QSize, Qt
-from PySide6.QtGui import QGuiApplication, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from helix_desktop.gui import sidebar as sidebar_module
 from helix_desktop.gui.memory import Memory
@@ -16,15 +16,13 @@ from helix_desktop.gui.sidebar import Sidebar
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.top_bar import PAGES, TopBar
 
-FIRST_SIZE = QSize(1440, 900)
-LEAST = QSize(760, 480)
 SIDES = {"chat": 300, "timeline": 560}
 MOST = 0.55  # of the room beside the sidebar
 TIGHT = 1_160  # below this width the inspector makes room unless it is asked for
 
 
-class Frame(QMainWindow):
-    """Pages are added by name ("chat", "cache", "timeline", "welcome"); so are the sides that belong to some."""
+class Frame(QWidget):
+    """Stands in the window (shell.py). Pages are added by name ("chat", "cache", "timeline", "welcome"); so are the sides that belong to some."""
 
     def __init__(self, theme: Theme, memory: Memory) -> None:
         super().__init__()
@@ -52,7 +50,6 @@ class Frame(QMainWindow):
         self._splitter.installEventFilter(self)
 
     def _lay_out(self) -> None:
-        self.setMinimumSize(LEAST)
         middle = QVBoxLayout(self._middle)
         middle.setContentsMargins(0, 0, 0, 0)
         middle.setSpacing(0)
@@ -65,13 +62,11 @@ class Frame(QMainWindow):
             self._splitter.addWidget(widget)
             self._splitter.setCollapsible(at, False)
             self._splitter.setStretchFactor(at, 1 if widget is self._middle else 0)
-        central = QWidget(self)
-        row = QHBoxLayout(central)
+        row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(0)
         row.addWidget(self.rail)
         row.addWidget(self._splitter, 1)
-        self.setCentralWidget(central)
         self._side.hide()
 
     # --- pages ---------------------------------------------------------------------------------------------------
@@ -180,21 +175,6 @@ class Frame(QMainWindow):
             put("layout", self._workspace, "sidebar-width", value=first)
         if self.side_shown and last and self._moved:
             put("layout", self._workspace, "side-width", self.page, value=last)
-
-    def restore_place(self) -> None:
-        """Where the window stood; in the middle of the screen the first time, never outside of all screens."""
-        kept = QByteArray.fromBase64(self.memory.get("window", default="").encode())
-        if not kept.isEmpty() and self.restoreGeometry(kept) and self._on_a_screen():
-            return
-        screen = QGuiApplication.primaryScreen().availableGeometry()
-        size = FIRST_SIZE.boundedTo(screen.size())
-        self.setGeometry(QRect(screen.center() - QRect(0, 0, size.width(), size.height()).center(), size))
-
-    def keep_place(self) -> None:
-        self.memory.put("window", value=bytes(self.saveGeometry().toBase64().data()).decode())
-
-    def _on_a_screen(self) -> bool:
-        return any(screen.availableGeometry().intersects(self.geometry()) for screen in QGuiApplication.screens())
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

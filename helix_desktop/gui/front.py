@@ -12,9 +12,8 @@ from helix_desktop.engine.events import Running
 from helix_desktop.gui.asking import ask_folder
 from helix_desktop.gui.doing import Spawn
 from helix_desktop.gui.first_start import ConnectDialog, WelcomePage
-from helix_desktop.gui.links import Place
+from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.links import link as link_of
-from helix_desktop.gui.links import parse
 from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.notify import Notifier
 from helix_desktop.gui.ports import Workbench
@@ -110,7 +109,9 @@ class Front(QObject):
         window, wanted = self._window, self._window.settings
         if window.isActiveWindow():
             return
-        allowed = {Running.IDLE: NOTIFY_DONE, Running.ASKING: NOTIFY_WAITING, Running.FAILED: NOTIFY_FAILED}.get(running)
+        allowed = {Running.IDLE: NOTIFY_DONE, Running.ASKING: NOTIFY_WAITING, Running.FAILED: NOTIFY_FAILED}.get(
+            running
+        )
         if allowed is None or not wanted[allowed]:
             return
         words = {
@@ -124,8 +125,8 @@ class Front(QObject):
         )
 
     def _clicked(self, place: str) -> None:
-        self._window.raise_()
-        self._window.activateWindow()
+        self._window.window().raise_()
+        self._window.window().activateWindow()
         if place:
             self._window.go(parse(place))
 
@@ -140,8 +141,13 @@ class Front(QObject):
             window.show_page("chat")
             window.notices.tell(tr("The tour: a script plays the model. Tools, cache and folds are the real ones."))
             leave = bench.subscribe(lambda _event: self._follow_tour(bench))
-            work = self._installation.tour(bench)
-            window.doing.do(work, name="tour", then=lambda said: (leave(), self._toured(said)), owner=window)
+
+            def over(said: str) -> None:
+                leave()
+                window.show_choices()
+                window.notices.tell(said, stays=20_000)
+
+            window.doing.do(self._installation.tour(bench), name="tour", then=over, owner=window)
 
         work = self._installation.tour_workbench(window.desk, self._tour_folder)
         window.doing.do(work, name="begin the tour", then=made, owner=window)
@@ -152,7 +158,3 @@ class Front(QObject):
         shown = self._window.session
         if newest is not None and self._window.bench is bench and (shown is None or shown.id != newest.id):
             self._window.open_conversation(newest.id)
-
-    def _toured(self, said: str) -> None:
-        self._window.show_choices()
-        self._window.notices.tell(said, stays=20_000)

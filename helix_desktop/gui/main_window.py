@@ -1,4 +1,4 @@
-"""The window: what is shown of which workspace and conversation. It listens to the one, and hands what the user wants to
+"""What stands in the window: what is shown of which workspace and conversation. It listens to the one, and hands what the user wants to
 the other; what each action does is in `wiring.py`.
 """
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Signal
-from PySide6.QtGui import QCloseEvent
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Folding, Queued, Running, StateChanged
@@ -42,10 +41,8 @@ TITLE = "Helix Desktop"
 
 
 class MainWindow(Frame):
-    """`closing`: the user closed it; the program shuts down and then quits. `settled`: see watching.py."""
+    """`settled`: see watching.py. `setup_wanted`: a model is needed. `settings_wanted` carries a page's name."""
 
-    closing = Signal()
-    painted = Signal()
     settled = Signal(str, str, object, str)
     setup_wanted = Signal()
     settings_wanted = Signal(str)
@@ -77,7 +74,6 @@ class MainWindow(Frame):
         )
         self.attaching = Attaching(doing, lambda: self.bench, self._attached)
         doing.failed.connect(self.notices.tell_error)
-        self.setWindowTitle(TITLE)
         self.sidebar.search.show_shortcut(self.actions_.shortcut("palette").replace("+", " "))
 
     def _keys(self) -> dict[str, str]:
@@ -272,7 +268,7 @@ class MainWindow(Frame):
     def _name_window(self) -> None:
         row = self.row()
         parts = [row.title if row else "", self.bench.name if self.bench else "", TITLE]
-        self.setWindowTitle(" — ".join(filter(None, parts)))
+        self.window().setWindowTitle(" — ".join(filter(None, parts)))
 
     # --- what happens --------------------------------------------------------------------------------------------
 
@@ -428,14 +424,7 @@ class MainWindow(Frame):
     def keep(self) -> None:
         """Write down what is remembered."""
         self.keep_layout()
-        self.keep_place()
         self.memory.write()
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        """Not here: first everything is brought to its end, then the program quits."""
-        self.keep()
-        self.closing.emit()
-        event.ignore()
 
 
 def policy_choices() -> list[tuple[str, str]]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop import resources
-from helix_desktop.engine.blocks import Kind
-from helix_desktop.gui.tokens import DARK, FILL_OF, LIGHT, Tokens
+from helix_desktop.gui.tokens import DARK, LIGHT, Tokens, fill_of
+
+if TYPE_CHECKING:  # the window is painted before the engine is imported
+    from helix_desktop.engine.blocks import Kind
 
 SCHEMES = ("system", "light", "dark")
 ZOOMS = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
@@ -94,11 +97,11 @@ class Theme(QObject):
 
     def kind(self, kind: Kind) -> QColor:
         """The fill of a kind: meters, dots, marks."""
-        return self.colour(FILL_OF[kind])
+        return self.colour(fill_of(kind))
 
     def kind_text(self, kind: Kind) -> QColor:
         """The same kind for words, which need more contrast."""
-        return self.colour(f"{FILL_OF[kind]}_text")
+        return self.colour(f"{fill_of(kind)}_text")
 
     def px(self, length: float) -> int:
         """A length of the pictures at the present text zoom."""

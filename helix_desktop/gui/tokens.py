@@ -8,8 +8,10 @@ A kind has two colours: the fill of meters, dots and marks, and a darker or ligh
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
-from helix_desktop.engine.blocks import Kind
+if TYPE_CHECKING:  # the window is painted before the engine is imported
+    from helix_desktop.engine.blocks import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +131,7 @@ DARK = Tokens(
 SURFACES = ("window", "panel", "rail", "selected", "code", "accent_soft")
 SYNTAX = ("code_keyword", "code_string", "code_number", "code_comment", "code_name", "code_type")
 
-FILL_OF: dict[Kind, str] = {
-    Kind.SYSTEM: "system",
-    Kind.HANDOVER: "handover",
-    Kind.OBSERVATIONS: "observations",
-    Kind.CONVERSATION: "conversation",
-    Kind.OUTPUT: "output",
-}
+KINDS = ("system", "handover", "observations", "conversation", "output")
 
 # The squares of the rail. White initials stand on them, so each reaches 4.5:1 against white.
 WORKSPACE_COLOURS = (
@@ -148,6 +144,11 @@ WORKSPACE_COLOURS = (
     "#a1482c",
     "#3b6c8a",
 )
+
+
+def fill_of(kind: Kind) -> str:
+    """The token of a kind of context; with `_text` behind it the one for words."""
+    return kind.name.lower()
 
 
 def names() -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def _wire_rail(window: MainWindow) -> None:
     on("shortcuts", lambda: window.settings_wanted.emit("shortcuts"))
     on("doctor", lambda: window.settings_wanted.emit("about"))
     on("about", lambda: window.settings_wanted.emit("about"))
-    on("quit", window.close)
+    on("quit", lambda: window.window().close())
     for number in range(1, 10):
         shortcut = QShortcut(QKeySequence(f"Ctrl+{number}"), window)
         shortcut.activated.connect(partial(_open_number, window, number))
@@ -248,7 +248,7 @@ def _wire_view(window: MainWindow) -> None:
         on(name, partial(window.settings.change, THEME, scheme))
     for name, steps in (("zoom-in", 1), ("zoom-out", -1), ("zoom-usual", 0)):
         on(name, partial(_zoom, window, steps))
-    on("full-screen", lambda: window.showNormal() if window.isFullScreen() else window.showFullScreen())
+    on("full-screen", lambda: _full_screen(window))
     window.actions_["zoom-in"].setShortcuts([window.actions_["zoom-in"].shortcut(), QKeySequence("Ctrl+=")])
     theme.changed.connect(window.update)
 
@@ -257,3 +257,11 @@ def _zoom(window: MainWindow, steps: int) -> None:
     window.theme.zoom_by(steps)
     nearest = min(ZOOMS, key=lambda zoom: abs(zoom - window.theme.zoom))
     window.settings.change(ZOOM, round(nearest * 100))
+
+
+def _full_screen(window: MainWindow) -> None:
+    shell = window.window()
+    if shell.isFullScreen():
+        shell.showNormal()
+    else:
+        shell.showFullScreen()

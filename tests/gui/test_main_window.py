@@ -300,13 +300,6 @@ def test_the_last_workspace_in_the_trash_leaves_another_one_open(window: MainWin
     assert "storage-engine" in desk.benches
 
 
-def test_closing_asks_the_program_to_end_it(window: MainWindow) -> None:
-    closing = QSignalSpy(window.closing)
-    window.close()
-    assert closing.count() == 1
-    assert window.isVisible()
-
-
 def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
     window.actions_.on("tour", lambda: None)
     QTest.keyClicks(window.chat.composer.text, "/hand")

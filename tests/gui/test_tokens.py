@@ -6,11 +6,11 @@ import pytest
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.gui import tokens
-from helix_desktop.gui.tokens import DARK, FILL_OF, LIGHT, SURFACES, SYNTAX, Tokens, contrast
+from helix_desktop.gui.tokens import DARK, KINDS, LIGHT, SURFACES, SYNTAX, Tokens, contrast, fill_of
 
 SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
 TEXT = ("text", "muted", "faint", "accent", "danger")
-KIND_TEXT = tuple(f"{name}_text" for name in FILL_OF.values())
+KIND_TEXT = tuple(f"{name}_text" for name in KINDS)
 
 
 @SCHEMES
@@ -38,7 +38,7 @@ def test_words_on_coloured_ground_can_be_read(scheme: Tokens) -> None:
 @SCHEMES
 @pytest.mark.parametrize("kind", Kind)
 def test_a_kind_stands_out_from_the_free_part_of_the_meter(scheme: Tokens, kind: Kind) -> None:
-    assert contrast(getattr(scheme, FILL_OF[kind]), scheme.free) >= 2.5
+    assert contrast(getattr(scheme, fill_of(kind)), scheme.free) >= 2.5
 
 
 @pytest.mark.parametrize("colour", tokens.WORKSPACE_COLOURS)

@@ -7,10 +7,21 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QHBoxLayout, QLabel, QLineEdit, QSpinBox, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
 
 Value = bool | int | float | str
 Changed = Callable[[Value], object]
+WIDE = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +75,7 @@ def field(declared: Declared, changed: Changed, parent: QWidget | None = None) -
 def _made(declared: Declared, changed: Changed, parent: QWidget | None) -> QWidget:
     value = declared.value
     if isinstance(value, bool):
-        check = QCheckBox(declared.title, parent)
+        check = QCheckBox(parent)
         check.setChecked(value)
         check.toggled.connect(changed)
         return check
@@ -114,24 +125,22 @@ def row(declared: Declared, changed: Changed, parent: QWidget) -> QWidget:
     whole = QWidget(parent)
     whole.setProperty("look", "plain")
     line = QHBoxLayout(whole)
-    line.setContentsMargins(0, 6, 0, 6)
+    line.setContentsMargins(0, 7, 0, 7)
     line.setSpacing(16)
-    if isinstance(declared.value, bool):
-        words = QLabel(declared.sentence, whole)
-        words.setProperty("look", "small")
-    else:
-        words = QLabel(f"{declared.title}\n{declared.sentence}" if declared.sentence else declared.title, whole)
-    words.setTextFormat(Qt.TextFormat.PlainText)
-    words.setWordWrap(True)
+    words = QVBoxLayout()
+    words.setSpacing(1)
+    for text, look in ((declared.title, ""), (declared.sentence, "small")):
+        if text:
+            label = QLabel(text, whole)
+            label.setProperty("look", look)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setWordWrap(True)
+            words.addWidget(label)
+    line.addLayout(words, 1)
     widget = field(declared, changed, whole)
-    if isinstance(declared.value, bool):
-        widget.setMinimumWidth(220)
-        line.addWidget(widget)
-        line.addWidget(words, 1)
-    else:
-        widget.setFixedWidth(220)
-        line.addWidget(words, 1)
-        line.addWidget(widget)
+    if not isinstance(declared.value, bool):
+        widget.setFixedWidth(WIDE)
+    line.addWidget(widget)
     return whole
 
 
