@@ -1,0 +1,183 @@
+"""`mcp`: a workspace's cache as an MCP server for other programs, and their configuration for it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop import places
+from helix_desktop.commands import as_json, beside, on_workspace
+from helix_desktop.console import Console
+from helix_desktop.errors import NotThere, WrongUse
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.context_server.shelf import CatalogueRow, Shelf
+    from helix_desktop.engine.digest import Digest
+    from helix_desktop.engine.ports import Hit
+    from helix_desktop.store.workspace import Workspace
+
+TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
+
+
+def add(nouns: Subparsers) -> None:
+    mcp = nouns.add_parser("mcp", help="a workspace's cache as an MCP server for other programs")
+    mcp.add_argument("--workspace", "-w", metavar="W", help="its name or id")
+    mcp.add_argument("--http", type=_port, metavar="PORT", help="on this port of this machine instead of stdio; 0: any")
+    mcp.set_defaults(run=run, work=serve, lasting=True, verb="")
+    mcp.add_argument("--token", default="", help=argparse.SUPPRESS)
+    verbs = mcp.add_subparsers(metavar="VERB")
+    one = verbs.add_parser("install", help="show or write the configuration other programs need")
+    on_workspace(one)
+    as_json(one)
+    one.add_argument("--client", choices=("claude-code", "cursor", "vscode", "goose"), help="only for this program")
+    one.add_argument("--write", action="store_true", help="write it into the program's file in the workspace's folder")
+    one.set_defaults(run=install, work=None)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.workspace is None:
+        raise WrongUse("Which workspace? Name it with --workspace.")
+    if arguments.http is not None:
+        # The token goes to the owner in the command line over a private socket, never onto a process list.
+        token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+        arguments.argv = [*arguments.argv, f"--token={token}"]
+        arguments.token = token
+    return beside.run(arguments)
+
+
+async def serve(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    """Answer MCP requests about this workspace and no other, until the caller goes away."""
+    from helix_desktop.context_server import server, stdio
+
+    shelf = shelf_of(workspace, arguments.home)
+    if arguments.http is None:
+        await stdio.serve(server.build(shelf), console.read, console.write)
+        return 0
+    from helix_desktop.context_server import http
+
+    async def started(port: int) -> None:
+        await console.say(f"http://{http.HOST}:{port}{http.PATH}")
+        await console.say(f"Authorization: Bearer {arguments.token}")
+
+    await http.serve(server.build(shelf), arguments.http, arguments.token, started)
+    return 0
+
+
+def shelf_of(workspace: Workspace, home: Path | None) -> Shelf:
+    """A workspace as the server needs it."""
+    from helix_desktop import tokens
+    from helix_desktop.context_server.shelf import Shelf
+    from helix_desktop.tools.recall import matching_lines
+
+    async def compact(digest: Digest, keep: str) -> str:
+        return await _compact(workspace, home, digest, keep)
+
+    return Shelf(
+        workspace.name,
+        workspace.cache,
+        _Catalogue(workspace),
+        workspace.journal,
+        tokens.Counter(),
+        matching_lines,
+        compact,
+    )
+
+
+class _Catalogue:
+    """The workspace's index, as the server needs it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._index = workspace.index
+
+    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
+        await self._index.caught_up()
+        return await self._index.search(query, tool=tool, limit=limit, entries_only=entries_only)
+
+    async def listed(self, *, tool: str, limit: int) -> tuple[Sequence[CatalogueRow], int]:
+        from helix_desktop.store.catalogue import Filter, Sort
+
+        await self._index.caught_up()
+        chosen = Filter(tool=tool)
+        rows = await self._index.entries(chosen, sort=Sort.TIME, descending=True, limit=limit)
+        return rows, await self._index.count(chosen)
+
+    async def figures(self) -> dict[str, int]:
+        await self._index.caught_up()
+        found = await self._index.stats()
+        return {
+            "entries": found.entries,
+            "bytes": found.size,
+            "on_disk": found.kept,
+            "tokens": found.tokens,
+            "pinned": found.pinned,
+            "removed_to_make_room": found.gone,
+            "stored_once_used_again": found.repeated,
+            "bytes_not_stored_twice": found.repeated_size,
+        }
+
+
+async def _compact(workspace: Workspace, home: Path | None, digest: Digest, keep: str) -> str:
+    from helix_desktop import workbench
+    from helix_desktop.engine import recall
+
+    bench = workbench.of(workspace)
+    if bench is None:
+        async with workbench.alone(workspace, places.find(home)) as opened:
+            client = opened.models.client("fast") or opened.models.client("main")
+            if client is None:
+                raise NotThere("No model is chosen in this workspace that could compact it.")
+            return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)
+    client = bench.models.client("fast") or bench.models.client("main")
+    if client is None:
+        raise NotThere("No model is chosen in this workspace that could compact it.")
+    return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)
+
+
+# --- install ---------------------------------------------------------------------------------------------------------
+
+
+def install(arguments: argparse.Namespace) -> int:
+    from helix_desktop.context_server import clients
+
+    known = beside.all_of(places.find(arguments.home)).find(arguments.workspace)
+    folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
+    command = [*_program(), *(["--home", str(arguments.home.resolve())] if arguments.home else [])]
+    command += ["mcp", "--workspace", known.id]
+    wanted = [arguments.client] if arguments.client else clients.CLIENTS
+    found = [clients.snippet(each, command, "helix-context-cache", folder=folder, home=Path.home()) for each in wanted]
+    if arguments.json:
+        print(_as_json(found))
+    for one in found if not arguments.json else ():
+        print(f"{one.client}: {one.file}\n\n{one.text}\n")
+    if arguments.write:
+        if not arguments.client:
+            raise WrongUse("Which program's file is to be written? Name it with --client.")
+        written = clients.write(found[0])
+        print(f"{found[0].file} {'written' if written else 'has it already'}.", file=sys.stderr)
+    return 0
+
+
+def _as_json(found: Sequence[object]) -> str:
+    import dataclasses
+    import json
+
+    return json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False, indent=1, default=str)  # type: ignore[call-overload]
+
+
+def _program() -> list[str]:
+    """How other programs start us: by our command where it is on the path, else by our Python."""
+    command = shutil.which("helix-desktop")
+    return [command] if command else [sys.executable, "-m", "helix_desktop"]

@@ -1,0 +1,93 @@
+"""The configuration other programs need to use builtin_context_cache: shown, or written into theirs with consent."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.errors import ConfigMistake, WrongUse
+
+CLIENTS = ("claude-code", "cursor", "vscode", "goose")
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """What stands where for one program. `entry` goes under `path_in` of the JSON file `file`; goose's is YAML."""
+
+    client: str
+    file: Path
+    path_in: tuple[str, ...]
+    entry: dict[str, Any]
+    text: str
+
+
+def snippet(client: str, command: Sequence[str], name: str, *, folder: Path, home: Path) -> Snippet:
+    """For a workspace served by `command`. `folder`: the project, for programs that keep it there."""
+    program, *arguments = command
+    plain: dict[str, Any] = {"command": program, "args": arguments}
+    if client == "claude-code":
+        return _json(client, folder / ".mcp.json", ("mcpServers", name), {"type": "stdio", **plain})
+    if client == "cursor":
+        return _json(client, folder / ".cursor" / "mcp.json", ("mcpServers", name), plain)
+    if client == "vscode":
+        return _json(client, folder / ".vscode" / "mcp.json", ("servers", name), {"type": "stdio", **plain})
+    if client == "goose":
+        settings = {"name": name, "type": "stdio", "enabled": True, "cmd": program, "args": arguments, "timeout": 300}
+        return Snippet(client, _goose(home), ("extensions", name), settings, _yaml(name, settings))
+    raise WrongUse(f"There is no program {client!r} known here; there are {', '.join(CLIENTS)}.")
+
+
+def _json(client: str, file: Path, path_in: tuple[str, str], entry: dict[str, Any]) -> Snippet:
+    text = json.dumps({path_in[0]: {path_in[1]: entry}}, ensure_ascii=False, indent=2)
+    return Snippet(client, file, path_in, entry, text)
+
+
+def _goose(home: Path) -> Path:
+    if sys.platform == "win32":
+        return home / "AppData" / "Roaming" / "Block" / "goose" / "config" / "config.yaml"
+    return home / ".config" / "goose" / "config.yaml"
+
+
+def _yaml(name: str, settings: dict[str, Any]) -> str:
+    lines = ["extensions:", f"  {json.dumps(name)}:"]
+    return "\n".join([*lines, *(f"    {key}: {json.dumps(value)}" for key, value in settings.items())])
+
+
+def write(found: Snippet) -> bool:
+    """Put it into the program's file, beside what is there. False where it stands there already.
+
+    Only JSON without comments is written: anything else is left to the person, untouched.
+    """
+    if found.client == "goose":
+        raise WrongUse(f"{found.file} is YAML with your own comments in it.", remedy="Put in what is shown by hand.")
+    whole = _read(found.file)
+    outer, name = found.path_in
+    servers = whole.setdefault(outer, {})
+    if not isinstance(servers, dict):
+        raise ConfigMistake(f"{found.file}: {outer} is no table; nothing was written.")
+    if servers.get(name) == found.entry:
+        return False
+    servers[name] = found.entry
+    found.file.parent.mkdir(parents=True, exist_ok=True)
+    beside = found.file.with_name(f".{found.file.name}.{os.getpid()}")
+    beside.write_text(json.dumps(whole, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    beside.replace(found.file)
+    return True
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        return {}
+    try:
+        whole = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        remedy = "Put in what is shown by hand; a file with comments is not written to."
+        raise ConfigMistake(f"{file} is no plain JSON ({error}); nothing was written.", remedy=remedy) from None
+    if not isinstance(whole, dict):
+        raise ConfigMistake(f"{file} holds no JSON object; nothing was written.")
+    return whole

@@ -1,0 +1,149 @@
+"""The tools of builtin_context_cache as MCP describes them: names, sentences, schemas in and out, annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from helix_desktop.context_server import shelf
+from helix_desktop.context_server.shelf import Shelf
+
+NAME = "builtin_context_cache"
+INSTRUCTIONS = (
+    "The context cache of a Helix Desktop workspace: everything its agents have seen, addressed by SHA-256. "
+    "Search it, recall entries by hash (in pages, by lines or by pattern), and put in what you want to find again."
+)
+Act = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One tool. `changes`: it adds to the cache; `thinks`: it asks a model."""
+
+    name: str
+    title: str
+    description: str
+    takes: dict[str, Any]
+    gives: dict[str, Any]
+    act: Callable[[Shelf], Act]
+    changes: bool = False
+    thinks: bool = False
+
+
+def _object(required: tuple[str, ...], **properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+def _text(description: str, longest: int = 10_000) -> dict[str, Any]:
+    return {"type": "string", "description": description, "maxLength": longest}
+
+
+def _whole(description: str, most: int) -> dict[str, Any]:
+    return {"type": "integer", "description": description, "minimum": 0, "maximum": most}
+
+
+_STRING, _INTEGER = {"type": "string"}, {"type": "integer"}
+_HASH = _text("SHA-256 of the entry in hexadecimal, or its first 4 digits or more where only one begins so", 100)
+_PAGE = _object(("sha256", "text"), sha256=_STRING, text=_STRING)
+_ENTRY = _object(
+    ("sha256", "size"),
+    **dict.fromkeys(("sha256", "media_type", "tool", "source"), _STRING),
+    **dict.fromkeys(("size", "lines", "tokens", "uses"), _INTEGER),
+    time={"type": "number"},
+    pinned={"type": "boolean"},
+)
+_PLACE = _object(("sha256", "line"), sha256=_STRING, line=_INTEGER, snippet=_STRING, tool=_STRING, source=_STRING)
+
+
+def _bound(act: Callable[..., Awaitable[dict[str, Any]]]) -> Callable[[Shelf], Act]:
+    return lambda on: lambda **arguments: act(on, **arguments)
+
+
+OFFERS = (
+    Offer(
+        "recall_cached_content",
+        "Recall cached content",
+        "Bring back content from the cache: all of it page by page, some of its lines, or the lines that match.",
+        _object(
+            ("sha256",),
+            sha256=_HASH,
+            lines=_text("Only these lines, such as 10-40", 40),
+            grep=_text("Only lines that match this regular expression"),
+            context=_whole("With grep: lines to show around each match", 50),
+        ),
+        _PAGE,
+        _bound(shelf.recall_content),
+    ),
+    Offer(
+        "search_cached_content",
+        "Search the cache",
+        "Search everything in the cache for words; gives hash, line and snippet of each place.",
+        _object(
+            ("query",),
+            query=_text("Words to find"),
+            tool=_text("Only what this tool returned", 200),
+            limit=_whole("At most so many", 50),
+        ),
+        _object(("hits",), hits={"type": "array", "items": _PLACE}),
+        _bound(shelf.search_content),
+    ),
+    Offer(
+        "compact_cached_content",
+        "Compact cached content",
+        "Have the workspace's fast model read an entry, however long, and write down what you need of it.",
+        _object(("sha256", "keep"), sha256=_HASH, keep=_text("What you need of it")),
+        _PAGE,
+        _bound(shelf.compact_content),
+        thinks=True,
+    ),
+    Offer(
+        "recall_history",
+        "Recall folded messages",
+        "Show the messages that a handover or another fold stands for, word for word.",
+        _object(
+            ("fold",),
+            fold=_text("The fold's name", 200),
+            conversation=_text("Its conversation; the newest that knows the fold when left out", 200),
+        ),
+        _object(("fold", "text"), fold=_STRING, text=_STRING),
+        _bound(shelf.history),
+    ),
+    Offer(
+        "list_cached_content",
+        "List cached content",
+        "List the newest entries of the cache.",
+        _object(
+            (), tool=_text("Only what this tool returned", 200), limit=_whole("At most so many", shelf.MOST_LISTED)
+        ),
+        _object(("total", "entries"), total=_INTEGER, entries={"type": "array", "items": _ENTRY}),
+        _bound(shelf.list_content),
+    ),
+    Offer(
+        "put_cached_content",
+        "Put content into the cache",
+        "Store text and get its hash, to recall or search it later, here or in Helix Desktop.",
+        _object(
+            ("content",),
+            content=_text("The text", shelf.MOST_PUT),
+            source=_text("Where it comes from: a path, a command, an address", 1000),
+            tool=_text("What made it", 200),
+        ),
+        _object(("sha256", "size", "lines"), sha256=_STRING, size=_INTEGER, lines=_INTEGER),
+        _bound(shelf.put_content),
+        changes=True,
+    ),
+    Offer(
+        "cache_stats",
+        "Cache figures",
+        "How much the workspace's cache holds.",
+        _object(()),
+        {
+            "type": "object",
+            "properties": {"workspace": _STRING},
+            "required": ["workspace"],
+            "additionalProperties": _INTEGER,
+        },
+        _bound(shelf.stats),
+    ),
+)

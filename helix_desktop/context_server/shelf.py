@@ -1,0 +1,194 @@
+"""What builtin_context_cache does, without a word of MCP: plain coroutines on one workspace that return plain values.
+
+The tools of the agent inside do the same through `engine/recall.py`. Every name of an entry is looked up in this
+workspace alone, so a hash of another one is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from helix_desktop.engine import recall
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Folded, FoldKind, Recorded
+from helix_desktop.engine.ports import About, Cache, Hit, Tokens
+from helix_desktop.engine.view import State, state_of
+from helix_desktop.errors import NotThere, WrongUse
+
+MOST_LISTED = 200
+MOST_PUT = 16 << 20
+NEWEST = 20  # conversations that are looked at for handovers
+
+Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
+Compact = Callable[[Digest, str], Awaitable[str]]
+
+
+class CatalogueRow(Protocol):
+    """One line of the catalogue of entries."""
+
+    @property
+    def stored(self) -> Any: ...
+    @property
+    def about(self) -> About: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def time(self) -> float: ...
+    @property
+    def uses(self) -> int: ...
+    @property
+    def pinned(self) -> bool: ...
+
+
+class ConversationRow(Protocol):
+    """One line of the list of conversations."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+
+
+class Facts(Protocol):
+    """What is needed of the journal."""
+
+    async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
+
+    async def conversations(self) -> Sequence[Any]: ...
+
+
+class Catalogue(Protocol):
+    """What is needed of the index, besides searching."""
+
+    async def search(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[Hit]: ...
+
+    async def listed(self, *, tool: str, limit: int) -> tuple[Sequence[CatalogueRow], int]:
+        """The newest entries, and how many there are."""
+        ...
+
+    async def figures(self) -> dict[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """One workspace as the server needs it. `compact` is None where there is no model to do it."""
+
+    name: str
+    cache: Cache
+    catalogue: Catalogue
+    journal: Facts
+    tokens: Tokens
+    grep: Grep
+    compact: Compact | None = None
+
+
+async def recall_content(
+    shelf: Shelf, *, sha256: str, lines: str = "", grep: str = "", context: int = 0
+) -> dict[str, Any]:
+    """One page of an entry, or the lines that match."""
+    digest = await recall.found(shelf.cache, sha256)
+    text = await recall.recall(
+        shelf.cache, shelf.tokens, digest.hex, lines=lines, pattern=grep, context=context, grep=shelf.grep
+    )
+    return {"sha256": digest.hex, "text": text}
+
+
+async def search_content(shelf: Shelf, *, query: str, tool: str = "", limit: int = 10) -> dict[str, Any]:
+    """Where the words stand."""
+    if not query.strip():
+        raise WrongUse("A query is needed.", remedy="Give the words to look for.")
+    hits = await shelf.catalogue.search(query, tool=tool, limit=max(1, min(limit, recall.MOST_HITS)), entries_only=True)
+    return {"hits": [_hit(hit) for hit in hits if hit.digest is not None]}
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    snippet = " ".join(hit.snippet.split())[: recall.SNIPPET]
+    about = {"tool": hit.about.tool, "source": hit.about.source}
+    return {"sha256": hit.digest.hex if hit.digest else "", "line": hit.line, "snippet": snippet, **about}
+
+
+async def compact_content(shelf: Shelf, *, sha256: str, keep: str) -> dict[str, Any]:
+    """What a model keeps of an entry."""
+    digest = await recall.found(shelf.cache, sha256)
+    if shelf.compact is None:
+        raise WrongUse("No model is chosen in this workspace that could compact it.", remedy="Recall it in pages.")
+    return {"sha256": digest.hex, "text": await shelf.compact(digest, keep)}
+
+
+async def list_content(shelf: Shelf, *, tool: str = "", limit: int = 50) -> dict[str, Any]:
+    """The newest entries."""
+    rows, total = await shelf.catalogue.listed(tool=tool, limit=max(1, min(limit, MOST_LISTED)))
+    return {"total": total, "entries": [_row(row) for row in rows]}
+
+
+def _row(row: CatalogueRow) -> dict[str, Any]:
+    return {
+        "sha256": row.stored.digest.hex,
+        "size": row.stored.size,
+        "lines": row.stored.lines,
+        "tokens": row.tokens,
+        "media_type": row.stored.media_type,
+        "tool": row.about.tool,
+        "source": row.about.source,
+        "time": row.time,
+        "uses": row.uses,
+        "pinned": row.pinned,
+    }
+
+
+async def put_content(shelf: Shelf, *, content: str, source: str = "", tool: str = "") -> dict[str, Any]:
+    """Store what an agent outside wants to find again. Its tool is named as from outside: nothing passes for ours."""
+    data = content.encode("utf-8", "replace")
+    if not data or len(data) > MOST_PUT:
+        raise WrongUse(f"Content of 1 to {MOST_PUT:,} bytes is needed; this has {len(data):,}.")
+    about = About(f"outside:{_line(tool)}" if tool.strip() else "outside", _line(source))
+    stored = await shelf.cache.put(data, about)
+    return {"sha256": stored.digest.hex, "size": stored.size, "lines": stored.lines}
+
+
+def _line(words: str) -> str:
+    return " ".join(words.split())[:200]
+
+
+async def stats(shelf: Shelf) -> dict[str, Any]:
+    """How much there is."""
+    return {"workspace": shelf.name, **await shelf.catalogue.figures()}
+
+
+async def history(shelf: Shelf, *, fold: str, conversation: str = "") -> dict[str, Any]:
+    """The messages a fold covers, of the conversation that is named or the newest that knows the fold."""
+    wanted = fold.strip().strip("\"'`")
+    async for _, state in _states(shelf, conversation):
+        if state.fold(wanted) is not None:
+            return {"fold": wanted, "text": await recall.history(state, shelf.cache, shelf.tokens, wanted)}
+    where = f"The conversation {conversation[:40]}" if conversation else f"None of the newest {NEWEST} conversations"
+    raise NotThere(f"{where} has no fold {wanted[:80]!r}.", remedy="Name its conversation, or list the resources.")
+
+
+async def handovers(shelf: Shelf) -> list[tuple[str, str, Folded]]:
+    """(conversation, its title, handover) of the newest conversations, the last one first."""
+    found = []
+    async for row, state in _states(shelf, ""):
+        documents = [fold for fold in state.live_folds if fold.kind is FoldKind.HANDOVER]
+        found += [(row.id, row.title, fold) for fold in reversed(documents)]
+    return found
+
+
+async def handover(shelf: Shelf, conversation: str, fold: str) -> str:
+    """The text of one handover."""
+    async for _, state in _states(shelf, conversation):
+        document = state.fold(fold)
+        if document is not None and document.kind is FoldKind.HANDOVER:
+            return document.text
+    raise NotThere(f"There is no handover {fold[:80]!r} in that conversation.")
+
+
+async def _states(shelf: Shelf, conversation: str) -> AsyncIterator[tuple[ConversationRow, State]]:
+    rows = await shelf.journal.conversations()
+    chosen = [row for row in rows if row.id == conversation] if conversation else rows[:NEWEST]
+    for row in chosen:
+        yield row, state_of(await shelf.journal.read(row.id))

@@ -1,0 +1,81 @@
+"""MCP over a console: one JSON message a line. Standard input may be this process's own, or that of a caller far away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+
+LONGEST = 32 << 20  # bytes of one message; `put_cached_content` takes 16 MB, which JSON can double
+log = logging.getLogger(__name__)
+
+Read = Callable[[], Awaitable[bytes]]
+Write = Callable[[bytes], Awaitable[None]]
+Incoming = SessionMessage | Exception
+
+
+async def serve(server: Server[Any], read: Read, write: Write) -> None:
+    """Answer until the input ends."""
+    async with streams(read, write) as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+@asynccontextmanager
+async def streams(
+    read: Read, write: Write
+) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]]:
+    """Lines in and out as the SDK's streams."""
+    to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
+    outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def take() -> None:
+        async with to_server:
+            async for line in lines(read):
+                await to_server.send(message(line))
+
+    async def give() -> None:
+        async with from_server:
+            async for each in from_server:
+                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await write(text.encode() + b"\n")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(take)
+        group.start_soon(give)
+        yield incoming, outgoing
+        group.cancel_scope.cancel()
+
+
+async def lines(read: Read) -> AsyncIterator[bytes]:
+    """Whole lines; of one that is too long, a short piece, which is no JSON and is answered as such."""
+    pieces: list[bytes] = []
+    size = 0
+    while data := await read():
+        *ended, rest = data.split(b"\n")
+        for part in ended:
+            size += len(part)
+            whole = b"".join((*pieces, part)) if size <= LONGEST else b"too long"
+            pieces, size = [], 0
+            if whole.strip():
+                yield whole
+        size += len(rest)
+        if size <= LONGEST:
+            pieces.append(rest)
+        else:
+            pieces.clear()
+
+
+def message(line: bytes) -> Incoming:
+    """The message of a line, or the error that it is none."""
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        log.warning("a message over stdio is no JSON-RPC: %s", line[:100])
+        return error
