@@ -26,6 +26,8 @@ from helix_desktop.store.level import Level, Write, failure
 from helix_desktop.store.records import CHUNK, Record, State
 
 _LAST = b"\xff" * 8
+_FIRST_CHUNK = bytes(4)
+_PINNED, _QUARANTINED, _FORGOTTEN = b"p", b"q", b"t"
 BY_HAND = About()
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
 
@@ -49,6 +51,9 @@ class CacheFolder:
         self._staged: dict[Digest, Staged] = {}
         self._check_version()
         self._next = self._sweep()
+        self._marked = {
+            kind: {key[1:] for key in self.level.keys(kind, _after(kind))} for kind in (_QUARANTINED, _FORGOTTEN)
+        }
 
     def _check_version(self) -> None:
         known = self.level.quick_get(records.VERSION_KEY)
@@ -64,7 +69,7 @@ class CacheFolder:
     def _sweep(self) -> int:
         """Remove the chunks of entries that were never finished. Returns the first number that is free."""
         free = 1
-        for key in list(self.level.keys(b"o", b"p")):
+        for key in list(self.level.keys(b"o", _after(b"o"))):
             number = records.number_of(key)
             free = max(free, number + 1)
             self.drop_chunks(number, extra=[(key, None)])
@@ -133,16 +138,17 @@ class CacheFolder:
         try:
             if writes:
                 self.level.write(writes)
+                for marked in self._marked.values():
+                    marked.difference_update(each.record.digest.raw for each in staged)
         finally:
             for each in staged:
                 self._staged.pop(each.record.digest, None)
 
     def ready(self, record: Record, writes: Sequence[Write]) -> Staged:
-        marks: list[Write] = [
-            (kind + record.digest.raw, None) for kind in (b"q", b"t") if self._mark(kind, record.digest)
-        ]
+        raw = record.digest.raw
+        marks: list[Write] = [(kind + raw, None) for kind, marked in self._marked.items() if raw in marked]
         known: list[Write] = [
-            (b"h" + record.digest.raw, records.pack_number(record.number)),
+            (b"h" + raw, records.pack_place(record)),
             (records.number_key(b"m", record.number), records.pack(record)),
         ]
         staged = Staged(record, (*writes, *known, *marks))
@@ -160,8 +166,16 @@ class CacheFolder:
             for _ in self.content(record):
                 pass
         except (NotThere, CacheCorrupt):
+            self._retire(digest)
             return None
         return Staged(record, ())
+
+    def _retire(self, digest: Digest) -> None:
+        """Make way for content that comes again: what is left of it was collected or is damaged."""
+        with contextlib.suppress(NotThere, ValueError, plyvel.Error):
+            old = self.described(digest)
+            gone: list[Write] = [(b"h" + digest.raw, None), (records.number_key(b"m", old.number), None)]
+            self.drop_chunks(old.blob, extra=gone)
 
     def take(self) -> int:
         self._next += 1
@@ -185,7 +199,7 @@ class CacheFolder:
             held = self.level.get(b"h" + digest.raw)
             if held is None:
                 raise self._missing(digest)
-            number = records.unpack_number(held)
+            number, _ = records.unpack_place(held)
             value = self.level.get(records.number_key(b"m", number))
             record = records.unpack(number, value) if value is not None else None
         except (plyvel.CorruptionError, ValueError, UnicodeDecodeError) as error:
@@ -196,7 +210,8 @@ class CacheFolder:
             raise self.quarantine(digest, "its description is missing")
         if record.state is State.COLLECTED:
             raise self._collected(record)
-        if (why := self._mark(b"q", digest)) is not None:
+        if digest.raw in self._marked[_QUARANTINED]:
+            why = self.level.quick_get(_QUARANTINED + digest.raw) or b"it does not match its hash"
             raise _corrupt(digest, why.decode("utf-8", "replace"))
         return record
 
@@ -205,7 +220,7 @@ class CacheFolder:
         held = self.level.get(b"h" + digest.raw)
         if held is None:
             raise self._missing(digest)
-        return self.numbered(records.unpack_number(held))
+        return self.numbered(records.unpack_place(held)[0])
 
     def numbered(self, number: int) -> Record:
         value = self.level.get(records.number_key(b"m", number))
@@ -215,6 +230,8 @@ class CacheFolder:
 
     def get(self, digest: Digest) -> bytes:
         """The whole content, checked against its SHA-256."""
+        if (content := self._small(digest)) is not None:
+            return content
         record = self.record(digest)
         if record.count == 1:
             return self.chunk(record, 0)
@@ -222,6 +239,25 @@ class CacheFolder:
         if hashlib.sha256(content).digest() != digest.raw:
             raise self.quarantine(digest, "its content does not match its hash")
         return content
+
+    def _small(self, digest: Digest) -> bytes | None:
+        """An entry of one chunk, on the short way; None where the long way has to find out what is wrong, or it is larger."""
+        if digest.raw in self._marked[_QUARANTINED]:
+            return None
+        try:
+            held = self.level.quick_get(b"h" + digest.raw)
+            if held is None or len(held) != 16:
+                return None
+            value = self.level.quick_get(b"b" + held[8:] + _FIRST_CHUNK)
+            content = self._unpacked(value) if value else None
+        except (plyvel.Error, zstandard.ZstdError, MemoryError):
+            return None
+        return content if content is not None and hashlib.sha256(content).digest() == digest.raw else None
+
+    def _unpacked(self, value: bytes) -> bytes:
+        if value[0] == records.RAW:
+            return value[1:]
+        return self._decompressor.decompress(memoryview(value)[1:], max_output_size=CHUNK)
 
     def read(self, digest: Digest, start: int, length: int) -> bytes:
         """A part of the content; only the chunks it lies in are read, and each is checked."""
@@ -251,10 +287,8 @@ class CacheFolder:
             value = self.level.get(records.chunk_key(record.blob, chunk))
             if value is None:
                 raise self.quarantine(record.digest, f"chunk {chunk} is missing")
-            if value[0] == records.RAW:
-                return value[1:]
-            return self._decompressor.decompress(value[1:], max_output_size=CHUNK)
-        except (plyvel.CorruptionError, zstandard.ZstdError, IndexError) as error:
+            return self._unpacked(value)
+        except (plyvel.CorruptionError, zstandard.ZstdError, MemoryError, IndexError) as error:
             raise self.quarantine(record.digest, f"chunk {chunk} cannot be read") from error
         except plyvel.Error as error:
             raise failure(error, f"The entry {record.digest} cannot be read") from error
@@ -262,18 +296,16 @@ class CacheFolder:
     def quarantine(self, digest: Digest, why: str) -> CacheCorrupt:
         """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
         with contextlib.suppress(StoreFailed):  # a disk that takes nothing: it is found out again
-            self.level.write([(b"q" + digest.raw, why.encode())])
+            self.level.write([(_QUARANTINED + digest.raw, why.encode())])
+        self._marked[_QUARANTINED].add(digest.raw)
         return _corrupt(digest, why)
-
-    def _mark(self, kind: bytes, digest: Digest) -> bytes | None:
-        return self.level.quick_get(kind + digest.raw)
 
     def forgotten(self, digest: Digest) -> bool:
         """Whether there was such an entry and the user wanted it gone."""
-        return self._mark(b"t", digest) is not None
+        return digest.raw in self._marked[_FORGOTTEN]
 
     def _missing(self, digest: Digest) -> NotThere:
-        if self._mark(b"t", digest) is not None:
+        if self.forgotten(digest):
             return NotThere(f"The entry {digest} was forgotten at the user's wish.")
         return NotThere(f"There is no entry {digest} in this workspace's cache.")
 
@@ -294,7 +326,7 @@ class CacheFolder:
         if found:
             near = ", ".join(digest.hex[: len(prefix) + 6] for digest in found[:4])
             raise Ambiguous(f"{len(found)} entries begin with {prefix}: {near}.", remedy="Give more digits.")
-        if len(prefix) == 64 and self._mark(b"t", Digest.parse(prefix)) is not None:
+        if len(prefix) == 64 and self.forgotten(Digest.parse(prefix)):
             raise self._missing(Digest.parse(prefix))
         raise NotThere(f"No entry of this workspace begins with {prefix}.", remedy=self._near(prefix))
 
@@ -327,30 +359,33 @@ class CacheFolder:
     def pin(self, digest: Digest, *, pinned: bool = True) -> None:
         """A pinned entry is never collected."""
         self.record(digest)
-        self.level.write([(b"p" + digest.raw, b"" if pinned else None)])
+        self.level.write([(_PINNED + digest.raw, b"" if pinned else None)])
 
     def pinned(self) -> frozenset[Digest]:
-        return frozenset(Digest(key[1:]) for key in self.level.keys(b"p", b"q"))
+        return frozenset(Digest(key[1:]) for key in self.level.keys(_PINNED, _after(_PINNED)))
 
     def collect(self, digest: Digest) -> int:
         """Remove the content to make room; what it was stays known. Returns the bytes freed."""
         record = self.record(digest)
-        if self._mark(b"p", digest) is not None:
+        if self.level.get(_PINNED + digest.raw) is not None:
             raise WrongUse(f"The entry {digest.short} is pinned.", remedy="Take the pin off first.")
         gone = replace(record, state=State.COLLECTED, kept=0)
-        self.drop_chunks(record.blob, extra=[(records.number_key(b"m", record.number), records.pack(gone))])
+        described = (records.number_key(b"m", record.number), records.pack(gone))
+        self.drop_chunks(record.blob, extra=[(b"h" + digest.raw, records.pack_place(gone)), described])
         return record.kept
 
     def forget(self, digest: Digest) -> None:
         """Remove the entry and all that is known of it; a tombstone stays. `level.scrub` then takes it off the disk."""
         held = self.level.get(b"h" + digest.raw)
-        marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", b"p", b"q")]
-        marks.append((b"t" + digest.raw, str(int(self.now())).encode()))
+        marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", _PINNED, _QUARANTINED)]
+        marks.append((_FORGOTTEN + digest.raw, str(int(self.now())).encode()))
         if held is None:
             self.level.write(marks)
-            return
-        number = records.unpack_number(held)
-        self.drop_chunks(self.numbered(number).blob, extra=[(records.number_key(b"m", number), None), *marks])
+        else:
+            number, _ = records.unpack_place(held)
+            self.drop_chunks(self.numbered(number).blob, extra=[(records.number_key(b"m", number), None), *marks])
+        self._marked[_QUARANTINED].discard(digest.raw)
+        self._marked[_FORGOTTEN].add(digest.raw)
 
 
 class Incoming:
@@ -432,6 +467,11 @@ class Incoming:
         if self._chunks:
             self._cache.drop_chunks(self._blob, extra=[(records.number_key(b"o", self._blob), None)])
         self._chunks.clear()
+
+
+def _after(kind: bytes) -> bytes:
+    """The end of the keys of a kind."""
+    return bytes((kind[0] + 1,))
 
 
 def _corrupt(digest: Digest, why: str) -> CacheCorrupt:

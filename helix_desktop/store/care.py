@@ -94,7 +94,7 @@ class Check:
             after = found[-1].number
             lost = [each for each in found if each.digest.raw not in self._seen and each.state is State.LIVE]
             for record in lost:
-                self._cache.level.write([(b"h" + record.digest.raw, records.pack_number(record.number))])
+                self._cache.level.write([(b"h" + record.digest.raw, records.pack_place(record))])
                 self._waiting.append(record.digest)
 
     def expect(self, digests: Iterable[Digest]) -> None:

@@ -61,20 +61,23 @@ class Level:
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
 
-    @property
-    def _reading(self) -> plyvel.DB:
-        if self._db.closed:  # opening it anew failed half way
+    def _again(self) -> plyvel.DB:
+        """The handle to read from, where opening it anew had failed half way."""
+        if self._db.closed:
             self._db = self._open()
         return self._db
 
     def get(self, key: bytes) -> bytes | None:
         """The value. A miss is looked at twice: a damaged Bloom filter says "not there" of what is there."""
-        value: bytes | None = self._reading.get(key, verify_checksums=True, fill_cache=len(key) != 13)
+        value = self.quick_get(key)
         return value if value is not None else self._seek(key)
 
     def quick_get(self, key: bytes) -> bytes | None:
         """The value, or None where a miss does no harm."""
-        value: bytes | None = self._reading.get(key, verify_checksums=True)
+        try:
+            value: bytes | None = self._db.get(key, verify_checksums=True)
+        except RuntimeError:  # plyvel's word for a closed handle
+            value = self._again().get(key, verify_checksums=True)
         return value
 
     def _seek(self, key: bytes) -> bytes | None:
@@ -84,13 +87,13 @@ class Level:
 
     def scan(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Keys from `start` up to but not `stop`, with their values."""
-        with self._reading.iterator(
+        with self._again().iterator(
             start=start, stop=stop, reverse=reverse, verify_checksums=True, fill_cache=False
         ) as found:
             yield from found
 
     def keys(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[bytes]:
-        with self._reading.iterator(
+        with self._again().iterator(
             start=start, stop=stop, reverse=reverse, include_value=False, verify_checksums=True, fill_cache=False
         ) as found:
             yield from found

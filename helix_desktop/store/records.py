@@ -2,7 +2,7 @@
 
 | key                          | value                                                     |
 |------------------------------|-----------------------------------------------------------|
-| `h` SHA-256                  | number of the entry                                       |
+| `h` SHA-256                  | number of the entry; of one chunk also its blob           |
 | `m` number                   | check, then the record: what the entry is                 |
 | `b` blob, chunk              | codec byte and up to 1 MiB of content                     |
 | `o` blob                     | this blob is being written; its chunks may be orphans   |
@@ -92,12 +92,18 @@ def number_of(key: bytes) -> int:
     return int(_U64.unpack_from(key, 1)[0])
 
 
-def pack_number(number: int) -> bytes:
-    return _U64.pack(number)
+def pack_place(record: Record) -> bytes:
+    """Where an entry is: its number and, where it is one chunk that is there, its blob, so that a get needs no more."""
+    if record.count == 1 and record.state is State.LIVE:
+        return _U64.pack(record.number) + _U64.pack(record.blob)
+    return _U64.pack(record.number)
 
 
-def unpack_number(value: bytes) -> int:
-    return int(_U64.unpack(value)[0])
+def unpack_place(value: bytes) -> tuple[int, int | None]:
+    """The number, and the blob of an entry of one chunk."""
+    if len(value) not in (8, 16):
+        raise ValueError("no place of an entry")
+    return number_of(b"h" + value), int(_U64.unpack_from(value, 8)[0]) if len(value) == 16 else None
 
 
 def pack(record: Record) -> bytes:

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import CacheCorrupt, NewerVersion, NotThere, WrongUse
+from helix_desktop.store import records
+from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.records import CHUNK, VERSION_KEY
+
+SHELL = About("shell", "ls")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[CacheFolder]:
+    opened = CacheFolder(tmp_path / "cache")
+    yield opened
+    opened.close()
+
+
+def chunk_of(cache: CacheFolder, digest: Digest, chunk: int = 0) -> bytes:
+    return records.chunk_key(cache.record(digest).blob, chunk)
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00wrong", b"\x01wrong", b"\x07what", b"\x01" + b"\xff" * 40])
+@pytest.mark.parametrize("content", [b"small", bytes(3 * CHUNK)], ids=["small", "large"])
+def test_wrong_bytes_are_never_handed_out(cache: CacheFolder, content: bytes, value: bytes) -> None:
+    digest = cache.put(content, SHELL).digest
+    cache.level.write([(chunk_of(cache, digest), value)])
+    for _ in range(2):
+        with pytest.raises(CacheCorrupt, match=digest.hex):
+            cache.get(digest)
+        with pytest.raises(CacheCorrupt, match=digest.hex):
+            cache.read(digest, 0, 3)
+    assert cache.put(content, SHELL).digest == digest
+    assert cache.get(digest) == content
+
+
+def test_quarantine_lasts(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path)
+    digest = cache.put(b"content", SHELL).digest
+    key = chunk_of(cache, digest)
+    cache.level.write([(key, None)])
+    with pytest.raises(CacheCorrupt, match="chunk 0 is missing"):
+        cache.get(digest)
+    cache.level.write([(key, b"\x00content")])
+    cache.close()
+    again = CacheFolder(tmp_path)
+    with pytest.raises(CacheCorrupt, match="chunk 0 is missing"):
+        again.get(digest)
+    assert again.put(b"content", SHELL)
+    again.close()
+    last = CacheFolder(tmp_path)
+    assert last.get(digest) == b"content"
+    last.close()
+
+
+@pytest.mark.parametrize("what", ["description", "number", "other"])
+def test_a_damaged_description_is_named(cache: CacheFolder, what: str) -> None:
+    digest, other = cache.put(b"x" * 3 * CHUNK, SHELL).digest, cache.put(b"other", SHELL).digest
+    number = records.number_key(b"m", cache.record(digest).number)
+    value = {"description": b"nonsense", "number": None, "other": records.pack(cache.record(other))}[what]
+    cache.level.write([(number, value)])
+    with pytest.raises(CacheCorrupt, match=digest.hex):
+        cache.get(digest)
+    with pytest.raises(CacheCorrupt, match=digest.hex):
+        cache.record(digest)
+    assert cache.get(other) == b"other"
+
+
+def test_a_put_that_mends_leaves_nothing_behind(cache: CacheFolder) -> None:
+    digest = cache.put(b"y" * 3 * CHUNK, SHELL).digest
+    cache.level.write([(chunk_of(cache, digest, 1), b"\x00wrong")])
+    cache.put(b"y" * 3 * CHUNK, SHELL)
+    assert len(list(cache.level.keys(b"m", b"n"))) == 1
+    assert len(list(cache.level.keys(b"b", b"c"))) == 3
+    assert cache.get(digest) == b"y" * 3 * CHUNK
+
+
+def test_what_was_never_finished_is_swept(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path)
+    incoming = cache.begin(SHELL)
+    incoming.write(random.Random(1).randbytes(5 * CHUNK))
+    assert len(list(cache.level.keys(b"b", b"c"))) == 4
+    cache.close()
+    again = CacheFolder(tmp_path)
+    assert list(again.level.keys(b"b", b"c")) == []
+    assert list(again.level.keys(b"o", b"p")) == []
+    assert again.last >= 1
+    again.close()
+
+
+def test_what_is_abandoned_is_taken_back(cache: CacheFolder) -> None:
+    incoming = cache.begin(SHELL)
+    incoming.write(bytes(3 * CHUNK))
+    incoming.abandon()
+    assert list(cache.level.keys(b"a", b"z")) == [VERSION_KEY]
+
+
+def test_numbers_only_grow(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path)
+    first = cache.put(b"1", SHELL).digest
+    number = cache.record(first).number
+    cache.forget(first)
+    cache.close()
+    again = CacheFolder(tmp_path)
+    assert again.record(again.put(b"2", SHELL).digest).number >= number
+    again.close()
+
+
+def test_two_puts_of_the_same_staged_at_once_are_one(cache: CacheFolder) -> None:
+    one, two = cache.stage(b"same", SHELL), cache.stage(b"same", About("other"))
+    cache.commit([one, two])
+    assert one.record == two.record
+    assert len(cache.records()) == 1
+
+
+def test_nothing_is_known_before_it_is_committed(cache: CacheFolder) -> None:
+    staged = cache.stage(b"content", SHELL)
+    with pytest.raises(NotThere):
+        cache.get(staged.record.digest)
+    cache.commit([staged])
+    assert cache.get(staged.record.digest) == b"content"
+
+
+def test_a_pinned_entry_is_not_collected(cache: CacheFolder) -> None:
+    digest = cache.put(b"content", SHELL).digest
+    cache.pin(digest)
+    assert cache.pinned() == {digest}
+    with pytest.raises(WrongUse, match="pinned"):
+        cache.collect(digest)
+    cache.pin(digest, pinned=False)
+    assert cache.collect(digest) == len(b"content") + 1
+    with pytest.raises(NotThere, match="removed to make room"):
+        cache.get(digest)
+    assert cache.described(digest).size == 7
+
+
+def test_a_forgotten_entry_says_so_and_can_come_again(cache: CacheFolder) -> None:
+    digest = cache.put(b"content", SHELL).digest
+    cache.forget(digest)
+    for ask in (lambda: cache.get(digest), lambda: cache.resolve(digest.hex)):
+        with pytest.raises(NotThere, match="forgotten"):
+            ask()
+    assert list(cache.level.keys(b"h", b"i")) == list(cache.level.keys(b"m", b"n")) == []
+    cache.put(b"content", SHELL)
+    assert not cache.forgotten(digest)
+
+
+def test_what_is_near_is_told(cache: CacheFolder) -> None:
+    digest = cache.put(b"content", SHELL).digest
+    mistyped = digest.hex[:10] + ("0" if digest.hex[10] != "0" else "1")
+    with pytest.raises(NotThere, match=f"Near it: {digest.hex[:16]}"):
+        cache.resolve(mistyped)
+
+
+def test_a_cache_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path)
+    cache.level.write([(VERSION_KEY, b"2")])
+    cache.close()
+    with pytest.raises(NewerVersion):
+        CacheFolder(tmp_path)
+
+
+@settings(max_examples=30, deadline=None)
+@given(cuts=st.lists(st.integers(0, 3 * CHUNK), max_size=6), size=st.integers(0, 3 * CHUNK), seed=st.integers(0, 99))
+def test_however_it_comes_it_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], size: int, seed: int
+) -> None:
+    cache = CacheFolder(tmp_path_factory.mktemp("cache"))
+    content = random.Random(seed).randbytes(size)
+    places = sorted({0, *(min(cut, size) for cut in cuts), size})
+    incoming = cache.begin(SHELL)
+    for start, stop in zip(places, places[1:], strict=False):
+        incoming.write(content[start:stop])
+    staged = incoming.finish()
+    cache.commit([staged])
+    assert staged.record.digest == Digest.of(content)
+    assert cache.get(staged.record.digest) == content
+    assert cache.read(staged.record.digest, size // 3, size) == content[size // 3 :]
+    assert staged.record.kept >= size
+    cache.close()

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed
+from helix_desktop.store import config
+from helix_desktop.store.config import Settings, line_of, parse
+
+PATH = Path("workspace.toml")
+GOOD = """\
+# mine
+version = 1
+name = "Thesis"   # its name
+colour = "#7aa2f7"
+roots = ["/home/me/a", "/home/me/b"]
+mood = "sunny"
+
+[models]
+main = "anthropic/claude"
+fast = ""
+
+[policy]
+preset = "layered"
+[policy.values]
+handover_at = 0.85  # late
+[permissions]
+mode = "ask"
+[[permissions.rules]]
+tool = "shell"
+allow = ["ls *"]
+
+[mcp.github]
+command = "github-mcp"
+env = { A = "b" }
+[limits]
+cache_bytes = 5_000
+"""
+
+
+def test_everything_is_read() -> None:
+    settings = parse(GOOD, PATH)
+    assert settings.name == "Thesis"
+    assert settings.roots == ("/home/me/a", "/home/me/b")
+    assert settings.models == {"main": "anthropic/claude"}
+    assert (settings.preset, settings.policy) == ("layered", {"handover_at": 0.85})
+    assert (settings.mode, settings.rules) == ("ask", ({"tool": "shell", "allow": ["ls *"]},))
+    assert settings.mcp == {"github": {"command": "github-mcp", "env": {"A": "b"}}}
+    assert settings.limit == 5000
+    assert len(settings.warnings) == 1
+    assert "line 6: mood" in settings.warnings[0]
+
+
+def test_an_empty_file_is_a_workspace_with_no_settings() -> None:
+    assert parse("", PATH) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name = 5", ["line 1", "name = 5", "a text"]),
+        ('version = 1\nroots = "/home"', ["line 2", "roots", "a list of folders"]),
+        ("[models]\nmain = true", ["line 2", "models.main", "name of a model"]),
+        ("[limits]\n\ncache_bytes = -1", ["line 3", "limits.cache_bytes", "number of bytes"]),
+        ("limits.cache_bytes = 1.5", ["line 1", "limits.cache_bytes"]),
+        ("mcp = 3", ["line 1", "mcp", "table for each server"]),
+        ("[mcp]\ngithub = 1", ["line 1", "mcp"]),
+        ('colour = "#12"', ["line 1", "colour"]),
+        ("permissions.rules = [1]", ["line 1", "permissions.rules"]),
+        ("name = 'a\nx = 1", ["line 1"]),
+        ("a = 1\nb = ]", ["line 2"]),
+        ("a = 1\na = 2", ["a"]),
+    ],
+)
+def test_a_mistake_names_line_key_and_what_was_expected(text: str, said: list[str]) -> None:
+    with pytest.raises(ConfigMistake) as caught:
+        parse(text, PATH)
+    for each in ("workspace.toml", *said):
+        assert each in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ('color = "#7aa2f7"', "colour"),
+        ("root = []", "roots"),
+        ('[model]\nmain = "x"', "models"),
+        ('[models]\nmian = "x"', "models.main"),
+        ("cache_bytes = 5", "limits.cache_bytes"),
+    ],
+)
+def test_an_unknown_key_that_looks_like_one_gets_a_suggestion(text: str, suggestion: str) -> None:
+    (warning,) = parse(text, PATH).warnings
+    assert f"did you mean {suggestion}?" in warning
+
+
+def test_a_newer_file_is_left_alone() -> None:
+    with pytest.raises(NewerVersion):
+        parse("version = 2", PATH)
+
+
+def test_a_change_keeps_comments_unknown_keys_and_order(tmp_path: Path) -> None:
+    path = tmp_path / "workspace.toml"
+    path.write_text(GOOD)
+    settings = config.change(
+        path,
+        {
+            "name": "New",
+            "models.long": "z",
+            "policy.values": {"x": 1},
+            "permissions.mode": None,
+            "limits.cache_bytes": 7,
+        },
+    )
+    assert (settings.name, settings.models["long"], settings.policy, settings.mode, settings.limit) == (
+        "New",
+        "z",
+        {"x": 1},
+        "",
+        7,
+    )
+    text = path.read_text()
+    for kept in ("# mine", "# its name", 'mood = "sunny"', "[[permissions.rules]]", 'env = { A = "b" }'):
+        assert kept in text
+    assert text.index("[models]") < text.index("[policy]") < text.index("[mcp.github]")
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_change_takes_edits_by_hand_along(tmp_path: Path) -> None:
+    path = tmp_path / "workspace.toml"
+    config.write(path, config.fresh("A", "#123456", ("/x",)))
+    path.write_text(path.read_text() + "\n[models]\nmain = 'by hand'\n")
+    assert config.change(path, {"name": "B"}).models == {"main": "by hand"}
+
+
+def test_a_file_with_a_mistake_is_never_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "workspace.toml"
+    path.write_text("name = ")
+    with pytest.raises(ConfigMistake):
+        config.change(path, {"name": "B"})
+    assert path.read_text() == "name = "
+
+
+def test_a_value_that_does_not_fit_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "workspace.toml"
+    config.write(path, config.fresh("A", "", ()))
+    before = path.read_text()
+    with pytest.raises(ConfigMistake):
+        config.change(path, {"colour": "#nonsense"})
+    assert path.read_text() == before
+
+
+def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotThere):
+        config.read(tmp_path / "workspace.toml")
+    (tmp_path / "latin").write_bytes(b"name = '\xe9'")
+    with pytest.raises(ConfigMistake, match="UTF-8"):
+        config.read(tmp_path / "latin")
+    with pytest.raises(StoreFailed):
+        config.read(tmp_path)
+    with pytest.raises(StoreFailed):
+        config.write(tmp_path / "no" / "workspace.toml", "")
+
+
+@pytest.mark.parametrize(
+    ("dotted", "line"),
+    [("name", 3), ("models", 8), ("models.main", 9), ("policy.values", 14), ("mcp.github", 22), ("nowhere", 1)],
+)
+def test_lines_are_found(dotted: str, line: int) -> None:
+    assert line_of(GOOD, dotted) == line
