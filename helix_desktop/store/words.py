@@ -46,7 +46,7 @@ def pieces(text: str) -> Iterator[tuple[int, str]]:
 def readable(content: bytes) -> str | None:
     """The text of some bytes, or None where they are no text."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", "replace")
+        return content.decode("utf-16", "replace")  # takes the byte order mark off
     if b"\0" in content[:8192]:
         return None
     return content.decode("utf-8", "replace")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -178,7 +179,7 @@ def test_however_it_comes_it_is_the_same(
     content = random.Random(seed).randbytes(size)
     places = sorted({0, *(min(cut, size) for cut in cuts), size})
     incoming = cache.begin(SHELL)
-    for start, stop in zip(places, places[1:], strict=False):
+    for start, stop in pairwise(places):
         incoming.write(content[start:stop])
     staged = incoming.finish()
     cache.commit([staged])

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import JournalCorrupt, NewerVersion, StoreBusy, StoreFailed, StoreFull
+from helix_desktop.store import database
+from helix_desktop.store.database import Writing
+
+SCHEMA = "CREATE TABLE things(name TEXT);"
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    opened = database.connect(tmp_path / "db", JournalCorrupt, "journal")
+    database.prepare(opened, SCHEMA, application=7, version=1, what="journal")
+    yield opened
+    opened.close()
+
+
+def things(connection: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in connection.execute("SELECT name FROM things")]
+
+
+def test_it_is_made_once_and_syncs_every_commit(connection: sqlite3.Connection) -> None:
+    database.prepare(connection, SCHEMA, application=7, version=1, what="journal")
+    settings = {
+        name: connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "secure_delete")
+    }
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1}
+
+
+def test_a_newer_one_is_left_alone(connection: sqlite3.Connection, tmp_path: Path) -> None:
+    connection.execute("PRAGMA user_version=2")
+    with closing(sqlite3.connect(tmp_path / "db")) as other, pytest.raises(NewerVersion):
+        database.prepare(other, SCHEMA, application=7, version=1, what="journal")
+
+
+def fail_in_the_middle(connection: sqlite3.Connection) -> None:
+    with Writing(connection, JournalCorrupt, "journal"):
+        connection.execute("INSERT INTO things VALUES('lost')")
+        raise KeyError
+
+
+def test_all_or_nothing(connection: sqlite3.Connection) -> None:
+    with Writing(connection, JournalCorrupt, "journal"):
+        connection.execute("INSERT INTO things VALUES('kept')")
+    with pytest.raises(KeyError):
+        fail_in_the_middle(connection)
+    with pytest.raises(StoreFailed), Writing(connection, JournalCorrupt, "journal"):
+        connection.execute("INSERT INTO nowhere VALUES('lost')")
+    assert things(connection) == ["kept"]
+    assert not connection.in_transaction
+
+
+def test_a_full_disk_is_said_and_the_next_write_goes_on(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA max_page_count=3")
+    with pytest.raises(StoreFull, match="disk is full"), Writing(connection, JournalCorrupt, "journal"):
+        connection.execute("INSERT INTO things VALUES(?)", ("x" * 100_000,))
+    connection.execute("PRAGMA max_page_count=1000000")
+    with Writing(connection, JournalCorrupt, "journal"):
+        connection.execute("INSERT INTO things VALUES('after')")
+    assert things(connection) == ["after"]
+
+
+def test_another_writer_is_said(connection: sqlite3.Connection, tmp_path: Path) -> None:
+    connection.execute("PRAGMA busy_timeout=1")
+    with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy), Writing(connection, JournalCorrupt, "journal"):
+            pass
+
+
+def test_what_is_no_database_is_corrupt(tmp_path: Path) -> None:
+    (tmp_path / "db").write_bytes(b"nonsense" * 1000)
+    with pytest.raises(JournalCorrupt, match="damaged"):
+        database.connect(tmp_path / "db", JournalCorrupt, "journal")
+    with pytest.raises(StoreFailed):
+        database.connect(tmp_path / "none" / "db", JournalCorrupt, "journal")
+
+
+def test_a_scrub_leaves_nothing_deleted(connection: sqlite3.Connection, tmp_path: Path) -> None:
+    with Writing(connection, JournalCorrupt, "journal"):
+        connection.execute("INSERT INTO things VALUES('SECRET'), ('other')")
+    connection.execute("DELETE FROM things WHERE name = 'SECRET'")
+    database.scrub(connection)
+    assert not any(b"SECRET" in path.read_bytes() for path in tmp_path.iterdir())
+    assert things(connection) == ["other"]
+
+
+def test_defects_are_sentences(connection: sqlite3.Connection, tmp_path: Path) -> None:
+    assert list(database.defects(connection, "journal")) == []
+    connection.execute("CREATE INDEX names ON things(name)")
+    for number in range(2000):
+        connection.execute("INSERT INTO things VALUES(?)", (f"name {number}",))
+    database.scrub(connection)
+    connection.close()
+    content = bytearray((tmp_path / "db").read_bytes())
+    content[3 * 4096 : 4 * 4096] = bytes(4096)
+    (tmp_path / "db").write_bytes(content)
+    with closing(sqlite3.connect(tmp_path / "db")) as damaged:
+        assert all(
+            line.startswith("The journal's database is damaged") for line in database.defects(damaged, "journal")
+        )
+        assert list(database.defects(damaged, "journal"))

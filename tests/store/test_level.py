@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import plyvel
+import pytest
+
+from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
+from helix_desktop.store.level import Level, failure, repair, repairable
+
+
+@pytest.fixture
+def level(tmp_path: Path) -> Iterator[Level]:
+    opened = Level(tmp_path / "cache")
+    yield opened
+    opened.close()
+
+
+def test_a_batch_is_whole(level: Level) -> None:
+    level.write([(b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"b", None)])
+    assert list(level.scan(b"a", b"z")) == [(b"a", b"1"), (b"c", b"3")]
+    assert list(level.keys(b"a", b"z", reverse=True)) == [b"c", b"a"]
+    assert (level.get(b"a"), level.get(b"b"), level.quick_get(b"c")) == (b"1", None, b"3")
+
+
+def in_files(folder: Path, text: bytes) -> bool:
+    return any(text in path.read_bytes() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_what_was_deleted_is_in_no_file_after_a_scrub(level: Level, flushed: bool) -> None:
+    level.write([(b"a", b"SECRET"), (b"z", b"other")])
+    if flushed:
+        level.flush()
+    level.write([(b"a", None)])
+    level.compact()
+    level.scrub()
+    assert not in_files(level.folder, b"SECRET")
+    assert level.get(b"z") == b"other"
+
+
+def test_a_compaction_alone_would_leave_it(level: Level) -> None:
+    """Why scrub is more than that; when this fails, LevelDB has changed, and scrub can be simpler."""
+    level.write([(b"a", b"SECRET")])
+    level.write([(b"a", None)])
+    level.compact()
+    assert in_files(level.folder, b"SECRET")
+
+
+class Refusing:
+    """A database whose writes fail as a disk makes them fail."""
+
+    def __init__(self, real: plyvel.DB, error: Exception) -> None:
+        self._real, self._error = real, error
+        self.closed = False
+
+    def write_batch(self, *, sync: bool) -> Refusing:
+        return self
+
+    def put(self, key: bytes, value: bytes) -> None: ...
+
+    def write(self) -> None:
+        raise self._error
+
+    def get(self, key: bytes, **options: object) -> bytes | None:
+        value: bytes | None = self._real.get(key)
+        return value
+
+    def close(self) -> None:
+        self._real.close()
+
+
+def test_after_a_failed_write_the_handle_is_opened_anew(level: Level) -> None:
+    level.write([(b"a", b"1")])
+    level._db = Refusing(level._db, plyvel.IOError("IO error: No space left on device"))
+    with pytest.raises(StoreFull, match="what was stored before is safe"):
+        level.write([(b"b", b"2")])
+    assert level.get(b"a") == b"1"
+    level.write([(b"b", b"2")])
+    assert isinstance(level._db, plyvel.DB)
+    assert list(level.keys(b"a", b"z")) == [b"a", b"b"]
+    assert not level.folder.with_name("cache.probe").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (plyvel.CorruptionError("Corruption: bad block"), CacheCorrupt),
+        (plyvel.IOError("IO error: x: No space left on device"), StoreFull),
+        (plyvel.IOError("IO error: x: Disk quota exceeded"), StoreFull),
+        (OSError(errno.ENOSPC, "full"), StoreFull),
+        (plyvel.IOError("IO error: Input/output error"), StoreFailed),
+    ],
+)
+def test_errors_are_said_in_our_words(error: Exception, kind: type[StoreFailed]) -> None:
+    said = failure(error, "The cache could not be written")
+    assert type(said) is kind
+    assert str(said).startswith("The cache could not be written: ")
+    assert said.remedy
+
+
+def test_a_database_without_its_list_of_files_is_repaired(tmp_path: Path) -> None:
+    level = Level(tmp_path / "cache")
+    level.write([(b"a", b"1")])
+    level.close()
+    (tmp_path / "cache" / "CURRENT").unlink()
+    for manifest in (tmp_path / "cache").glob("MANIFEST*"):
+        manifest.unlink()
+    repair(tmp_path / "cache")
+    again = Level(tmp_path / "cache")
+    assert again.get(b"a") == b"1"
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "fits"),
+    [
+        ("Corruption: 3 missing files", True),
+        ("CURRENT: No such file or directory", True),
+        ("Input/output error", False),
+    ],
+)
+def test_what_a_repair_may_mend(said: str, fits: bool) -> None:
+    assert repairable(said) is fits
+
+
+def test_what_the_log_lost_is_counted(tmp_path: Path) -> None:
+    level = Level(tmp_path)
+    for number in range(50):
+        level.write([(b"%d" % number, b"x" * 200)])
+    level.close()
+    log = max(tmp_path.glob("*.log"))
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 4
+    log.write_bytes(content)
+    again = Level(tmp_path)
+    assert again.dropped() > 0
+    again.close()
+    clean = Level(tmp_path)
+    assert clean.dropped() == 0
+    clean.close()

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import StoreBusy, StoreFailed
+from helix_desktop.store.lock import Lock
+
+
+def test_a_second_owner_is_refused_even_in_the_same_process(tmp_path: Path) -> None:
+    first = Lock(tmp_path / "lock")
+    with pytest.raises(StoreBusy, match=r"open in another program \(process \d+\)"):
+        Lock(tmp_path / "lock")
+    first.release()
+    Lock(tmp_path / "lock").release()
+
+
+def test_a_dead_owner_lets_go(tmp_path: Path) -> None:
+    script = "import os, sys, pathlib; from helix_desktop.store import lock; lock.Lock(pathlib.Path(sys.argv[1])); os._exit(9)"
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "lock")], check=False)
+    assert done.returncode == 9
+    Lock(tmp_path / "lock").release()
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="cannot be opened"):
+        Lock(tmp_path / "none" / "lock")

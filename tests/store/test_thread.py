@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from helix_desktop.errors import StoreFailed
+from helix_desktop.store.thread import StoreThread
+
+
+async def test_one_thing_after_another_on_one_thread() -> None:
+    thread = StoreThread("store")
+    seen: list[int] = []
+
+    def work(number: int) -> str:
+        seen.append(number)
+        return threading.current_thread().name
+
+    names = await asyncio.gather(*(thread.run(work, number) for number in range(50)))
+    assert seen == list(range(50))
+    assert len(set(names)) == 1
+    assert names[0].startswith("store")
+    await thread.aclose()
+
+
+async def test_what_was_begun_is_finished_though_nobody_waits() -> None:
+    thread = StoreThread("store")
+    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go.wait(5)
+        done.set()
+
+    waiting = asyncio.get_running_loop().create_task(thread.run(work))
+    await asyncio.to_thread(begun.wait, 5)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    go.set()
+    await thread.aclose()
+    assert done.is_set()
+
+
+async def test_a_closed_one_says_so() -> None:
+    thread = StoreThread("store")
+    assert thread.call(lambda: 5) == 5
+    await thread.aclose()
+    with pytest.raises(StoreFailed, match="closed"):
+        await thread.run(lambda: None)
