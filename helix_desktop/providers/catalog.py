@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
 
+from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.ports import Clock, ModelClient
 from helix_desktop.errors import BadKey, NoKeyring, WrongUse
 from helix_desktop.providers import anthropic, gemini, openai_chat, openai_responses
@@ -173,6 +174,14 @@ def connect(
     dialect, clean = dialect_of(config), usable_key(config, key)
     transport = transport_of(config, dialect, clean, connections or Connections(connect=config.patience.connect))
     return Client(info, dialect, transport, clock, key=clean)
+
+
+def wire_form(config: ProviderConfig, info: ModelInfo, request: Request) -> Object:
+    """The body a request goes out as: "what the model saw". The demonstration reads requests as they are; for it, they are
+    shown as chat completions.
+    """
+    dialect = OpenAIChat("", config.name) if config.kind == DEMO else dialect_of(checked(config))
+    return dialect.compile(replace(request, model=info.id), info.abilities).body
 
 
 class Keys(Protocol):

@@ -29,7 +29,7 @@ from helix_desktop.providers.transport import (
     Transport,
     is_loopback,
 )
-from helix_desktop.providers.wire import Object, dump_body
+from helix_desktop.providers.wire import dump_body
 
 SHORTEST_KEY = 8  # shorter ones are words, put in for servers that want anything at all
 MOST_RELAXED = 4  # optional parameters taken off one after the other
@@ -49,10 +49,6 @@ class Client:
     @property
     def model(self) -> str:
         return self.info.name
-
-    def wire_form(self, request: Request) -> Object:
-        """The body this request goes out as: "what the model saw"."""
-        return self._compile(request).body
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta]:
         post = await asyncio.to_thread(self._compile, request)

@@ -60,12 +60,15 @@ def test_breakpoints_stand_behind_tools_system_the_stable_part_and_the_last_mess
     assert marks(sent(replace(request, stable=5, system="", tools=()))) == ["message 4"]
 
 
-def test_a_breakpoint_is_never_on_thinking() -> None:
-    thought = Reasoning("hm", opaque='{"type":"thinking","thinking":"hm","signature":"s"}', provider=HERE.tag)
+@pytest.mark.parametrize(
+    "opaque", ['{"type":"thinking","signature":"s"}', '{"type":"redacted_thinking","signature":"s"}']
+)
+def test_a_breakpoint_is_never_on_thinking(opaque: str) -> None:
+    thought = Reasoning("hm", opaque=opaque, provider=HERE.tag)
     body = sent(asking(user("One"), assistant("Two", thought), user("Three"), stable=2))
     assert [set(one) for one in body["messages"][1]["content"]] == [
         {"type", "text", "cache_control"},
-        {"type", "thinking", "signature"},
+        {"type", "signature"},
     ]
 
 

@@ -16,6 +16,7 @@ from helix_desktop.providers.catalog import (
     dialect_of,
     key_for,
     may_carry_key,
+    wire_form,
 )
 from helix_desktop.providers.demo import Demo
 from helix_desktop.providers.models import ModelInfo
@@ -116,12 +117,11 @@ async def test_what_the_catalogue_knows_of_a_model_decides_what_is_sent(
     assert answered.usage.cost == pytest.approx(100 * 3.0 / 1e6)
 
 
-async def test_a_client_can_show_what_the_model_saw(clock: Instant) -> None:
-    from helix_desktop.providers.client import Client
-
-    client = connect(WORK, ModelInfo("work", "big"), clock=clock)
-    assert isinstance(client, Client)
-    assert client.wire_form(asking())["model"] == "big"
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "ollama", "demo"])
+def test_what_the_model_saw_can_be_shown_without_a_key(name: str) -> None:
+    body = wire_form(PRESETS[name], ModelInfo(name, "big"), asking())
+    assert ("Be brief." in str(body), "Hello" in str(body)) == (True, True)
+    assert name == "gemini" or body["model"] == "big"
 
 
 async def test_the_real_clock_sleeps_and_tells_the_time() -> None:

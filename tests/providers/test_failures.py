@@ -28,6 +28,7 @@ TOO_LONG = [
     ("anthropic", 400, {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 208310 tokens > 200000 maximum"}}),
     ("anthropic, with the reply", 400, {"error": {"message": "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"}}),
     ("anthropic, bytes", 413, {"error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}}),
+    ("a gateway before any of them", 413, "<html>Request Entity Too Large</html>"),
     ("gemini", 400, {"error": {"code": 400, "message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."}}),
     ("llama.cpp", 400, {"error": {"code": 400, "message": "the request exceeds the available context size, try increasing it", "type": "exceed_context_size_error"}}),
     ("llama.cpp, old", 500, {"error": {"message": "the request exceeds the available context size"}}),
