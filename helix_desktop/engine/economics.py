@@ -27,11 +27,11 @@ UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0
 LEAST_SAVING = 4_000  # tokens: below this a clearing is not worth a new prefix, whatever the prices
 COLD_SHARE = 1 / 3  # of the context a clearing must free while the provider's cache is cold
 CROWDED_SHARE, CROWDED_TOKENS = 0.42, 48_000
-CROWDED_SAVING = 0.20  # of the context a clearing must free where it is crowded
+CROWDED_EASE = 0.6  # of its threshold a clearing must free where it is crowded, at a cache read of 0.1
 QUESTION_TOKENS = 300  # what the request for a summary adds to the context it reads
 PATIENCE = 2.5  # a handover waits until the rent is this many times its price
 HURRY_FROM, HURRY_TO = 0.40, 0.50  # of the window: in between, the patience falls to 1
-FLOOR_TOKENS, FLOOR_SHARE = 38_400, 0.30
+FLOOR_TOKENS, FLOOR_SHARE = 36_000, 0.30
 LONG_ARGUMENT, SUPERSEDED_ARGUMENT = 1_000, 300  # tokens
 WRITES_WORTH = 3.0  # the newest text of a file stays until carrying it has cost this many times writing it again
 
@@ -91,28 +91,31 @@ def clear_from(  # the figures the rule has
 ) -> int | None:
     """The index from which on every part that frees something should be cleared now, or None: wait.
 
-    Of the starts that pay it is the one with the largest surplus. Where it is `crowded` the start that frees most will
-    do, if that is a fifth of the context.
+    Of the starts that pay it is the one with the largest surplus. Where it is `crowded` less will do, the dearer
+    carrying is: with cheap cache reads a full window is no waste.
     """
-    context = sum(part.tokens for part in view)
+    ease = crowded_ease(price) if crowded else 1.0
     best, found = 0.0, None
     rest, freed = 0, 0
     for index in range(len(view) - 1, -1, -1):
         part = view[index]
         if part.frees > 0:
-            threshold = max(clearing_threshold(rest, growth, price, cold), least)
+            threshold = max(ease * clearing_threshold(rest, growth, price, cold), least)
             freed += part.frees
             surplus = freed - threshold
-            if crowded and freed >= CROWDED_SAVING * context:
-                surplus = max(surplus, 0.0) + 1e-6 * freed
             if surplus > best or (found is None and surplus == best):
                 best, found = surplus, index
         rest += part.tokens - part.frees
     return found
 
 
+def crowded_ease(price: Prices) -> float:
+    """The share of its threshold that is enough where it is crowded; the best fullness goes with the root of prices."""
+    return min(1.0, CROWDED_EASE * math.sqrt(UNKNOWN_READ / price.read)) if price.read > 0 else 1.0
+
+
 def is_crowded(context: int, window: int) -> bool:
-    """Whether the view takes so much of the window that clearing need not pay: 42 %, and at least 48,000 tokens."""
+    """Whether the view takes so much of the window that less must pay: 42 %, and at least 48,000 tokens."""
     return context > max(CROWDED_SHARE * window, CROWDED_TOKENS)
 
 
@@ -190,7 +193,7 @@ def handover_patience(context: int, window: int) -> float:
 def handover_floor(window: int, tokens: int = FLOOR_TOKENS, share: float = FLOOR_SHARE) -> float:
     """The context below which no handover is made for gain.
 
-    The tokens are the share of the usual window, so that a larger window never makes a session dearer.
+    The tokens are less than the share of the usual window, so that a larger window never makes a session dearer.
     """
     return min(tokens, share * window)
 
