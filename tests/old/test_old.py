@@ -1,0 +1,67 @@
+"""An old file of each version that was ever stored opens, and holds what was put into it."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Usage
+from helix_desktop.errors import NotThere
+from helix_desktop.store import backup
+from helix_desktop.store.journal import JournalFile
+from helix_desktop.store.workspace import Workspace, Workspaces
+from tests.old.make import CONTENTS, HERE
+
+VERSIONS = sorted(path.name for path in HERE.iterdir() if path.name.startswith("v"))
+
+
+async def check(workspace: Workspace) -> None:
+    """What every version of the old workspace holds."""
+    for content in CONTENTS:
+        assert await workspace.cache.get(Digest.of(content)) == content
+    with pytest.raises(NotThere, match="removed to make room"):
+        await workspace.cache.get(Digest.of(b"collected long ago"))
+    facts = [each.fact for each in await workspace.journal.read("first")]
+    assert len(facts) == 20
+    assert isinstance(facts[7], ModelReplied)
+    assert facts[7].usage == Usage(10, 5, 0, 3)
+    assert isinstance(facts[10], Folded)
+    assert facts[10].kind is FoldKind.MARKER
+    rows = {row.id: row for row in await workspace.journal.conversations()}
+    assert (rows["first"].title, rows["first"].pinned, rows["first"].cost) == ("New title", True, 0.25)
+    assert (rows["second"].forked_from, rows["second"].last_seq) == ("first", 9)
+    await workspace.index.caught_up()
+    assert len(await workspace.index.search("zebra", entries_only=True)) == 1
+    assert (await workspace.index.stats()).pinned == 1
+    assert (await workspace.cache.verify()).damaged == ()
+    assert await workspace.journal.damage() == ()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_old_workspace_opens(version: str, tmp_path: Path) -> None:
+    with tarfile.open(HERE / version / "workspace.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    backups = backup.backups(tmp_path / "old")
+    copy = JournalFile(backups[0].path)
+    assert copy.count() == 29
+    copy.close()
+    workspace = await Workspaces(tmp_path).open("old")
+    assert workspace.notes == ()
+    assert (workspace.settings.colour, workspace.settings.models) == ("#123456", {"main": "m"})
+    await check(workspace)
+    with pytest.raises(NotThere, match="forgotten"):
+        await workspace.cache.get(Digest.of(b"forgotten long ago"))
+    await workspace.aclose()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_old_export_is_imported(version: str, tmp_path: Path) -> None:
+    workspaces = Workspaces(tmp_path)
+    known = await workspaces.import_(HERE / version / "workspace.helix")
+    assert known.settings.proposed["permissions"] == {"mode": "ask"}
+    workspace = await workspaces.open(known.id)
+    await check(workspace)
+    await workspace.aclose()
