@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import ast
+import json
+import string
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QLocale
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop import settings
+from helix_desktop.engine import policy
+from helix_desktop.gui import words
+from helix_desktop.gui.settings.workspace import LIMITS
+from helix_desktop.gui.words import LANGUAGES, Catalogue, catalogue_file, count, tr
+
+PACKAGE = Path(words.__file__).parents[1]
+SPEAKING = [*(PACKAGE / "gui").rglob("*.py"), PACKAGE / "program.py", PACKAGE / "keeping.py"]
+CATALOGUES = [name for name in LANGUAGES if name != "en"]
+
+
+def written() -> Iterator[tuple[str, str]]:
+    """Every text the code hands to `tr` or `count`, and where."""
+    for file in SPEAKING:
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("tr", "count"):
+                wanted = node.args[:1] if node.func.id == "tr" else node.args[1:3]
+                for argument in wanted:
+                    yield from ((text, f"{file.name}:{node.lineno}") for text in texts_of(argument))
+
+
+def texts_of(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from texts_of(node.body)
+        yield from texts_of(node.orelse)
+
+
+def declared() -> Iterator[tuple[str, str]]:
+    """What is declared elsewhere and shown on a page of the settings."""
+    for setting in settings.ALL:
+        yield from ((text, setting.key) for text in (setting.title, setting.sentence, setting.section))
+    for threshold in policy.thresholds().values():
+        yield from ((text, threshold.name) for text in (threshold.sentence, threshold.group))
+    yield from ((sentence, f"preset {name}") for name, sentence in policy.PRESETS.items())
+    yield from ((text, f"limit {name}") for name, title, sentence, _, _ in LIMITS for text in (title, sentence))
+    for mode in ("Read only", "Ask before changes and commands", "Allow edits, ask before commands", "Allow everything"):
+        yield mode, "modes"
+
+
+def names_in(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+ALL = dict([*declared(), *written()])
+
+
+@pytest.mark.parametrize("language", CATALOGUES)
+def test_a_catalogue_is_complete_and_holds_nothing_else(language: str) -> None:
+    known = json.loads(catalogue_file(language).read_text("utf-8"))
+    assert {text: where for text, where in ALL.items() if text and not known.get(text)} == {}
+    assert [text for text in known if text not in ALL] == []
+
+
+@pytest.mark.parametrize("language", CATALOGUES)
+def test_what_is_put_in_stays(language: str) -> None:
+    known = json.loads(catalogue_file(language).read_text("utf-8"))
+    assert {text: other for text, other in known.items() if names_in(text) != names_in(other)} == {}
+
+
+def test_texts_are_translated_and_filled(application: QApplication) -> None:
+    catalogue = Catalogue({"Hello {name}": "你好，{name}", "{n} message": "{n} 条", "{n} messages": "{n} 条"})
+    application.installTranslator(catalogue)
+    try:
+        assert tr("Hello {name}", name="Ada") == "你好，Ada"
+        assert tr("Not known") == "Not known"
+        assert count(1, "{n} message", "{n} messages") == "1 条"
+        assert count(1_200, "{n} message", "{n} messages") == "1,200 条"
+    finally:
+        application.removeTranslator(catalogue)
+    assert tr("Hello {name}", name="Ada") == "Hello Ada"
+
+
+def test_a_brace_in_what_is_put_in_is_only_text(application: QApplication) -> None:
+    assert tr("Asking {service}…", service="{0} {name}") == "Asking {0} {name}…"
+
+
+def test_a_chosen_language_is_put_into_force(application: QApplication) -> None:
+    assert words.language("zh_CN") == "zh_CN"
+    assert words.language("xx") in LANGUAGES
+    words.install(application, "zh_CN")
+    catalogues = application.findChildren(Catalogue)
+    try:
+        assert tr("Settings") == "设置"
+        assert QCoreApplication.translate("QPlatformTheme", "Cancel") == "取消"
+    finally:
+        for translator in [*catalogues, *application.findChildren(type(catalogues[0]).__mro__[1])]:
+            application.removeTranslator(translator)
+        QLocale.setDefault(QLocale("en"))
