@@ -50,6 +50,7 @@ _NO_TOOLS = re.compile(
     r"does not support (tools|function)|tool use is not supported|tools? (is|are) not supported", re.IGNORECASE
 )
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+_TRY_AGAIN = re.compile(r"(?:try again|retry) in ((?:[\d.]+(?:ms|m|s))+)", re.IGNORECASE)
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
 
@@ -167,7 +168,9 @@ def _codes(body: Json) -> str:
 
 
 def retry_after(headers: Mapping[str, str], body: Json = None, now: datetime | None = None) -> float | None:
-    """How long the provider asks to wait: milliseconds, seconds, a date, or Google's RetryInfo; None when it does not."""
+    """How long the provider asks to wait: milliseconds, seconds, a date, Google's RetryInfo, or a part of its sentence;
+    None when it does not.
+    """
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         seconds = _number(headers.get(name, ""))
         if seconds is not None:
@@ -175,7 +178,8 @@ def retry_after(headers: Mapping[str, str], body: Json = None, now: datetime | N
     date = headers.get("retry-after", "")
     if date:
         return _until(date, now or datetime.now(UTC))
-    delays = (text_at(detail, "retryDelay") for detail in list_at(body, "error", "details"))
+    delays = [text_at(detail, "retryDelay") for detail in list_at(body, "error", "details")]
+    delays += [match[1] for match in _TRY_AGAIN.finditer(sentence(body))]
     return next((_seconds_of(delay) for delay in delays if delay), None)
 
 

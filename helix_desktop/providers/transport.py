@@ -29,8 +29,8 @@ class Patience:
     """Seconds and tries. Local servers read a long prompt for minutes before they say the first word."""
 
     connect: float = 15.0
-    first_byte: float = 300.0
-    silence: float = 180.0
+    first_byte: float = 600.0
+    silence: float = 300.0  # some models think for minutes without a word
     after_end: float = 5.0  # for the figures after the reason has come
     longest_wait: float = 600.0  # a Retry-After beyond this is an error that says so
     attempts: int = 8

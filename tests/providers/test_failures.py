@@ -120,6 +120,10 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
         ({}, {"error": {"details": [{"retryDelay": "34.074s"}]}}, 34.074),
         ({}, {"error": {"details": [{"retryDelay": "1m2s"}]}}, 62.0),
         ({}, {"error": {"details": [{"retryDelay": "later"}]}}, None),
+        ({}, openai("Rate limit reached. Please try again in 1m3.5s. Visit"), 63.5),
+        ({}, openai("Rate limit reached. Please try again in 350ms."), 0.35),
+        ({}, openai("Try again in a while."), None),
+        ({}, openai("try again in ..s"), None),
         ({}, None, None),
     ],
 )
