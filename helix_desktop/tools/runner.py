@@ -45,13 +45,17 @@ class Permissions:
             self.remember(rule)
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignResult:
+class ForeignResult(Protocol):
     """What a tool of an MCP server came to; `images` as media type and bytes."""
 
-    text: str
-    ok: bool = True
-    images: tuple[tuple[str, bytes], ...] = ()
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def ok(self) -> bool: ...
+
+    @property
+    def images(self) -> tuple[tuple[str, bytes], ...]: ...
 
 
 class ForeignTool(Protocol):
@@ -68,6 +72,10 @@ class ForeignTool(Protocol):
     @property
     def changed(self) -> bool:
         """Whether its description changed since the user last allowed it."""
+        ...
+
+    def allowed(self) -> None:
+        """The user, a rule or the mode has allowed it as it is described now."""
         ...
 
     async def call(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
@@ -154,6 +162,7 @@ class Toolbox:
         preview = json.dumps(values, ensure_ascii=False, indent=2)
         danger = "the description of this tool has changed since you allowed it" if tool.changed else ""
         await permit(Action(call.name, Effect.FOREIGN, tool.title, preview, danger=danger))
+        tool.allowed()
         got = await tool.call(values, context)
         images = tuple(
             [await self._around.cache.put(data, About(call.name, tool.title, kind)) for kind, data in got.images]

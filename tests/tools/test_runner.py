@@ -13,8 +13,14 @@ from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.engine.ports import Answer, CallContext, Question
 from helix_desktop.errors import Refused, StoreFull, Unreachable
 from helix_desktop.tools.permission import Mode, Rule
-from helix_desktop.tools.runner import ForeignResult
 from tests.tools.world import World, world
+
+
+@dataclass(frozen=True)
+class Echoed:
+    text: str
+    ok: bool = True
+    images: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass
@@ -27,11 +33,14 @@ class Echo:
     error: Exception | None = None
     given: list[Mapping[str, Any]] = field(default_factory=list)
 
-    async def call(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult:
+    def allowed(self) -> None:
+        self.changed = False
+
+    async def call(self, values: Mapping[str, Any], context: CallContext) -> Echoed:
         self.given.append(values)
         if self.error:
             raise self.error
-        return ForeignResult(json.dumps(values), images=(("image/png", b"picture"),))
+        return Echoed(json.dumps(values), images=(("image/png", b"picture"),))
 
 
 async def test_specs_are_the_same_each_time_and_all_offer_keep(here: World) -> None:
@@ -154,6 +163,8 @@ async def test_a_tool_whose_description_changed_asks_again(here: World) -> None:
     echo.changed = True
     await here.run("srv__echo")
     assert "has changed" in here.person.asked[1].why
+    await here.run("srv__echo")
+    assert len(here.person.asked) == 2
 
 
 async def test_a_server_that_fails_is_an_outcome(here: World) -> None:

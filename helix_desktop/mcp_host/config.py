@@ -1,0 +1,313 @@
+"""The configuration of MCP servers in the forms people paste, and as the workspace keeps it.
+
+Accepted: `{"mcpServers": {…}}` (Claude, Cursor), `{"servers": {…}, "inputs": […]}` (VS Code), `{"context_servers": {…}}`
+(Zed), a table of servers, a single server, a bare address, a bare command line; with comments and trailing commas.
+What looks like a secret is taken out and goes to the keyring. `autoApprove` and its like are kept to be shown, and never obeyed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from helix_desktop.errors import WrongUse
+
+START_SECONDS, CALL_SECONDS = 60.0, 600.0
+_WRAPPERS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp.servers")
+_APPROVALS = ("autoApprove", "alwaysAllow", "auto_approve", "trust")
+_SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth|cookie|\bpat\b|_pat$|dsn|private")
+_LOOKS_SECRET = re.compile(
+    r"(?i)^(bearer |basic |token )|^(sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|AIza)|://[^/@\s]+:[^/@\s]+@"
+)
+_REFERENCE = re.compile(r"\$\{(?:(env|input|secret|config):)?([^}:]+)(?::-([^}]*))?\}")
+_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_LONGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One server. `kind`: stdio, http or sse. Values may hold `${secret:…}` and `${env:…}`, filled in when it starts.
+
+    `off`: tools the user switched off. `approvals`: what the file asked to be approved unseen; shown, never obeyed.
+    `other`: keys of the pasted form that mean nothing here, kept as they were.
+    """
+
+    name: str
+    kind: str = "stdio"
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    enabled: bool = True
+    start_seconds: float = START_SECONDS
+    call_seconds: float = CALL_SECONDS
+    off: tuple[str, ...] = ()
+    approvals: tuple[str, ...] = ()
+    other: Mapping[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """As a table of the workspace's settings; `from_plain` reads it."""
+        values = {
+            "kind": self.kind,
+            "command": self.command,
+            "args": list(self.args),
+            "env": dict(self.env),
+            "folder": self.folder,
+            "url": self.url,
+            "headers": dict(self.headers),
+            "enabled": self.enabled,
+            "start_seconds": self.start_seconds,
+            "call_seconds": self.call_seconds,
+            "off": list(self.off),
+            "approvals": list(self.approvals),
+            "other": json.dumps(dict(self.other), ensure_ascii=False) if self.other else "",
+        }
+        return {key: value for key, value in values.items() if value not in ("", [], {}) or key == "enabled"}
+
+    @property
+    def shown(self) -> str:
+        """What it runs or reaches, on one line, without any secret."""
+        return self.url if self.kind != "stdio" else shlex.join([self.command, *self.args])
+
+
+@dataclass(frozen=True, slots=True)
+class Pasted:
+    """What a pasted text holds: servers without their secrets, and these by the name they are kept under."""
+
+    servers: tuple[ServerConfig, ...]
+    secrets: Mapping[str, str]
+    missing: tuple[str, ...] = ()  # secrets the text only names (VS Code's inputs): to be asked for
+
+
+def from_plain(name: str, table: Mapping[str, Any]) -> ServerConfig:
+    """From a workspace's settings; a hand-written table may be any of the pasted forms."""
+    if "kind" not in table:
+        return _server(name, table)
+    other = table.get("other", "")
+    return ServerConfig(
+        name,
+        kind=_text(table, "kind"),
+        command=_text(table, "command"),
+        args=_texts(table, "args"),
+        env=_strings(table, "env"),
+        folder=_text(table, "folder"),
+        url=_text(table, "url"),
+        headers=_strings(table, "headers"),
+        enabled=table.get("enabled", True) is True,
+        start_seconds=float(table.get("start_seconds", START_SECONDS)),
+        call_seconds=float(table.get("call_seconds", CALL_SECONDS)),
+        off=_texts(table, "off"),
+        approvals=_texts(table, "approvals"),
+        other=json.loads(other) if isinstance(other, str) and other else {},
+    )
+
+
+def parse(text: str, *, name: str = "") -> Pasted:
+    """The servers of a pasted text; WrongUse says what is the matter with it. `name`: for a form that carries none."""
+    if len(text) > _LONGEST:
+        raise WrongUse("This is too long to be the configuration of an MCP server.")
+    text = text.strip()
+    if not text.startswith(("{", '"')):
+        return _parted([_bare(text, name)])
+    found = _json(text)
+    tables = _tables(found, name)
+    if not tables:
+        raise WrongUse("No MCP server is in this text.", remedy='It needs a "command" or a "url".')
+    return _parted([_server(each, table) for each, table in tables.items()])
+
+
+def _bare(text: str, name: str) -> ServerConfig:
+    """An address, or a command line."""
+    if re.match(r"https?://\S+$", text):
+        host = urlsplit(text).hostname or "server"
+        return ServerConfig(tidy(name or host.split(".")[-2 if host.count(".") else 0]), "http", url=text)
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = []
+    if not words or "\n" in text:
+        raise WrongUse("This is neither JSON, nor an address, nor a command line.", remedy="Paste the server's JSON.")
+    guess = next((word for word in reversed(words) if not word.startswith(("-", "/", "."))), words[0])
+    return ServerConfig(
+        tidy(name or guess.rpartition("/")[2].partition("@")[0]), command=words[0], args=tuple(words[1:])
+    )
+
+
+def _json(text: str) -> dict[str, Any]:
+    if text.startswith('"'):  # a piece cut out of a larger file: "github": {…}
+        text = "{" + text.rstrip().rstrip(",") + "}"
+    try:
+        found = json.loads(_plain_json(text))
+    except (ValueError, RecursionError) as error:
+        raise WrongUse(
+            f"This is no JSON: {error}.", remedy="Paste all of it, from the first brace to the last."
+        ) from None
+    if not isinstance(found, dict):
+        raise WrongUse("This JSON is no object.")
+    return found
+
+
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*(?://[^\n]*\n\s*)*[}\]])', re.DOTALL)
+
+
+def _plain_json(text: str) -> str:
+    """Without comments and without commas before a closing bracket."""
+    return _TOKENS.sub(lambda match: match.group() if match.group().startswith('"') else " ", text)
+
+
+def _tables(found: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
+    if isinstance(found.get("mcp"), dict):  # VS Code's settings.json
+        found = found["mcp"]
+    for wrapper in _WRAPPERS:
+        if isinstance(found.get(wrapper), dict):
+            found = found[wrapper]
+            break
+    else:
+        if any(key in found for key in ("command", "url", "serverUrl", "httpUrl")) and not _all_tables(found):
+            return {str(found.get("name") or name or "server"): found}
+    return {str(key): table for key, table in found.items() if isinstance(table, dict)}
+
+
+def _all_tables(found: Mapping[str, Any]) -> bool:
+    return all(isinstance(value, dict) and "args" not in found for value in found.values())
+
+
+def _server(name: str, table: Mapping[str, Any]) -> ServerConfig:
+    command, args = table.get("command", ""), _texts(table, "args")
+    if isinstance(command, dict):  # Zed: {"command": {"path": …, "args": …, "env": …}}
+        table = {**table, **command}
+        command, args = command.get("path", ""), _texts(command, "args")
+    if isinstance(command, list):
+        command, args = (str(command[0]) if command else ""), (*map(str, command[1:]), *args)
+    url = next((str(table[key]) for key in ("url", "serverUrl", "httpUrl") if table.get(key)), "")
+    if not isinstance(command, str) or not (command or url):
+        raise WrongUse(f"The server {name[:60]!r} has neither a command nor a url.")
+    known = {"command", "args", "env", "url", "serverUrl", "httpUrl", "headers", "cwd", "disabled", "enabled", "type"}
+    known |= {"timeout", "name", "transport", "path", *_APPROVALS}
+    kind = str(table.get("type") or table.get("transport") or "").lower()
+    return ServerConfig(
+        tidy(name),
+        kind="stdio" if command else "sse" if kind == "sse" else "http",
+        command=command,
+        args=args,
+        env=_strings(table, "env"),
+        folder=_text(table, "cwd"),
+        url="" if command else url,
+        headers=_strings(table, "headers"),
+        enabled=table.get("disabled") is not True and table.get("enabled") is not False,
+        call_seconds=_seconds(table.get("timeout")),
+        approvals=_approvals(table),
+        other={key: value for key, value in table.items() if key not in known},
+    )
+
+
+def _approvals(table: Mapping[str, Any]) -> tuple[str, ...]:
+    found: list[str] = []
+    for key in _APPROVALS:
+        value = table.get(key)
+        found += [str(item) for item in value] if isinstance(value, list) else ["everything"] if value is True else []
+    return tuple(found)
+
+
+def _seconds(value: object) -> float:
+    """Some programs count in seconds, some in milliseconds; nobody waits for an hour."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        return CALL_SECONDS
+    return float(value) / 1000 if value > 3600 else float(value)
+
+
+def tidy(name: str) -> str:
+    """A name that can stand in the names of tools."""
+    return _NAME.sub("-", name).strip("-")[:40] or "server"
+
+
+# --- secrets and references ------------------------------------------------------------------------------------------
+
+
+def _parted(servers: list[ServerConfig]) -> Pasted:
+    """The servers with `${secret:…}` where a secret stood."""
+    secrets: dict[str, str] = {}
+    missing: list[str] = []
+    out = []
+    for server in servers:
+        env = {key: _hidden(server.name, key, value, secrets, missing) for key, value in server.env.items()}
+        headers = {key: _hidden(server.name, key, value, secrets, missing) for key, value in server.headers.items()}
+        args = tuple(_inputs(server.name, value, missing) for value in server.args)
+        out.append(replace(server, env=env, headers=headers, args=args))
+    return Pasted(tuple(out), secrets, tuple(dict.fromkeys(missing)))
+
+
+def _hidden(server: str, key: str, value: str, secrets: dict[str, str], missing: list[str]) -> str:
+    if _REFERENCE.search(value):
+        return _inputs(server, value, missing)
+    if not value or not (_SECRET.search(key) or _LOOKS_SECRET.search(value)):
+        return value
+    name = f"mcp/{server}/{key}"
+    secrets[name] = value
+    return f"${{secret:{name}}}"
+
+
+def _inputs(server: str, value: str, missing: list[str]) -> str:
+    """VS Code's `${input:token}` becomes a secret that is asked for."""
+
+    def swap(match: re.Match[str]) -> str:
+        if match[1] != "input":
+            return match.group()
+        missing.append(f"mcp/{server}/{match[2]}")
+        return f"${{secret:mcp/{server}/{match[2]}}}"
+
+    return _REFERENCE.sub(swap, value)
+
+
+def references(server: ServerConfig) -> tuple[str, ...]:
+    """The names of the secrets a server needs."""
+    values = [*server.env.values(), *server.headers.values(), *server.args, server.url]
+    found = (match[2] for value in values for match in _REFERENCE.finditer(value) if match[1] == "secret")
+    return tuple(dict.fromkeys(found))
+
+
+def filled(server: ServerConfig, secrets: Mapping[str, str], environment: Mapping[str, str]) -> ServerConfig:
+    """With the values in place of their references; WrongUse names a secret that is not there."""
+
+    def value(text: str) -> str:
+        return _REFERENCE.sub(lambda match: _value(match, server.name, secrets, environment), text)
+
+    return replace(
+        server,
+        env={key: value(each) for key, each in server.env.items()},
+        headers={key: value(each) for key, each in server.headers.items()},
+        args=tuple(value(each) for each in server.args),
+        url=value(server.url),
+    )
+
+
+def _value(match: re.Match[str], server: str, secrets: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    if match[1] == "secret":
+        if match[2] not in secrets:
+            raise WrongUse(f"The secret {match[2]} of the server {server} is not there.", remedy="Enter it again.")
+        return secrets[match[2]]
+    if match[1] in (None, "env"):
+        return environment.get(match[2], match[3] or "")
+    return match.group()
+
+
+def _text(table: Mapping[str, Any], key: str) -> str:
+    value = table.get(key, "")
+    return value if isinstance(value, str) else ""
+
+
+def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = table.get(key)
+    return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()
+
+
+def _strings(table: Mapping[str, Any], key: str) -> dict[str, str]:
+    value = table.get(key)
+    return {str(name): str(each) for name, each in value.items()} if isinstance(value, Mapping) else {}

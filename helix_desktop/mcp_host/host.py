@@ -1,0 +1,119 @@
+"""All of a workspace's MCP servers: started in the background, one task each, their tools under one roof."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from helix_desktop.errors import NotThere
+from helix_desktop.mcp_host.config import ServerConfig
+from helix_desktop.mcp_host.login_path import login_path
+from helix_desktop.mcp_host.server import Hosted, HostTool, Needs, State, Status
+
+# What a server gets of our environment, besides its own settings: enough to find its programs, and no key of ours.
+PASSED_ON = (
+    "HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TEMP TMP SYSTEMROOT COMSPEC PATHEXT APPDATA LOCALAPPDATA "
+    "USERPROFILE PROGRAMFILES http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE NODE_EXTRA_CA_CERTS"
+)
+Spawn = Callable[..., "asyncio.Task[Any]"]
+
+
+class Host:
+    """`changed` is called when a server's status or tools change; `approve` stores what the user allowed."""
+
+    def __init__(
+        self,
+        *,
+        spawn: Spawn,
+        secret: Callable[[str], Awaitable[str | None]],
+        changed: Callable[[], None] = lambda: None,
+        approved: Mapping[str, str] | None = None,
+        approve: Callable[[str, str], None] = lambda _name, _fingerprint: None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._spawn = spawn
+        self._given = environment
+        self._path: asyncio.Future[str] | None = None
+        self._needs = Needs(secret, self._environment, changed, dict(approved or {}), approve)
+        self._servers: dict[str, Hosted] = {}
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+
+    @property
+    def servers(self) -> Sequence[Hosted]:
+        return list(self._servers.values())
+
+    def server(self, name: str) -> Hosted:
+        if name not in self._servers:
+            raise NotThere(
+                f"There is no MCP server {name[:60]!r}.", remedy=f"There are: {', '.join(self._servers) or 'none'}."
+            )
+        return self._servers[name]
+
+    def tools(self) -> Sequence[HostTool]:
+        """Of all servers that are ready, now: what a Toolbox is given as `more`."""
+        return [tool for server in self._servers.values() for tool in server.tools]
+
+    async def configure(self, configs: Sequence[ServerConfig]) -> None:
+        """Have these servers and no others: what is new or different starts, what is gone ends."""
+        wanted = {config.name: config for config in configs}
+        ending = [name for name, server in self._servers.items() if wanted.get(name) != server.config]
+        kept = [name for name in ending if name in wanted and _only_switches(self._servers[name].config, wanted[name])]
+        for name in kept:
+            self._servers[name].config = wanted[name]
+        await asyncio.gather(*(self._stop(name) for name in ending if name not in kept))
+        for name, config in wanted.items():
+            if name not in self._servers:
+                self._servers[name] = Hosted(config, self._needs)
+                if config.enabled:
+                    self._start(name)
+        self._needs.changed()
+
+    def _start(self, name: str) -> None:
+        self._tasks[name] = self._spawn(self._servers[name].run(), name=f"MCP server {name}")
+
+    async def _stop(self, name: str) -> None:
+        del self._servers[name]
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task], timeout=2)
+
+    async def aclose(self) -> None:
+        """End all servers, side by side; none gets more than two seconds."""
+        await asyncio.gather(*(self._stop(name) for name in tuple(self._servers)))
+
+    async def test(self, config: ServerConfig) -> tuple[Status, Sequence[HostTool], Sequence[str]]:
+        """Try a server out once: its status, its tools, and what it wrote to its standard error."""
+        ready = asyncio.Event()
+        needs = replace(self._needs, changed=ready.set)
+        server = Hosted(replace(config, enabled=True), needs)
+        task = self._spawn(server.run(), name=f"test of MCP server {config.name}")
+        try:
+            while server.status.state not in (State.READY, State.FAILED):
+                ready.clear()
+                await ready.wait()
+            return server.status, server.all_tools, server.log_lines
+        finally:
+            task.cancel()
+            await asyncio.wait([task], timeout=2)
+
+    async def _environment(self) -> Mapping[str, str]:
+        """Asked for once, when the first server starts."""
+        if self._path is None:
+            self._path = asyncio.get_running_loop().create_future()
+            try:
+                self._path.set_result(await login_path(self._given))
+            except BaseException:
+                self._path.cancel()
+                self._path = None
+                raise
+        path = await asyncio.shield(self._path)
+        return {name: self._given[name] for name in PASSED_ON.split() if name in self._given} | {"PATH": path}
+
+
+def _only_switches(old: ServerConfig, new: ServerConfig) -> bool:
+    """Whether the same server goes on, with other tools switched off or another limit."""
+    return replace(old, off=new.off, call_seconds=new.call_seconds) == new

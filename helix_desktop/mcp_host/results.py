@@ -1,0 +1,94 @@
+"""What a server's tool came to, as text and pictures: everything it says is data, and what we add is marked as ours."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from helix_desktop.engine.facts import ToolSpec
+
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+LARGEST_IMAGE = 10 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class HostResult:
+    """`images` as media type and bytes."""
+
+    text: str
+    ok: bool = True
+    images: tuple[tuple[str, bytes], ...] = ()
+
+
+def converted(result: Any) -> HostResult:
+    """From the SDK's CallToolResult."""
+    texts: list[str] = []
+    images: list[tuple[str, bytes]] = []
+    for part in result.content:
+        _part(part, texts, images)
+    structured = getattr(result, "structured_content", None)
+    if structured is not None and not any(_same(text, structured) for text in texts):
+        texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
+    text = "\n".join(texts) or ("[no text]" if images else "[no output]")
+    return HostResult(text, not getattr(result, "is_error", False), tuple(images))
+
+
+def _part(part: Any, texts: list[str], images: list[tuple[str, bytes]]) -> None:
+    kind = getattr(part, "type", "")
+    if kind == "text":
+        texts.append(part.text)
+    elif kind == "image":
+        _binary(part.data, part.mime_type, "picture", texts, images)
+    elif kind == "audio":
+        texts.append(f"[sound, {part.mime_type}, {len(part.data) * 3 // 4:,} bytes: not shown]")
+    elif kind == "resource_link":
+        about = f": {part.description}" if part.description else ""
+        texts.append(f"[link to the resource {part.uri} ({part.name}){about}]")
+    elif kind == "resource":
+        inner = part.resource
+        if getattr(inner, "text", None) is not None:
+            texts.append(f"[resource {inner.uri}]\n{inner.text}")
+        else:
+            _binary(inner.blob, inner.mime_type or "application/octet-stream", f"resource {inner.uri}", texts, images)
+
+
+def _binary(data: str, kind: str, what: str, texts: list[str], images: list[tuple[str, bytes]]) -> None:
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        texts.append(f"[{what}: its data is damaged]")
+        return
+    if kind in IMAGES and len(content) <= LARGEST_IMAGE:
+        images.append((kind, content))
+        texts.append(f"[{what}, {kind}, {len(content):,} bytes]")
+    else:
+        texts.append(f"[{what}, {kind}, {len(content):,} bytes: not shown]")
+
+
+def _same(text: str, structured: Any) -> bool:
+    try:
+        return bool(json.loads(text) == structured)
+    except (ValueError, RecursionError):
+        return False
+
+
+def spec_of(server: str, tool: Any) -> ToolSpec:
+    """A server's tool as offered: its name with the server's in front, its schema as it is."""
+    schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
+    description = f"[{server}] {(tool.description or tool.title or tool.name)[:8_000]}"
+    return ToolSpec(tool_name(server, tool.name), description, json.dumps(schema, ensure_ascii=False))
+
+
+def tool_name(server: str, tool: str) -> str:
+    """At most 64 characters of those every provider takes; what is cut or changed is told apart by a digest."""
+    import hashlib
+    import re
+
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", tool)
+    name = f"{server}__{plain}"
+    if len(name) <= 64 and plain == tool:
+        return name
+    return f"{name[:55]}_{hashlib.sha256(f'{server}/{tool}'.encode()).hexdigest()[:8]}"

@@ -1,0 +1,366 @@
+"""One of the user's MCP servers: a task that owns its connection, and its tools for whoever calls them.
+
+The task alone opens and closes the connection (the SDK demands it), starts it again with a growing pause when it
+fails, and never makes anybody wait: a server that is not ready has no tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop import __version__
+from helix_desktop.engine.facts import ToolCall, ToolSpec
+from helix_desktop.engine.ports import CallContext, Question
+from helix_desktop.errors import HelixError, NotThere, Unreachable
+from helix_desktop.mcp_host.config import ServerConfig, filled, references
+from helix_desktop.mcp_host.results import HostResult, converted, spec_of
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp.client.session import ClientRequestContext
+
+PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
+STEADY = 60.0  # seconds after which a connection counts as one that works
+MOST_TOOLS = 128
+MOST_PAGES = 50
+log = logging.getLogger(__name__)
+
+
+class State(StrEnum):
+    OFF = "off"
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a list of servers shows. `why`: what is wrong, in a sentence; `since`: seconds since 1970."""
+
+    state: State
+    why: str = ""
+    since: float = 0.0
+    tools: int = 0
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a server needs of the program. `approved` holds, by tool name, the description the user last allowed."""
+
+    secret: Callable[[str], Awaitable[str | None]]
+    environment: Callable[[], Awaitable[Mapping[str, str]]]
+    changed: Callable[[], None]
+    approved: dict[str, str]
+    approve: Callable[[str, str], None]
+
+
+@dataclass(slots=True)
+class HostTool:
+    """A tool as the Toolbox takes it (`tools.runner.ForeignTool`)."""
+
+    server: Hosted
+    own_name: str
+    spec: ToolSpec
+    fingerprint: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.server.config.name}: {self.own_name}"
+
+    @property
+    def changed(self) -> bool:
+        known = self.server.needs.approved.get(self.spec.name)
+        return known is not None and known != self.fingerprint
+
+    def allowed(self) -> None:
+        """The user has allowed it as it is described now."""
+        if self.server.needs.approved.get(self.spec.name) != self.fingerprint:
+            self.server.needs.approved[self.spec.name] = self.fingerprint
+            self.server.needs.approve(self.spec.name, self.fingerprint)
+
+    async def call(self, values: Mapping[str, Any], context: CallContext) -> HostResult:
+        return await self.server.call(self.own_name, values, context)
+
+
+@dataclass(slots=True)
+class Hosted:
+    """A configured server. `run` is its task; everything else may be called from anywhere on the loop."""
+
+    config: ServerConfig
+    needs: Needs
+    status: Status = Status(State.OFF)
+    all_tools: tuple[HostTool, ...] = ()
+    log: Any = None
+    _client: Any = None
+    _calls: list[CallContext] = field(default_factory=list)
+    _again: asyncio.Event = field(default_factory=asyncio.Event)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _stale: bool = False
+    _lost: bool = False
+    _limits: set[asyncio.Timeout] = field(default_factory=set)
+
+    @property
+    def tools(self) -> Sequence[HostTool]:
+        """Those that are offered: none while it is not ready, none that is switched off."""
+        if self.status.state is not State.READY:
+            return ()
+        return [tool for tool in self.all_tools if tool.own_name not in self.config.off][:MOST_TOOLS]
+
+    @property
+    def log_lines(self) -> Sequence[str]:
+        return tuple(self.log.lines) if self.log else ()
+
+    def restart(self) -> None:
+        """Now, whatever the pause."""
+        self._again.set()
+        self._lose()
+
+    async def run(self) -> None:
+        """Connect, stay connected, connect again; until cancelled."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            self._again.clear()
+            self._tell(Status(State.STARTING))
+            try:
+                why = await self._connected()
+            except (HelixError, OSError, TimeoutError, ExceptionGroup) as error:
+                why = self._sentence(error)
+            failures = 1 if time.monotonic() - began > STEADY else failures + 1
+            if self._again.is_set():
+                failures = 0
+                continue
+            pause = PAUSES[min(failures, len(PAUSES)) - 1]
+            self._tell(Status(State.FAILED, f"{why[:1].upper()}{why[1:]} It is tried again in {pause:.0f} s."))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._again.wait()
+
+    async def _connected(self) -> str:
+        """Open, list, and stay until the connection is lost. Why it was."""
+        self._lost = self._stale = False
+        self._news.clear()
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(self.config.start_seconds):
+                self._client = await stack.enter_async_context(self._open())
+                await self._list()
+            try:
+                await self._stay()
+            finally:
+                self._client, self.all_tools = None, ()
+        return self._sentence(None)
+
+    async def _stay(self) -> None:
+        """Take up changed lists of tools until the connection is lost."""
+        while not self._lost:
+            await self._news.wait()
+            self._news.clear()
+            if self._stale and not self._lost:
+                self._stale = False
+                with suppress(HelixError):
+                    async with asyncio.timeout(self.config.start_seconds):
+                        await self._list()
+
+    def _lose(self) -> None:
+        """The connection is gone: whoever waits for an answer is told at once."""
+        self._lost = True
+        self._news.set()
+        for limit in self._limits:
+            limit.reschedule(0)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Any]:
+        """The SDK's client on this server, closed in the task that opened it."""
+        import mcp
+        import mcp_types as types
+
+        from helix_desktop.mcp_host.transport import Log
+
+        self.log = self.log or Log()
+        self.log.why = ""
+        config = await self._filled()
+        environment = {**await self.needs.environment(), **config.env}
+        async with (
+            self._transport(config, environment) as transport,
+            mcp.Client(
+                transport,
+                client_info=types.Implementation(name="helix-desktop", version=__version__),
+                elicitation_callback=self._elicit,
+                message_handler=self._heard,
+                cache=None,
+            ) as client,
+        ):
+            yield client
+
+    async def _filled(self) -> ServerConfig:
+        found = {
+            name: value for name in references(self.config) if (value := await self.needs.secret(name)) is not None
+        }
+        return filled(self.config, found, await self.needs.environment())
+
+    @asynccontextmanager
+    async def _transport(self, config: ServerConfig, environment: Mapping[str, str]) -> AsyncIterator[Any]:
+        if config.kind == "stdio":
+            import shutil
+
+            from helix_desktop.mcp_host.transport import process_streams
+
+            program = shutil.which(config.command, path=environment.get("PATH"))
+            if program is None:
+                raise NotThere(f"There is no program {config.command}.", remedy="Install it, or give its whole path.")
+            yield self._watched(process_streams([program, *config.args], environment, config.folder, self.log))
+        elif config.kind == "sse":
+            from mcp.client.sse import sse_client
+
+            yield sse_client(config.url, headers=dict(config.headers))
+        else:
+            from mcp.client.streamable_http import streamable_http_client
+            from mcp.shared._httpx_utils import create_mcp_http_client
+
+            async with create_mcp_http_client(headers=dict(config.headers)) as http:
+                yield streamable_http_client(config.url, http_client=http)
+
+    @asynccontextmanager
+    async def _watched(self, transport: Any) -> AsyncIterator[Any]:
+        """Notices when the server closes its end, also while nobody asks anything of it."""
+        import anyio
+
+        async with transport as (incoming, outgoing):
+            to_session, watched = anyio.create_memory_object_stream[Any](0)
+
+            async def pass_on() -> None:
+                async with to_session:
+                    async for each in incoming:
+                        with suppress(anyio.BrokenResourceError):
+                            await to_session.send(each)
+                self._lose()
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(pass_on)
+                yield watched, outgoing
+                group.cancel_scope.cancel()
+
+    async def _list(self) -> None:
+        """All pages of its tools."""
+        found: list[Any] = []
+        cursor = None
+        for _ in range(MOST_PAGES):
+            page = await self._client.list_tools(cursor=cursor)
+            found += page.tools
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        self.all_tools = tuple(self._tool(each) for each in found)
+        offered = min(len(found), MOST_TOOLS)
+        why = f"It has {len(found)} tools; the first {offered} are offered." if len(found) > offered else ""
+        self._tell(Status(State.READY, why, tools=len(found), version=str(self._client.protocol_version or "")))
+
+    def _tool(self, tool: Any) -> HostTool:
+        spec = spec_of(self.config.name, tool)
+        hints = tool.annotations.model_dump_json() if tool.annotations else ""
+        described = json.dumps([spec.description, spec.schema, hints])
+        return HostTool(self, tool.name, spec, hashlib.sha256(described.encode("utf-8", "replace")).hexdigest())
+
+    # --- calls
+
+    async def call(self, name: str, values: Mapping[str, Any], context: CallContext) -> HostResult:
+        """One call; cancelling it is passed on. Every failure is a sentence that names the server."""
+        if self._client is None:
+            raise Unreachable(f"The server {self.config.name} is not ready. {self.status.why}".strip())
+        self._calls.append(context)
+        try:
+            return await self._called(name, values, context)
+        finally:
+            self._calls.remove(context)
+
+    async def _called(self, name: str, values: Mapping[str, Any], context: CallContext) -> HostResult:
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            share = f"{done:g} of {total:g}" if total else f"{done:g}"
+            context.show(f"{share} {message or ''}".strip() + "\n")
+
+        limit = asyncio.timeout(self.config.call_seconds)
+        try:
+            async with limit:
+                self._limits.add(limit)
+                return converted(await self._client.call_tool(name, dict(values), progress_callback=progress))
+        except TimeoutError:
+            raise Unreachable(self._unanswered(name)) from None
+        except HelixError:
+            raise
+        except Exception as error:
+            raise Unreachable(self._failure(name, error)) from error
+        finally:
+            self._limits.discard(limit)
+
+    def _unanswered(self, name: str) -> str:
+        if self._lost:
+            return f"The server {self.config.name} went away during {name}: {self._sentence(None)}"
+        return f"The server {self.config.name} did not answer {name} within {self.config.call_seconds:g} s."
+
+    def _failure(self, name: str, error: Exception) -> str:
+        inner: BaseException = error
+        while isinstance(inner, BaseExceptionGroup):
+            inner = inner.exceptions[0]
+        return f"The server {self.config.name} failed at {name}: {str(inner)[:1_000] or type(inner).__name__}"
+
+    # --- what the server asks and says
+
+    async def _elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        """It wants something of the user: a form, or a page to open, under its own name."""
+        import mcp_types as types
+
+        del context
+        if not self._calls:
+            return types.ElicitResult(action="cancel")
+        schema = getattr(params, "requested_schema", None)
+        question = Question(
+            ToolCall("", f"{self.config.name}__elicitation", ""),
+            f"The server {self.config.name} asks",
+            getattr(params, "url", "") or params.message[:4_000],
+            params.message[:4_000] if schema is None else "this is what the server says, not Helix Desktop",
+            ("once",),
+            json.dumps(schema) if schema is not None else "",
+        )
+        answer = await self._calls[-1].ask(question)
+        if not answer.allowed:
+            return types.ElicitResult(action="cancel" if answer.scope == "cancel" else "decline")
+        try:
+            content = json.loads(answer.values) if answer.values else {}
+        except ValueError:
+            return types.ElicitResult(action="cancel")
+        return types.ElicitResult(action="accept", content=content if schema is not None else None)
+
+    async def _heard(self, message: Any) -> None:
+        if type(message).__name__ == "ToolListChangedNotification":
+            self._stale = True
+            self._news.set()
+
+    def _tell(self, status: Status) -> None:
+        self.status = replace(status, since=time.time())
+        if status.state is State.FAILED:
+            log.info("the MCP server %s failed: %s", self.config.name, status.why)
+        self.needs.changed()
+
+    def _sentence(self, error: BaseException | None) -> str:
+        """What is wrong, from what we know ourselves, else from the error."""
+        inner = error
+        while isinstance(inner, BaseExceptionGroup):
+            inner = inner.exceptions[0]
+        last = f" It last wrote: {self.log.lines[-1][:200]}" if self.log and self.log.lines else ""
+        if isinstance(inner, TimeoutError):
+            return f"it did not answer within {self.config.start_seconds:g} s.{last}"
+        if isinstance(inner, HelixError):
+            return str(inner)
+        if self.log and self.log.why:
+            return f"{self.log.why}.{last}"
+        return f"{inner or 'the connection was lost'}.{last}"

@@ -1,0 +1,153 @@
+"""A server as a process: lines of JSON both ways, its standard error into a log, and an end that comes in any case.
+
+The SDK's own transport copies a long line again for every piece of it, parses without a limit and waits two seconds at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+
+LONGEST = 24 << 20  # bytes of one message
+IN_THREAD = 1 << 20  # what is longer is parsed beside the event loop
+MOST_LOG_LINES = 500
+_PIECE = 1 << 16
+_ASK, _FORCE = 0.4, 0.4
+log = logging.getLogger(__name__)
+Incoming = SessionMessage | Exception
+Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
+
+
+@dataclass(slots=True)
+class Log:
+    """The last lines a server wrote to its standard error, and what is wrong with what it wrote to its standard output."""
+
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_LOG_LINES))
+    why: str = ""  # why the connection ended, where we know better than the SDK
+
+    def add(self, text: str) -> None:
+        self.lines.append(text[:2_000])
+
+
+@asynccontextmanager
+async def process_streams(
+    argv: Sequence[str], environment: Mapping[str, str], folder: str, record: Log
+) -> AsyncIterator[Streams]:
+    """Start it, give the SDK's streams to it, and leave nothing of it behind."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(environment),
+        cwd=folder or None,
+        start_new_session=True,
+    )
+    to_session, incoming = anyio.create_memory_object_stream[Incoming](0)
+    outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_take, process, to_session, record)
+            group.start_soon(_give, process, from_session)
+            group.start_soon(_listen, process, record)
+            try:
+                yield incoming, outgoing
+            finally:
+                group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+
+
+async def _take(process: asyncio.subprocess.Process, to_session: MemoryObjectSendStream[Incoming], record: Log) -> None:
+    """Its messages, until it closes its standard output or sends one that is too long."""
+    async with to_session:
+        assert process.stdout is not None  # noqa: S101 -- it was asked for as a pipe
+        pieces: list[bytes] = []
+        size = 0
+        while data := await process.stdout.read(_PIECE):
+            *ended, rest = data.split(b"\n")
+            for part in ended:
+                await _deliver(b"".join((*pieces, part)), to_session, record)
+                pieces, size = [], 0
+            pieces.append(rest)
+            size += len(rest)
+            if size > LONGEST:
+                record.why = f"it sent a message of more than {LONGEST:,} bytes"
+                return
+        record.why = record.why or "it closed the connection"
+
+
+async def _deliver(line: bytes, to_session: MemoryObjectSendStream[Incoming], record: Log) -> None:
+    if not line.strip():
+        return
+    try:
+        parse = types.jsonrpc_message_adapter.validate_json
+        found = (
+            await asyncio.to_thread(parse, line, by_name=False) if len(line) > IN_THREAD else parse(line, by_name=False)
+        )
+    except ValueError:
+        record.add(f"[on standard output, and no message] {line[:200].decode('utf-8', 'replace')}")
+        return
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await to_session.send(SessionMessage(found))
+
+
+async def _give(process: asyncio.subprocess.Process, from_session: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async with from_session:
+        assert process.stdin is not None  # noqa: S101 -- it was asked for as a pipe
+        async for each in from_session:
+            with suppress(OSError):  # it has gone: its closed output says so
+                process.stdin.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await process.stdin.drain()
+
+
+async def _listen(process: asyncio.subprocess.Process, record: Log) -> None:
+    """Its standard error, line by line; a line without an end is cut."""
+    assert process.stderr is not None  # noqa: S101 -- it was asked for as a pipe
+    rest = b""
+    while data := await process.stderr.read(_PIECE):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            record.add(line.decode("utf-8", "replace").rstrip())
+        rest = rest[-4_000:]
+    if rest:
+        record.add(rest.decode("utf-8", "replace"))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Close its input, ask it to end, make it end: the whole group, in under a second."""
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    for number in (None, signal.SIGTERM, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM):
+        if number is not None:
+            _signal(process, number)
+        try:
+            async with asyncio.timeout(_ASK if number is None else _FORCE):
+                await process.wait()
+            break
+        except TimeoutError:
+            continue
+    if sys.platform != "win32":
+        _signal(process, signal.SIGKILL)  # children that outlived it
+
+
+def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.terminate()
+        else:
+            os.killpg(process.pid, number)
