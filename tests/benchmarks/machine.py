@@ -1,0 +1,54 @@
+"""What a figure was measured on: without it, no time means anything."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from helix_desktop import __version__
+
+
+def described() -> dict[str, str]:
+    """In words, for the head of a report."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "program": f"{__version__} ({_commit()})",
+        "processor": f"{_processor()}, {os.cpu_count()} cores",
+        "memory": _memory(),
+        "system": platform.platform(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}, SQLite {sqlite3.sqlite_version}",
+        "load at the start": " ".join(f"{load:.1f}" for load in os.getloadavg())
+        if hasattr(os, "getloadavg")
+        else "unknown",
+    }
+
+
+def _commit() -> str:
+    said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return said.stdout.strip() or "no checkout"
+
+
+def _processor() -> str:
+    return _line("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
+
+
+def _memory() -> str:
+    kilobytes = _line("/proc/meminfo", "MemTotal").partition(" ")[0]
+    return f"{int(kilobytes) / 1e6:.0f} GB" if kilobytes else "unknown"
+
+
+def _line(path: str, name: str) -> str:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{name}: {value}\n" for name, value in described().items())
