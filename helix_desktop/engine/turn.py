@@ -175,7 +175,7 @@ class Turn:
         if reply.stop is Stop.CUT and reply.parts:
             partial = self._conversation.state.line.steps[-1]
             await self._conversation.append(Excluded(Span(partial, partial)))
-        await self._crew.clock.sleep(self._cuts)
+        await self._crew.clock.sleep(2 ** (self._cuts - 1))
 
     # --- its calls
 

@@ -45,7 +45,7 @@ class Chosen:
         return self.info.name
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        key = await self.access.secrets.get(self.config.name, variable=self.config.variable)
+        key = await catalog.key_for(self.config, self.access.secrets)
         client = catalog.connect(
             self.config, self.info, key, connections=self.access.connections, clock=self.access.clock
         )
