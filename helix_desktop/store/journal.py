@@ -239,17 +239,21 @@ class JournalFile:
             yield f"The conversation {name} has lost its facts."
 
     def _damage(self, conversation: str, row: Row | None) -> Iterator[str]:
-        expected, derived = 1, None
+        expected, derived, whole = 1, None, True
         for line in self.lines(conversation):
             if line.seq != expected:
+                whole = False
                 yield f"Fact {expected} of the conversation {conversation} is missing."
             expected = line.seq + 1
             try:
                 derived = advance(derived or empty(conversation, line.time), line.recorded())
             except JournalCorrupt as error:
+                whole = False
                 yield error.what
-        if row is None or (derived is not None and row.values() != derived.values() and row.last_seq >= expected):
+        if row is None or row.last_seq >= expected:
             yield f"The end of the conversation {conversation} is missing, or its row is damaged."
+        elif whole and derived is not None and row.values() != derived.values():
+            yield f"The row of the conversation {conversation} is damaged."
 
     def _writing(self) -> database.Writing:
         return database.Writing(self.connection, JournalCorrupt, "journal")

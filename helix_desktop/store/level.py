@@ -35,9 +35,13 @@ class Level:
 
     def _open(self) -> plyvel.DB:
         try:
-            return plyvel.DB(str(self.folder), create_if_missing=True, **_OPTIONS)
+            return plyvel.DB(str(self.folder), create_if_missing=self._is_new(), **_OPTIONS)
         except plyvel.Error as error:
             raise failure(error, "The cache cannot be opened") from error
+
+    def _is_new(self) -> bool:
+        """Whether nothing is there. Where CURRENT alone is missing, LevelDB would begin anew and delete the rest."""
+        return not any(path.suffix in {".ldb", ".sst", ".log"} for path in self.folder.glob("*"))
 
     def close(self) -> None:
         self._db.close()

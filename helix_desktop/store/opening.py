@@ -34,6 +34,7 @@ def open_journal(workspace: Path, note: Note) -> JournalFile:
     log = mend.log_of(path) if path.exists() else None
     suspect = workspace / SUSPECT
     try:
+        _expect_there(workspace, path)
         journal = JournalFile(path)
         if suspect.exists():
             _expect_whole(journal)
@@ -42,6 +43,13 @@ def open_journal(workspace: Path, note: Note) -> JournalFile:
         journal = _mended(workspace, path, log, note)
     suspect.unlink(missing_ok=True)
     return journal
+
+
+def _expect_there(workspace: Path, path: Path) -> None:
+    """SQLite would begin anew where the file is gone or empty; where there are backups, there was something."""
+    there = path.exists() and path.stat().st_size > 0
+    if not there and backup.backups(workspace):
+        raise JournalCorrupt("The journal is gone.")
 
 
 def _expect_whole(journal: JournalFile) -> None:

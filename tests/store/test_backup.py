@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.errors import StoreFailed
+from helix_desktop.store import backup
+from helix_desktop.store.backup import DAY, backups, due, make, thin
+from helix_desktop.store.journal import JournalFile
+
+NOW = 1_800_000_000.0
+
+
+def test_a_copy_is_a_whole_journal_made_beside_a_writer(tmp_path: Path) -> None:
+    journal = JournalFile(tmp_path / "journal.sqlite3")
+    journal.append("a", [UserSaid((Text("one"),))])
+    made = make(tmp_path, now=NOW)
+    journal.append("a", [UserSaid((Text("two"),))])
+    assert made.path.name == "journal-2027-01-15T080000.sqlite3"
+    copy = JournalFile(made.path)
+    assert (copy.count(), journal.count()) == (1, 2)
+    copy.close()
+    journal.close()
+    assert [each.time for each in backups(tmp_path)] == [NOW]
+
+
+def test_a_copy_is_due_once_a_day_while_something_changes(tmp_path: Path) -> None:
+    assert not due(tmp_path, NOW)
+    path = tmp_path / "journal.sqlite3"
+    JournalFile(path).close()
+    assert due(tmp_path, NOW)
+    make(tmp_path, now=NOW)
+    os.utime(path, (NOW + 10, NOW + 10))
+    assert not due(tmp_path, NOW + DAY - 1)
+    assert due(tmp_path, NOW + DAY)
+    os.utime(path, (NOW - 10, NOW - 10))
+    assert not due(tmp_path, NOW + 9 * DAY)
+
+
+def test_seven_days_and_four_weeks_are_kept(tmp_path: Path) -> None:
+    JournalFile(tmp_path / "journal.sqlite3").close()
+    folder = backup.folder_of(tmp_path)
+    folder.mkdir()
+    for day in range(60):
+        for hour in (3, 9):
+            time = NOW + day * DAY + hour * 3600
+            name = datetime.fromtimestamp(time, UTC).strftime("journal-%Y-%m-%dT%H%M%S.sqlite3")
+            (folder / name).touch()
+    (folder / "journal-mine.sqlite3").touch()
+    thin(tmp_path)
+    ages = [int((NOW + 59 * DAY - each.time) // DAY) for each in backups(tmp_path)]
+    assert ages[:7] == [-1, 0, 1, 2, 3, 4, 5]
+    assert 9 <= len(ages) <= 11
+    assert ages[-1] >= 21
+    assert (folder / "journal-mine.sqlite3").exists()
+
+
+def test_a_disk_that_takes_nothing_is_said(tmp_path: Path) -> None:
+    JournalFile(tmp_path / "journal.sqlite3").close()
+    backup.folder_of(tmp_path).touch()
+    with pytest.raises(StoreFailed, match="could not be made"):
+        make(tmp_path, now=NOW)

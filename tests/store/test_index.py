@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine import encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    Attachment,
+    DocumentEdited,
+    Fact,
+    FileChanged,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    PartRef,
+    Reasoning,
+    Stop,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.engine.ports import About
+from helix_desktop.store.index import IndexFile, said, used
+from helix_desktop.store.journal import Line
+from helix_desktop.store.records import Record, State
+
+DIGESTS = [Digest.of(str(number).encode()) for number in range(6)]
+STORED = [Stored(digest, 1) for digest in DIGESTS]
+
+
+class ListFeed:
+    """Stores with what a test puts into them: a real implementation of the index's source, in lists."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Record, bytes | None]] = []
+        self.facts: list[Line] = []
+        self.pins: set[Digest] = set()
+
+    def add(self, content: bytes | None, tool: str = "shell", *, number: int = 0) -> Digest:
+        digest = Digest.of(content if content is not None else str(len(self.entries)).encode())
+        at = number or len(self.entries) + 1
+        record = Record(at, at, digest, len(content or b""), 5, 1, float(at), About(tool, f"source {at}"))
+        self.entries.append((record, content))
+        return digest
+
+    def say(self, fact: Fact, conversation: str = "c") -> None:
+        at = len(self.facts) + 1
+        self.facts.append(Line(at, conversation, at, float(at), encoding.encode(fact), b""))
+
+    def ends(self) -> tuple[int, int]:
+        return max((record.number for record, _ in self.entries), default=0), len(self.facts)
+
+    def records(self, after: int, limit: int) -> Sequence[Record]:
+        return [record for record, _ in self.entries if record.number > after][:limit]
+
+    def beginnings(self, records: Sequence[Record], limit: int) -> Sequence[tuple[Record, bytes | None]]:
+        contents = dict(self.entries)
+        return [(record, contents[record]) for record in records][:3]  # not all at once, as when they are large
+
+    def lines(self, after: int, limit: int) -> Sequence[Line]:
+        return [line for line in self.facts if line.id > after][:limit]
+
+    def pinned(self) -> frozenset[Digest]:
+        return frozenset(self.pins)
+
+    def numbered(self, digest: Digest) -> Record | None:
+        return next((record for record, _ in self.entries if record.digest == digest), None)
+
+
+@pytest.fixture
+def feed() -> ListFeed:
+    return ListFeed()
+
+
+@pytest.fixture
+def index(tmp_path: Path, feed: ListFeed) -> Iterator[IndexFile]:
+    opened = IndexFile(tmp_path / "index.sqlite3", feed, count=lambda text: len(text.split()))
+    yield opened
+    opened.close()
+
+
+def finish(index: IndexFile) -> int:
+    """Catch up; how many steps it took."""
+    steps = 1
+    while not index.step().done:
+        steps += 1
+        assert steps < 1000, "it never ends"
+    return steps
+
+
+def column(index: IndexFile, name: str) -> list[object]:
+    return [row[0] for row in index.connection.execute(f"SELECT {name} FROM entries ORDER BY number")]  # noqa: S608 - a name of ours
+
+
+def found(index: IndexFile, word: str) -> int:
+    return int(index.connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (word,)).fetchone()[0])
+
+
+def test_it_follows_entries_and_facts(index: IndexFile, feed: ListFeed) -> None:
+    digests = [feed.add(f"zebra number {number}".encode()) for number in range(10)]
+    feed.say(ToolReturned("1", Stored(digests[3], 5), 1))
+    finish(index)
+    assert column(index, "number") == list(range(1, 11))
+    assert column(index, "tokens") == [3] * 10
+    assert column(index, "uses") == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+    assert found(index, "zebra") == 10
+    feed.add(b"one more zebra")
+    feed.say(UserSaid((Text("a zebra in a message"),)))
+    finish(index)
+    assert found(index, "zebra") == 12
+    assert finish(index) == 1, "what is done is done"
+
+
+def test_gaps_in_the_numbers_do_no_harm(index: IndexFile, feed: ListFeed) -> None:
+    for number in (3, 7, 8, 50):
+        feed.add(f"zebra {number}".encode(), number=number)
+    finish(index)
+    assert (column(index, "number"), found(index, "zebra")) == ([3, 7, 8, 50], 4)
+
+
+def test_what_is_no_text_or_cannot_be_read_has_no_words(index: IndexFile, feed: ListFeed) -> None:
+    feed.add(b"\0\0binary zebra")
+    feed.add(None)
+    feed.add(b"")
+    finish(index)
+    assert (column(index, "tokens"), found(index, "zebra")) == ([0, 0, 0], 0)
+
+
+def test_uses_before_entries_are_counted_too(index: IndexFile, feed: ListFeed) -> None:
+    digest = Digest.of(b"late")
+    feed.say(ToolReturned("1", Stored(digest, 4), 1))
+    call = json.dumps({"sha256": digest.hex})
+    feed.say(ModelReplied((ToolCall("1", "recall_cached_content", call),), "m", Stop.CALLS))
+    finish(index)
+    feed.add(b"late")
+    feed.pins.add(digest)
+    finish(index)
+    assert (column(index, "uses"), column(index, "recalled"), column(index, "pinned")) == ([2], [2.0], [1])
+
+
+def test_changes_of_known_entries_are_taken_over(index: IndexFile, feed: ListFeed) -> None:
+    one, two = feed.add(b"one"), feed.add(b"two")
+    finish(index)
+    feed.pins.add(one)
+    record, content = feed.entries.pop()
+    index.reread([one, two])
+    assert (column(index, "number"), column(index, "pinned")) == ([1], [1])
+    gone = Record(record.number, record.blob, record.digest, 3, 0, 1, 2.0, record.about, (), State.COLLECTED)
+    feed.entries.append((gone, content))
+    index._add_row(gone, pinned=False)
+    assert column(index, "state") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("fact", "texts"),
+    [
+        (UserSaid((Text("a"), Attachment("f", STORED[0]), Text("b"))), ["a", "b"]),
+        (ModelReplied((Reasoning("thought"), Text("answer")), "m", Stop.END), ["answer"]),
+        (Folded("f", FoldKind.HANDOVER, PartRef(1), "document", 1, 2), ["document"]),
+        (Folded("f", FoldKind.MARKER, PartRef(1), "[CACHED]", 1, 2), []),
+        (DocumentEdited("f", "edited", 1), ["edited"]),
+        (TurnEnded(TurnEnd.DONE), []),
+    ],
+)
+def test_what_a_search_over_messages_finds(fact: Fact, texts: list[str]) -> None:
+    assert said(fact) == texts
+
+
+def recall(arguments: str) -> ModelReplied:
+    return ModelReplied((ToolCall("1", "builtin_context_cache.recall_cached_content", arguments),), "m", Stop.CALLS)
+
+
+@pytest.mark.parametrize(
+    ("fact", "uses"),
+    [
+        (UserSaid((Attachment("f", STORED[0]),)), [("attachment", DIGESTS[0])]),
+        (
+            ToolReturned("1", STORED[0], 1, images=(STORED[1],), changes=(FileChanged("p", DIGESTS[2], None),)),
+            [("output", DIGESTS[0]), ("image", DIGESTS[1]), ("change", DIGESTS[2])],
+        ),
+        (Folded("f", FoldKind.MARKER, PartRef(1), "", 1, 2, entries=(DIGESTS[4],)), [("fold", DIGESTS[4])]),
+        (recall(json.dumps({"sha256": DIGESTS[5].hex})), [("recall", DIGESTS[5])]),
+        (recall('{"sha256": "abc"}'), []),
+        (recall("not json"), []),
+        (recall("[]"), []),
+        (TurnEnded(TurnEnd.DONE), []),
+    ],
+)
+def test_what_a_fact_refers_to(fact: Fact, uses: list[tuple[str, Digest]]) -> None:
+    assert used(fact) == uses

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import CacheCorrupt, HelixError, NewerVersion, StoreFailed
+from helix_desktop.store import backup, opening
+from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.index import IndexFile
+from helix_desktop.store.journal import JournalFile
+from tests.store.test_index import ListFeed
+
+CONTENTS = [b"one" * 500, b"two" * 500, bytes(range(256)) * 9000]
+
+
+def filled(folder: Path) -> None:
+    cache, journal = CacheFolder(folder / "cache"), JournalFile(folder / "journal.sqlite3")
+    for number, content in enumerate(CONTENTS):
+        cache.put(content, About("shell"))
+        journal.append("c", [UserSaid((Text(f"fact {number}"),))])
+    cache.level.flush()
+    cache.close()
+    journal.close()
+
+
+def whole(folder: Path) -> tuple[list[str], int, int]:
+    """The notes of opening, and how many entries and facts are there."""
+    notes: list[str] = []
+    cache, journal = opening.open_cache(folder, notes.append), opening.open_journal(folder, notes.append)
+    entries = 0
+    for content in CONTENTS:
+        try:
+            entries += cache.get(Digest.of(content)) == content
+        except HelixError:
+            continue
+    facts = len(journal.lines("c"))
+    cache.close()
+    journal.close()
+    return notes, entries, facts
+
+
+def test_what_is_whole_opens_without_a_word(tmp_path: Path) -> None:
+    filled(tmp_path)
+    assert whole(tmp_path) == ([], 3, 3)
+    assert not (tmp_path / "damaged").exists()
+
+
+@pytest.mark.parametrize("gone", ["CURRENT", "MANIFEST-*", "CURRENT and MANIFEST-*"])
+def test_a_cache_without_its_list_of_files_is_repaired_whole(tmp_path: Path, gone: str) -> None:
+    filled(tmp_path)
+    for pattern in gone.split(" and "):
+        for path in (tmp_path / "cache").glob(pattern):
+            path.unlink()
+    notes, entries, facts = whole(tmp_path)
+    assert (entries, facts) == (3, 3)
+    assert "has been repaired" in notes[0]
+    assert "3 entries of the cache were checked and are whole; 0 are damaged" in notes[1]
+    assert list((tmp_path / "damaged").glob("*/cache/*.ldb"))
+    assert whole(tmp_path)[0] == []
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "MANIFEST"])
+def test_nonsense_in_the_list_of_files_is_repaired(tmp_path: Path, name: str) -> None:
+    filled(tmp_path)
+    for path in (tmp_path / "cache").glob(f"{name}*"):
+        path.write_bytes(b"nonsense\n")
+    notes, entries, _ = whole(tmp_path)
+    assert entries == 3
+    assert notes
+
+
+def test_a_cache_beyond_repair_begins_anew_and_its_files_are_kept(tmp_path: Path) -> None:
+    filled(tmp_path)
+    for path in (tmp_path / "cache").iterdir():
+        path.write_bytes(b"nonsense" * 100)
+    notes, entries, facts = whole(tmp_path)
+    assert (entries, facts) == (0, 3)
+    assert any("damaged" in note for note in notes)
+    assert len(list((tmp_path / "damaged").glob("*/cache/*"))) >= 3
+
+
+@pytest.mark.parametrize("left", [None, b""])
+def test_a_journal_that_is_gone_comes_back_from_its_backup(tmp_path: Path, left: bytes | None) -> None:
+    filled(tmp_path)
+    backup.make(tmp_path)
+    (tmp_path / "journal.sqlite3").unlink()
+    if left is not None:
+        (tmp_path / "journal.sqlite3").write_bytes(left)
+    notes, _, facts = whole(tmp_path)
+    assert facts == 3
+    assert notes
+
+
+def test_a_journal_that_is_nonsense_comes_back_from_its_backup(tmp_path: Path) -> None:
+    filled(tmp_path)
+    backup.make(tmp_path)
+    (tmp_path / "journal.sqlite3").write_bytes(b"nonsense" * 1000)
+    notes, _, facts = whole(tmp_path)
+    assert facts == 3
+    assert "3 facts are as they were, 0 are lost" in notes[0]
+    assert (next((tmp_path / "damaged").iterdir()) / "journal.sqlite3").read_bytes().startswith(b"nonsense")
+
+
+def test_a_mended_journal_takes_its_place_though_the_program_died_before(tmp_path: Path) -> None:
+    filled(tmp_path)
+    shutil.copy(tmp_path / "journal.sqlite3", tmp_path / "journal.mended")
+    (tmp_path / "journal.sqlite3").write_bytes(b"nonsense")
+    (tmp_path / "journal.sqlite3-wal").write_bytes(b"nonsense")
+    assert whole(tmp_path) == ([], 3, 3)
+    assert not (tmp_path / "journal.mended").exists()
+
+
+def test_a_mark_has_everything_checked_once(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / opening.SUSPECT).touch()
+    assert whole(tmp_path) == ([], 3, 3)
+    assert not (tmp_path / opening.SUSPECT).exists()
+
+
+def test_files_of_a_newer_version_are_not_mended(tmp_path: Path) -> None:
+    filled(tmp_path)
+    journal = JournalFile(tmp_path / "journal.sqlite3")
+    journal.connection.execute("PRAGMA user_version=9")
+    journal.close()
+    with pytest.raises(NewerVersion):
+        opening.open_journal(tmp_path, print)
+    assert not (tmp_path / "damaged").exists()
+
+
+def test_a_disk_in_trouble_is_no_reason_to_repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path)
+
+    def troubled(_: Path) -> CacheFolder:
+        raise StoreFailed("The cache cannot be opened: IO error: Input/output error.")
+
+    monkeypatch.setattr(opening, "CacheFolder", troubled)
+    with pytest.raises(StoreFailed, match="Input/output"):
+        opening.open_cache(tmp_path, print)
+    assert not (tmp_path / "damaged").exists()
+
+
+@pytest.mark.parametrize("content", [b"nonsense" * 1000, b""])
+def test_a_damaged_index_is_made_anew(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / opening.INDEX).write_bytes(content)
+    index = opening.open_index(tmp_path, ListFeed(), lambda _: 0)
+    assert isinstance(index, IndexFile)
+    assert index.progress().done
+    index.close()
+
+
+def test_what_the_log_lost_is_said(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path / "cache")
+    for content in CONTENTS[:2]:
+        cache.put(content, About("shell"))
+    cache.close()
+    log = max((tmp_path / "cache").glob("*.log"))
+    damaged = bytearray(log.read_bytes())
+    damaged[60] ^= 1
+    log.write_bytes(damaged)
+    notes: list[str] = []
+    opened = opening.open_cache(tmp_path, notes.append)
+    assert "The end of the cache's log was damaged" in notes[0]
+    with pytest.raises((HelixError, CacheCorrupt)):
+        opened.get(Digest.of(CONTENTS[0]))
+    opened.close()
