@@ -17,7 +17,7 @@ from helix_desktop.engine.events import Event, FactAppended
 from helix_desktop.engine.facts import Fact, Folded, PartRef, Recorded
 from helix_desktop.engine.ports import Journal
 from helix_desktop.engine.view import State, state_of
-from helix_desktop.errors import NotThere
+from helix_desktop.errors import NotThere, StoreFailed
 
 Listener = Callable[[Event], None]
 Facts = Sequence[Fact]
@@ -48,13 +48,20 @@ class Conversation:
         """Append the facts `make(next_seq)` gives; it is called under the lock, so what it checks still holds when
         they are written. Nothing is appended where it gives none.
         """
-        return await asyncio.shield(self._write(make))
+        written = await asyncio.shield(self._write(make))
+        if isinstance(written, StoreFailed):
+            raise written
+        return written
 
-    async def _write(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
+    async def _write(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | StoreFailed:
+        """Runs to its end whatever becomes of the caller; so a refusal of the store is returned, not raised."""
         async with self._lock:
             first = self.state.last_seq + 1
             facts = tuple(placed(fact, first) for fact in make(first))
-            recorded = tuple(await self.journal.append(self.id, facts)) if facts else ()
+            try:
+                recorded = tuple(await self.journal.append(self.id, facts)) if facts else ()
+            except StoreFailed as error:
+                return error
             for one in recorded:
                 self.state.advance(one)
         for one in recorded:

@@ -313,12 +313,14 @@ class Steward:
         await Panic(self, self._writer, self._sweeping).climb(overflowed=overflowed)
 
     async def flown(self, seconds: float) -> bool:
-        """Whether a fold was in flight and has come in within the time; then it is adopted."""
-        if self._flying is None:
+        """Whether a fold was in flight and has come in within the time; then it is adopted. Else it has failed."""
+        flying, plan = self._flying, self._flying_plan
+        if flying is None or plan is None:
             return False
-        await asyncio.wait([self._flying], timeout=seconds)
-        if self._flying is not None:
+        await asyncio.wait([flying], timeout=seconds)
+        if not flying.done():
             self.cancel()
+            await self._failed(plan.kind, f"nothing was written within {seconds:g} seconds")
             return False
         return bool(await self.adopt())
 

@@ -143,7 +143,7 @@ async def test_whatever_the_writer_does_the_turn_goes_on_and_nothing_is_lost(ans
     await kept.say(f"{rule} Begin.")
     for index in range(40):
         await kept.step(f"{words(300)}\nValueError: number {index} of /var/log/app{index}.log", ok=index % 5 != 0)
-    await kept.settled()
+        await kept.settled()
     await kept.steward.before_step()
     assert kept.conversation.meter().fits
     shown = await kept.shown()
@@ -344,8 +344,9 @@ async def test_a_document_the_user_edited_is_the_source_of_the_next() -> None:
 async def test_observations_are_appended_and_reflected() -> None:
     kept = await keeping("observational", window=12_000, answer=writers.much, observation_share=0.2, reflection_share=0.1)
     await kept.say("a task")
-    await worked(kept, 60, 200)
-    await kept.settled()
+    for _ in range(12):
+        await worked(kept, 5, 200)
+        await kept.settled()
     kinds = {fold.kind for fold in kept.folds()}
     assert FoldKind.OBSERVATIONS in kinds
     assert FoldKind.REFLECTION in kinds
