@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtGui import QTextCursor
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from helix_desktop.gui.approvals import Approvals
 from helix_desktop.gui.composer import Composer
+from helix_desktop.gui.empty_chat import EmptyChat
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.pane import TranscriptPane
@@ -32,6 +34,21 @@ class ChatPage(QWidget):
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.setSpacing(0)
-        whole.addWidget(transcript, 1)
+        self.empty = EmptyChat(theme, self)
+        self.empty.suggested.connect(self._suggest)
+        self._above = QStackedWidget(self)
+        self._above.addWidget(transcript)
+        self._above.addWidget(self.empty)
+        whole.addWidget(self._above, 1)
         whole.addWidget(self.approvals)
         whole.addWidget(self.composer)
+
+    def show_begun(self, name: str, *, begun: bool) -> None:
+        """The transcript, or, before the first message, what will be here. `name`: of the workspace."""
+        self.empty.show_name(name)
+        self._above.setCurrentWidget(self.transcript if begun else self.empty)
+
+    def _suggest(self, words: str) -> None:
+        self.composer.text.setPlainText(words)
+        self.composer.text.moveCursor(QTextCursor.MoveOperation.End)
+        self.composer.text.setFocus()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Running
@@ -47,6 +47,7 @@ class Composer(QWidget):
         self._running = Running.IDLE
         self._asked: Asked | None = None
         self._edited = 0
+        self._known = False  # how full the window is
         self._modes: Sequence[tuple[str, str]] = ()
         self.setProperty("look", "composer")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -79,6 +80,7 @@ class Composer(QWidget):
         button.setToolTip(hint)
         button.setAccessibleName(hint)
         button.setAutoDefault(False)
+        button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         return button
 
     def _lay_out(self) -> None:
@@ -86,7 +88,8 @@ class Composer(QWidget):
         self._row.addWidget(self._attach)
         self._row.addWidget(self._mode)
         self._row.addSpacing(8)
-        self._row.addWidget(self.meter, 1)
+        self._row.addWidget(self.meter, 100)
+        self._row.addStretch(1)
         self._row.addWidget(self._figures)
         self._row.addWidget(self._stop)
         self._row.addWidget(self._send)
@@ -141,6 +144,8 @@ class Composer(QWidget):
         self._changed()
 
     def show_meter(self, parts: Mapping[Kind, int], window: int, cost: float = 0.0) -> None:
+        self._known = window > 0
+        self._fit()
         ordered = [(kind, parts.get(kind, 0)) for kind in Kind]
         self.meter.show_parts(ordered, window)
         figures = f"{short(sum(parts.values()))} / {short(window)}"
@@ -285,8 +290,13 @@ class Composer(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = self._column.width() < self._theme.px(NARROW)
-        self.meter.setVisible(not narrow)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Where there is little room the bar goes first, then its figures: the inspector has both."""
+        width, px = self._column.width(), self._theme.px
+        self.meter.setVisible(self._known and width >= px(NARROW))
+        self._figures.setVisible(self._known and width >= px(NARROW - 60))
 
     def _show_focus(self, focused: bool) -> None:  # noqa: FBT001 - a slot
         self._box.setProperty("focused", "true" if focused else "false")

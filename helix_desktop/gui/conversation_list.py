@@ -175,9 +175,10 @@ def _key(line: Heading | ConversationRow) -> str:
 class ConversationPainter(QStyledItemDelegate):
     """Paints a line: the title, below it a small meter, its share and the age."""
 
-    def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(parent)
+    def __init__(self, theme: Theme, view: QWidget) -> None:
+        super().__init__(view)
         self._theme = theme
+        self._view = view
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         heading = isinstance(index.data(Role.ROW), Heading)
@@ -226,8 +227,9 @@ class ConversationPainter(QStyledItemDelegate):
             box = self._paint_state(painter, box, running)
         if row.pinned:
             pin = QRect(box.right() - px(12), box.top() + px(4), px(12), px(12))
-            icon("pin", theme.colour("faint")).paint(painter, pin)
+            icon("pin", theme.colour("faint")).paint(painter, self._placed(inner, pin))
             box.setRight(pin.left() - px(4))
+        box = self._placed(inner, box)
         painter.setFont(theme.font(13))
         painter.setPen(theme.colour("text"))
         title = QFontMetrics(painter.font()).elidedText(
@@ -243,9 +245,8 @@ class ConversationPainter(QStyledItemDelegate):
         painter.setPen(theme.colour(name))
         word = state_words(running)
         width = QFontMetrics(painter.font()).horizontalAdvance(word) + px(2)
-        painter.drawText(
-            QRect(box.right() - width, box.top(), width, box.height()), Qt.AlignmentFlag.AlignVCenter, word
-        )
+        place = self._placed(box, QRect(box.right() - width, box.top(), width, box.height()))
+        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, word)
         return box.adjusted(0, 0, -width - px(6), 0)
 
     def _paint_meta(self, painter: QPainter, inner: QRect, row: ConversationRow) -> None:
@@ -257,12 +258,16 @@ class ConversationPainter(QStyledItemDelegate):
         right = line.right() + 1
         for text in (when(row.updated, time.time()), f"{share(tuple(row.parts.items()), row.window)}%"):
             width = metrics.horizontalAdvance(text)
-            painter.drawText(
-                QRect(right - width, line.top(), width + 1, line.height()), Qt.AlignmentFlag.AlignVCenter, text
-            )
+            box = self._placed(line, QRect(right - width, line.top(), width + 1, line.height()))
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)
             right -= width + px(8)
-        bar = QRectF(line.left(), line.center().y() - px(2) + 1, right - line.left(), px(4))
-        paint_bar(painter, bar, tuple(row.parts.items()), row.window, theme)
+        bar = self._placed(line, QRect(line.left(), line.center().y() - px(2) + 1, right - line.left(), px(4)))
+        mirrored = self._view.layoutDirection() == Qt.LayoutDirection.RightToLeft
+        paint_bar(painter, QRectF(bar), tuple(row.parts.items()), row.window, theme, right_to_left=mirrored)
+
+    def _placed(self, within: QRect, rect: QRect) -> QRect:
+        """Where it goes in the view's direction of reading."""
+        return QStyle.visualRect(self._view.layoutDirection(), within, rect)
 
 
 class ConversationList(QListView):

@@ -11,7 +11,7 @@ from PySide6.QtCore import Signal
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Folding, Queued, Running, StateChanged
-from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, Text, UserPart
+from helix_desktop.engine.facts import Attachment, FoldKind, ModelReplied, Spent, Text, UserPart
 from helix_desktop.engine.policy import PRESETS
 from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import Refused
@@ -191,7 +191,7 @@ class MainWindow(Frame):
             return
         self.top.policy.show_choice(policy_choices(), bench.policy)
         self.top.model.show_choice([(name, name) for name in self.model_names], bench.model)
-        self.chat.composer.show_modes(tuple(bench.modes().items()), bench.mode)
+        self.chat.composer.show_modes([(name, tr(words)) for name, words in bench.modes().items()], bench.mode)
 
     def _watch(self, bench: Workbench) -> None:
         if bench.id in self._watched:
@@ -249,6 +249,7 @@ class MainWindow(Frame):
         name = session.id if session else ""
         self.memory.put("conversation", bench.id, value=name)
         self.pages.show_session(session)
+        self.chat.show_begun(bench.name, begun=session is not None)
         composer = self.chat.composer
         composer.show_conversation(bench.id, name or "new", bench.name)
         composer.show_running(session.running if session else Running.IDLE)
@@ -294,7 +295,7 @@ class MainWindow(Frame):
         elif isinstance(event, Queued):
             composer.show_queue(event.texts)
         elif isinstance(event, Folding):
-            self.top.tell("" if event.done else tr("Folding: {kind}…", kind=event.kind.value))
+            self.top.tell("" if event.done else tr("Folding: {kind}…", kind=fold_words(event.kind)))
         elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             self._cost += event.recorded.fact.usage.cost
             self._announce(event.recorded.fact)
@@ -436,6 +437,18 @@ def policy_choices() -> list[tuple[str, str]]:
         "none": tr("No folding"),
     }
     return [(name, words.get(name, name)) for name in PRESETS]
+
+
+def fold_words(kind: FoldKind) -> str:
+    """What is being made, in a word or two."""
+    return {
+        FoldKind.MARKER: tr("markers"),
+        FoldKind.EXCERPT: tr("excerpts"),
+        FoldKind.OBSERVATIONS: tr("observations"),
+        FoldKind.REFLECTION: tr("reflection"),
+        FoldKind.HANDOVER: tr("handover"),
+        FoldKind.TRUNCATION: tr("truncation"),
+    }[kind]
 
 
 def _words(parts: Sequence[UserPart]) -> str:

@@ -235,8 +235,6 @@ class Sidebar(QWidget):
         button = QToolButton(self)
         button.setObjectName(name)
         button.setProperty("look", "icon")
-        button.setIconSize(QSize(16, 16))
-        button.setFixedSize(26, 26)
         button.setToolTip(text)
         button.setAccessibleName(text)
         return button
@@ -253,6 +251,8 @@ class Sidebar(QWidget):
         self._foot.setContentsMargins(px(12), px(4), px(12), px(8))
         self._empty.setContentsMargins(px(16), px(16), px(16), 0)
         for button in (self._new, self._more):
+            button.setIconSize(QSize(px(16), px(16)))
+            button.setFixedSize(px(26), px(26))
             button.setIcon(icon(button.objectName(), self._theme.colour("muted")))
         self._title.setFixedHeight(px(21))
         self._path.setFixedHeight(px(17))

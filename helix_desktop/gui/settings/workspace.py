@@ -104,12 +104,20 @@ class PolicyPage(Page):
     def _row(self, threshold: policy.Threshold) -> QWidget:
         usual = threshold.defaults[self._preset]
         value = self._values.get(threshold.name, usual)
-        title = threshold.name.replace("_", " ").capitalize()
+        title = tr(title_of(threshold.name))
         sentence = tr(threshold.sentence)
         if value != usual:
             sentence = f"{sentence} {tr('Preset: {value}.', value=usual)}"
         declared = Declared(
-            threshold.name, title, sentence, value, threshold.choices, (), threshold.low, threshold.high, threshold.unit
+            threshold.name,
+            title,
+            sentence,
+            value,
+            threshold.choices,
+            [tr(choice) for choice in threshold.choices],
+            threshold.low,
+            threshold.high,
+            tr(threshold.unit) if threshold.unit else "",
         )
         return row(declared, lambda found: self._set(threshold, found), self.inside)
 
@@ -143,3 +151,8 @@ class LimitsPage(Page):
     def _set(self, name: str, value: Value) -> None:
         work = self._program.change(self._bench, {f"limits.{name}": value})
         self._doing.do(work, name="set a limit", owner=self)
+
+
+def title_of(threshold: str) -> str:
+    """A threshold's name as words."""
+    return threshold.replace("_", " ").capitalize()

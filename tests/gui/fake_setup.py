@@ -1,0 +1,126 @@
+"""Providers and an installation in memory, for the first start and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.errors import BadKey, HelixError, NoKeyring
+from helix_desktop.gui.ports import Desk, Workbench
+from helix_desktop.gui.settings.program import Finding, Kept
+from helix_desktop.gui.setup import Model, Provider, Tested
+
+ANTHROPIC = Provider("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
+OLLAMA = Provider("ollama", "Ollama", "http://127.0.0.1:11434/v1", local=True, ready=True)
+SONNET = Model("anthropic/claude-sonnet", 200_000, 3.0, 15.0)
+QWEN = Model("ollama/qwen3", 32_000)
+
+
+class FakeSetup:
+    """Knows one good key. `keyring` says whether there is one; `servers` what runs on this machine."""
+
+    def __init__(self, *, keyring: bool = True, servers: bool = True) -> None:
+        self.keyring = keyring
+        self.servers = servers
+        self.added: list[tuple[Provider, str, str]] = []
+
+    def well_known(self) -> Sequence[Provider]:
+        return [ANTHROPIC]
+
+    async def providers(self) -> Sequence[Provider]:
+        return [replace(provider, key=keep if key else "") for provider, key, keep in self.added]
+
+    async def local(self) -> Sequence[tuple[Provider, Sequence[Model]]]:
+        return [(OLLAMA, [QWEN])] if self.servers else []
+
+    async def test(self, provider: Provider, key: str) -> Tested:
+        if provider.needs_key and key != "good":
+            raise BadKey(f"{provider.title} does not accept this key.", remedy="Look whether all of it was copied.")
+        return Tested((SONNET,), SONNET.name)
+
+    async def add(self, provider: Provider, key: str, keep: str = "keyring") -> None:
+        if key and keep == "keyring" and not self.keyring:
+            raise NoKeyring("There is no keyring here.")
+        self.added.append((provider, key, keep))
+
+    async def remove(self, name: str) -> None:
+        self.added = [each for each in self.added if each[0].name != name]
+
+    async def models(self, provider: str) -> Sequence[Model]:
+        return [SONNET]
+
+    async def known(self) -> Sequence[Model]:
+        return [SONNET, QWEN]
+
+
+@dataclass
+class Chosen:
+    models: dict[str, str] = field(default_factory=lambda: {"main": SONNET.name})
+    preset: str = "layered"
+    policy: dict[str, Any] = field(default_factory=dict)
+    mode: str = "ask"
+    rules: list[Mapping[str, Any]] = field(default_factory=list)
+    mcp: dict[str, dict[str, Any]] = field(default_factory=dict)
+    limit: int = 0
+    limits: dict[str, Any] = field(default_factory=dict)
+    roots: Sequence[str] = ("/home/me/code",)
+
+
+class FakeInstallation:
+    """`changes` is what was written."""
+
+    def __init__(self) -> None:
+        self.settings = Chosen()
+        self.changes: list[tuple[str, Any]] = []
+
+    def versions(self) -> Sequence[tuple[str, str]]:
+        return [("PySide6-Essentials", "6.11.3")]
+
+    def licences(self) -> str:
+        return "Helix Desktop: Apache-2.0"
+
+    async def examine(self) -> Sequence[Finding]:
+        return [Finding("Python", "good", "3.11."), Finding("Keyring", "bad", "There is none.", "Install one.")]
+
+    async def kept(self, bench: Workbench) -> Kept:
+        return Kept(1_284, 96_200_000, 21_800_000, 0, Path("/data/x"), ["2026-11-20 09:00"])
+
+    async def verify(self, bench: Workbench, report: Callable[[str], None]) -> str:
+        report("half")
+        return "All of it is whole."
+
+    async def collect(self, bench: Workbench) -> str:
+        raise HelixError("The disk refused.", remedy="Try again.")
+
+    async def back_up(self, bench: Workbench) -> str:
+        return "Backed up."
+
+    def chosen(self, bench: Workbench) -> Chosen:
+        return self.settings
+
+    async def change(self, bench: Workbench, changes: Mapping[str, Any]) -> None:
+        for key, value in changes.items():
+            self.changes.append((key, value))
+            table, _, name = key.partition(".")
+            if key == "permissions.rules":
+                self.settings.rules = value
+            elif table == "mcp" and value is None:
+                self.settings.mcp.pop(name, None)
+            elif table == "mcp":
+                self.settings.mcp[name] = value
+
+    async def choose_model(self, bench: Workbench, name: str, role: str) -> None:
+        self.settings.models[role] = name
+
+    async def choose_policy(self, bench: Workbench, preset: str, values: Mapping[str, Any]) -> None:
+        self.settings.preset, self.settings.policy = preset, dict(values)
+
+    async def tour_workbench(self, desk: Desk, folder: Path) -> Workbench:
+        return await desk.create("Tour", folder)
+
+    async def tour(self, bench: Workbench) -> str:
+        session = await bench.new_conversation("Tour")
+        await session.rename("The tour")
+        return "The tour is over."

@@ -1,0 +1,281 @@
+"""The settings as a person uses them: each page writes what was chosen, at once, and says what it did."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QKeySequenceEdit,
+    QLabel,
+    QLineEdit,
+    QMessageBox,
+    QPushButton,
+    QSpinBox,
+    QWidget,
+)
+
+from helix_desktop.engine import policy
+from helix_desktop.errors import WrongUse
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.settings.about import AboutPage
+from helix_desktop.gui.settings.declared import DeclaredPage
+from helix_desktop.gui.settings.dialog import GENERAL, SettingsDialog
+from helix_desktop.gui.settings.permissions import PermissionsPage, rule_words
+from helix_desktop.gui.settings.providers import ProvidersPage
+from helix_desktop.gui.settings.servers import ServersPage, server_table, server_words
+from helix_desktop.gui.settings.shortcuts import ShortcutsPage
+from helix_desktop.gui.settings.storage import StoragePage
+from helix_desktop.gui.settings.workspace import LimitsPage, ModelsPage, PolicyPage
+from helix_desktop.settings import ALL, LOG_SIZE, NOTIFY_DONE, SHORTCUTS, THEME, ZOOM, Settings
+from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.fake_setup import ANTHROPIC, OLLAMA, QWEN, SONNET, FakeInstallation, FakeSetup
+
+
+@pytest.fixture
+def program() -> FakeInstallation:
+    return FakeInstallation()
+
+
+def button(page: QWidget, text: str) -> QPushButton:
+    return next(each for each in page.findChildren(QPushButton) if each.text() == text and not each.isHidden())
+
+
+def said(page: QWidget) -> str:
+    return "\n".join(label.text() for label in page.findChildren(QLabel))
+
+
+def child(page: QWidget, kind: type[QWidget], name: str) -> QWidget:
+    found = page.findChild(kind, name)
+    assert isinstance(found, kind)
+    return found
+
+
+def choose(box: QComboBox, data: str) -> None:
+    box.setCurrentIndex(box.findData(data))
+    box.activated.emit(box.currentIndex())
+
+
+def test_every_setting_of_the_program_has_a_row_and_changes_at_once(window: MainWindow, settings: Settings) -> None:
+    appearance = DeclaredPage("Appearance", settings, ["Appearance"])
+    general = DeclaredPage("General", settings, GENERAL)
+    names = {each.objectName() for page in (appearance, general) for each in page.inside.findChildren(QWidget)}
+    assert {setting.key for setting in ALL if setting is not SHORTCUTS} <= names
+    box = child(appearance, QComboBox, THEME.key)
+    assert isinstance(box, QComboBox)
+    choose(box, "dark")
+    zoom = child(appearance, QSpinBox, ZOOM.key)
+    assert isinstance(zoom, QSpinBox)
+    zoom.setValue(150)
+    check = child(general, QCheckBox, NOTIFY_DONE.key)
+    assert isinstance(check, QCheckBox)
+    check.setChecked(False)
+    assert (settings[THEME], settings[ZOOM], settings[NOTIFY_DONE]) == ("dark", 150, False)
+    assert (zoom.minimum(), zoom.maximum()) == (ZOOM.least, ZOOM.most)
+    assert check.accessibleName() == NOTIFY_DONE.title
+
+
+def test_a_value_that_is_not_allowed_is_said(window: MainWindow, settings: Settings) -> None:
+    page = DeclaredPage("General", settings, ["Logs"])
+    page._change(LOG_SIZE, 5_000)
+    assert "logs.size has to be" in said(page)
+    assert settings[LOG_SIZE] == LOG_SIZE.default
+
+
+def test_a_shortcut_is_changed_and_the_one_that_lost_it_is_named(window: MainWindow) -> None:
+    page = ShortcutsPage(window.actions_)
+    edits = {edit.accessibleName(): edit for edit in page.findChildren(QKeySequenceEdit)}
+    edit = edits["Shortcut for Fork the conversation"]
+    edit.setKeySequence(QKeySequence("Ctrl+N"))
+    edit.editingFinished.emit()
+    assert "“New conversation” has no shortcut any more." in said(page)
+    assert window.actions_["fork"].shortcut() == QKeySequence("Ctrl+N")
+    QTest.mouseClick(button(page, "All as they were"), Qt.MouseButton.LeftButton)
+    assert window.actions_["new"].shortcut() == QKeySequence("Ctrl+N")
+
+
+def test_a_pasted_key_is_tested_kept_and_its_best_model_taken(window: MainWindow) -> None:
+    setup = FakeSetup()
+    page = ProvidersPage(setup, window.doing)
+    chosen = QSignalSpy(page.model_chosen)
+    page._panel._key.setText("bad")
+    QTest.mouseClick(button(page, "Test and use"), Qt.MouseButton.LeftButton)
+    assert "Anthropic does not accept this key. Look whether all of it was copied." in said(page)
+    page._panel._key.setText("good")
+    QTest.keyClick(page._panel._key, Qt.Key.Key_Return)
+    assert setup.added == [(ANTHROPIC, "good", "keyring")]
+    assert chosen.at(0) == [SONNET.name]
+    assert page._panel._key.text() == ""
+    assert "key: keyring" in said(page)
+
+
+def test_without_a_keyring_the_user_chooses_where_the_key_goes(window: MainWindow) -> None:
+    setup = FakeSetup(keyring=False)
+    page = ProvidersPage(setup, window.doing)
+    page._panel._key.setText("good")
+    page._panel.test()
+    assert setup.added == []
+    QTest.mouseClick(button(page, "Keep it for this session only"), Qt.MouseButton.LeftButton)
+    assert setup.added == [(ANTHROPIC, "good", "session")]
+
+
+def test_a_key_is_never_shown(window: MainWindow) -> None:
+    page = ProvidersPage(FakeSetup(), window.doing)
+    assert page._panel._key.echoMode() is QLineEdit.EchoMode.Password
+
+
+def test_servers_on_this_machine_are_found_by_themselves(window: MainWindow) -> None:
+    setup = FakeSetup()
+    page = ProvidersPage(setup, window.doing)
+    chosen = QSignalSpy(page.model_chosen)
+    QTest.mouseClick(button(page, "Use qwen3 from Ollama · 32K tokens"), Qt.MouseButton.LeftButton)
+    assert chosen.at(0) == [QWEN.name]
+    assert setup.added == [(OLLAMA, "", "keyring")]
+    none = ProvidersPage(FakeSetup(servers=False), window.doing)
+    assert "None found." in said(none)
+
+
+def test_another_server_needs_an_address(window: MainWindow) -> None:
+    setup = FakeSetup()
+    page = ProvidersPage(setup, window.doing)
+    panel = page._panel
+    panel._provider.setCurrentIndex(panel._provider.count() - 1)
+    assert not panel._address.isHidden()
+    panel._address.setText("https://llm.example.org/v1")
+    panel._key.setText("good")
+    panel.test()
+    assert [(p.name, p.address, p.kind) for p, _, _ in setup.added] == [
+        ("llm-example-org", "https://llm.example.org/v1", "openai-chat")
+    ]
+
+
+def test_removing_a_provider_is_asked_first(window: MainWindow) -> None:
+    setup = FakeSetup()
+    setup.added = [(ANTHROPIC, "good", "keyring")]
+    page = ProvidersPage(setup, window.doing)
+    QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
+    box = page.findChildren(QMessageBox)[0]
+    assert len(setup.added) == 1
+    next(each for each in box.buttons() if each.text() == "Forget it").click()
+    assert setup.added == []
+
+
+def test_a_model_for_each_role(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
+    page = ModelsPage(bench, program, window.doing, [SONNET, QWEN])
+    fast = child(page, QComboBox, "fast")
+    assert isinstance(fast, QComboBox)
+    assert fast.currentText() == "The main model"
+    assert [fast.itemText(at) for at in range(fast.count())][1] == "anthropic/claude-sonnet · 200K · $3 / $15"
+    choose(fast, QWEN.name)
+    assert program.settings.models == {"main": SONNET.name, "fast": QWEN.name}
+
+
+def test_every_threshold_has_a_row_and_what_differs_is_kept(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    page = PolicyPage(bench, program, window.doing)
+    for name, threshold in policy.thresholds().items():
+        assert page.findChild(QWidget, name) is not None, name
+        assert threshold.sentence in said(page)
+    share = child(page, QDoubleSpinBox, "handover_share")
+    assert isinstance(share, QDoubleSpinBox)
+    share.setValue(0.7)
+    assert program.settings.policy == {"handover_share": 0.7}
+    share.setValue(0.85)
+    assert program.settings.policy == {}
+
+
+def test_another_preset_begins_with_its_own_numbers(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    program.settings.policy = {"handover_share": 0.7}
+    page = PolicyPage(bench, program, window.doing)
+    assert "Preset: 0.85." in said(page)
+    preset = child(page, QComboBox, "preset")
+    assert isinstance(preset, QComboBox)
+    choose(preset, "observational")
+    assert (program.settings.preset, program.settings.policy) == ("observational", {})
+    assert policy.PRESETS["observational"] in said(page)
+
+
+def test_rules_are_added_and_removed(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
+    page = PermissionsPage(bench, program, window.doing)
+    page._command.setText("cargo test *")
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    assert program.settings.rules == [{"decision": "allow", "command": "cargo test *"}]
+    assert "allow · cargo test *" in said(page)
+    QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
+    assert program.settings.rules == []
+    assert rule_words({"decision": "deny"}) == "deny · everything"
+
+
+def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    page = ServersPage(bench, program, window.doing)
+    page._name.setText("git hub")
+    page._where.setText("npx server 'a b'")
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    assert "A server needs a name" in said(page)
+    page._name.setText("github")
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    box = page.findChildren(QMessageBox)[0]
+    assert "npx server 'a b'" in box.text()
+    next(each for each in box.buttons() if each.text() == "Add it").click()
+    assert program.settings.mcp == {"github": {"command": "npx", "args": ["server", "a b"]}}
+    QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
+    assert program.settings.mcp == {}
+
+
+def test_a_server_is_a_command_or_an_address() -> None:
+    assert server_table("https://mcp.example.org") == {"url": "https://mcp.example.org"}
+    assert server_words(server_table("run --now")) == "run --now"
+    with pytest.raises(WrongUse, match="cannot be read"):
+        server_table("run 'half")
+
+
+def test_limits_are_written(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
+    page = LimitsPage(bench, program, window.doing)
+    steps, cost = child(page, QSpinBox, "steps"), child(page, QDoubleSpinBox, "day_cost")
+    assert isinstance(steps, QSpinBox)
+    assert isinstance(cost, QDoubleSpinBox)
+    steps.setValue(50)
+    cost.setValue(2.5)
+    assert program.changes == [("limits.steps", 50), ("limits.day_cost", 2.5)]
+
+
+def test_storage_says_what_is_kept_and_looks_after_it(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    page = StoragePage(bench, program, window.doing)
+    assert "1,284 entries" in said(page)
+    assert "Last backup: 2026-11-20 09:00" in said(page)
+    for pressed, answer in (
+        ("Verify every entry", "All of it is whole."),
+        ("Back up now", "Backed up."),
+        ("Make room", "The disk refused. Try again."),
+    ):
+        QTest.mouseClick(button(page, pressed), Qt.MouseButton.LeftButton)
+        assert page._said.text() == answer
+        assert button(page, pressed).isEnabled()
+
+
+def test_about_shows_versions_and_what_the_doctor_says(window: MainWindow, program: FakeInstallation) -> None:
+    page = AboutPage(program, window.doing)
+    assert "PySide6-Essentials 6.11.3" in said(page)
+    assert "✕ Keyring: There is none. Install one." in said(page)
+
+
+def test_the_dialog_makes_a_page_when_it_is_looked_at(window: MainWindow, program: FakeInstallation) -> None:
+    dialog = SettingsDialog(window, FakeSetup(), program)
+    dialog.open_at("workspace")
+    assert isinstance(dialog._stack.currentWidget(), ModelsPage)
+    for name in dialog.names():
+        dialog.open_at(name)
+        assert dialog._buttons[name].isChecked()
+    dialog.open_at("no such page")
+    assert dialog._buttons["appearance"].isChecked()

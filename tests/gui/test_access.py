@@ -1,0 +1,98 @@
+"""The window for everyone: what can be focused has a name, what has the focus can be seen."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QScrollArea, QWidget
+
+from helix_desktop.engine.ports import Question
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.settings.dialog import SettingsDialog
+from tests.gui import story
+from tests.gui.fake_desk import FakeSession
+from tests.gui.fake_setup import FakeInstallation, FakeSetup
+
+
+def focusable(parent: QWidget) -> list[QWidget]:
+    return [
+        widget
+        for widget in parent.findChildren(QWidget)
+        if widget.focusPolicy() & Qt.FocusPolicy.TabFocus
+        and widget.isVisibleTo(parent)
+        and not isinstance(widget, QScrollArea)
+        and not widget.objectName().startswith("qt_")
+    ]
+
+
+def spoken(widget: QWidget) -> str:
+    interface = QAccessible.queryAccessibleInterface(widget)
+    name = interface.text(QAccessible.Text.Name) if interface is not None else ""
+    shown = widget.text() if isinstance(widget, QAbstractButton) else ""
+    hint = widget.placeholderText() if isinstance(widget, QLineEdit) else ""
+    return name or shown or hint
+
+
+@pytest.mark.parametrize("page", ["chat", "cache", "timeline"])
+def test_everything_that_can_be_focused_has_a_name(window: MainWindow, session: FakeSession, page: str) -> None:
+    session.ask(Question(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test"))
+    window.bridge.flush()
+    window.show_page(page)
+    QTest.qWait(20)
+    nameless = [
+        f"{type(widget).__name__} in {type(widget.parent()).__name__}"
+        for widget in focusable(window)
+        if not spoken(widget)
+    ]
+    assert nameless == []
+
+
+def test_everything_in_the_settings_has_a_name(window: MainWindow) -> None:
+    dialog = SettingsDialog(window, FakeSetup(), FakeInstallation())
+    for name in dialog.names():
+        dialog.open_at(name)
+        page = dialog._stack.currentWidget()
+        nameless = [f"{name}: {type(widget).__name__}" for widget in focusable(page) if not spoken(widget)]
+        assert nameless == []
+
+
+def test_the_focus_can_be_seen_wherever_tab_goes(window: MainWindow) -> None:
+    """Each stop looks different with the focus than without."""
+    assert QTest.qWaitForWindowActive(window)
+    unseen = []
+    for widget in focusable(window):
+        if not isinstance(widget, QAbstractButton) or not widget.isEnabled():
+            continue
+        widget.clearFocus()
+        before = widget.grab().toImage()
+        widget.setFocus(Qt.FocusReason.TabFocusReason)
+        if QApplication.focusWidget() is widget and widget.grab().toImage() == before:
+            unseen.append(widget.accessibleName() or widget.text())
+    assert unseen == []
+
+
+def test_f6_goes_around_the_areas(window: MainWindow) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    window.chat.composer.text.setFocus()
+    seen = []
+    for _ in range(4):
+        QTest.keyClick(window, Qt.Key.Key_F6)
+        focus = QApplication.focusWidget()
+        assert focus is not None
+        seen.append(focus)
+    areas = (window.pages.inspector, window.sidebar.list, window.chat.transcript, window.chat.composer.text)
+    assert all(area is focus or area.isAncestorOf(focus) for area, focus in zip(areas, seen, strict=True))
+
+
+def test_right_to_left_the_rail_is_at_the_right(window: MainWindow) -> None:
+    application = QApplication.instance()
+    assert isinstance(application, QApplication)
+    application.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+    try:
+        QTest.qWait(20)
+        assert window.rail.mapTo(window, window.rail.rect().center()).x() > window.width() - 60
+        assert window.sidebar.list.grab().toImage().width() > 0
+    finally:
+        application.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
