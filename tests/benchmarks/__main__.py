@@ -121,7 +121,7 @@ def _traces(folder: Path, *, quiet: bool) -> Outcome:
 def _outcome(name: str, measures: str, command: list[str], *, quiet: bool, is_json: bool) -> Outcome:
     begun, said = time.monotonic(), []
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()}
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

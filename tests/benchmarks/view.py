@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from helix_desktop.engine import budget, policy, view
 from helix_desktop.engine.facts import FoldKind, Span
@@ -39,23 +40,24 @@ def conversation(messages: int) -> Talk:
 
 
 def measure() -> dict[str, object]:
-    rules = policy.PRESETS["layered"] if hasattr(policy, "PRESETS") else policy.Policy()
-    rows: dict[int, dict[str, float]] = {}
-    for length in LENGTHS:
-        talk = conversation(length)
-        advance, seen, meter = [], [], []
-        for number in range(STEPS):
-            advance.append(_microseconds(lambda number=number: talk.step(f"new{number}")))
-            seen.append(_microseconds(talk.view))
-            meter.append(_microseconds(lambda: budget.meter(talk.state, rules)))
-        whole = _microseconds(lambda: view.view(talk.facts))
-        rows[length] = {
-            "step's facts µs": statistics.median(advance), "view µs": statistics.median(seen), "meter µs": statistics.median(meter),
-            "from nothing ms": whole / 1000, "blocks": len(talk.view().blocks),
-        }  # fmt: skip
+    rules = policy.preset("layered")
+    rows = {length: _row(conversation(length), rules) for length in LENGTHS}
+    timed = [name for name in rows[LENGTHS[0]] if name != "blocks"]
+    return {"rows": rows, "slopes": {name: _slope(rows, name) for name in timed}}
+
+
+def _row(talk: Talk, rules: policy.Policy) -> dict[str, float]:
+    advance, seen, meter = [], [], []
+    for number in range(STEPS):
+        advance.append(_microseconds(partial(talk.step, f"new{number}")))
+        seen.append(_microseconds(talk.view))
+        meter.append(_microseconds(partial(budget.meter, talk.state, rules)))
     return {
-        "rows": rows,
-        "slopes": {name: _slope(rows, name) for name in ("step's facts µs", "view µs", "meter µs", "from nothing ms")},
+        "step's facts µs": statistics.median(advance),
+        "view µs": statistics.median(seen),
+        "meter µs": statistics.median(meter),
+        "from nothing ms": _microseconds(partial(view.view, talk.facts)) / 1000,
+        "blocks": len(talk.view().blocks),
     }
 
 

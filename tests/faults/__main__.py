@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def _run(one: Trial, seed: int, tally: Tally, *, short: bool) -> None:
     command += ["--seed", str(seed)] if one.seeded else []
     begun = time.monotonic()
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": os.getcwd()}
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
     )
     tally.runs += 1
     tally.seconds += time.monotonic() - begun
