@@ -54,7 +54,7 @@ def readable(content: bytes) -> str | None:
 
 def asked(query: str) -> list[str]:
     """The terms of a query: words, and phrases in quotes."""
-    terms = [phrase or word for phrase, word in _ASKED.findall(query)]
+    terms = [phrase or word for phrase, word in _ASKED.findall(query.replace("\0", " "))]
     return [term for term in terms if _WORDS.search(term)]
 
 
