@@ -25,6 +25,7 @@ from helix_desktop.store.records import Record
 VERSION = 1
 APPLICATION = 0x48454C49  # "HELI"
 SEARCHED = 8 << 20  # bytes of an entry whose words are indexed; a pattern search inside an entry goes over all of it
+_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -4_000  # in SQLite's own way: KiB, negative
 ROWS, FACTS, WORDS = 5000, 1000, 200  # entries and facts of a slice
 
 _SCHEMA = """
@@ -101,7 +102,10 @@ class IndexFile:
     def __init__(self, path: Path, feed: Feed, *, count: Callable[[str], int] = lambda _: 0) -> None:
         self._feed = feed
         self._count = count
+        self._memory = 0
         self.connection = database.connect(path, StoreFailed, "index", synchronous="NORMAL")
+        self.connection.execute("PRAGMA secure_delete=OFF")  # whatever is to be forgotten, the whole file goes
+        self.connection.execute("PRAGMA wal_autocheckpoint=4000")
         database.prepare(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
 
     def close(self) -> None:
@@ -121,6 +125,7 @@ class IndexFile:
     def step(self) -> Progress:
         """One slice of what is missing; call it until it is done. What the stores cannot give now is left for later."""
         progress = self.progress()
+        self._make_room(progress)
         if progress.rows < progress.entries:
             self._add_rows(progress)
         elif progress.facts < progress.of_facts:
@@ -128,6 +133,15 @@ class IndexFile:
         elif progress.words < progress.entries:
             self._add_words(progress)
         return self.progress()
+
+    def _make_room(self, progress: Progress) -> None:
+        """More memory for pages while much is missing, as after a deletion; it is given back when that is done."""
+        behind = progress.entries - progress.words + progress.of_facts - progress.facts
+        pages = _MUCH_MEMORY if behind > 10_000 else _LITTLE_MEMORY
+        if pages != self._memory:
+            self.connection.execute(f"PRAGMA cache_size={pages}")
+            self.connection.execute("PRAGMA shrink_memory")
+            self._memory = pages
 
     def _writing(self) -> database.Writing:
         return database.Writing(self.connection, StoreFailed, "index")

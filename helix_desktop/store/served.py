@@ -85,6 +85,7 @@ class Cache:
         self._index = index
         self._changed = index.follow
         self._waiting: list[tuple[Staged, Future[Stored]]] = []
+        self._held = 0  # bytes of what waits
 
     async def put(self, content: bytes | AsyncIterable[bytes], about: About) -> Stored:
         if isinstance(content, bytes):
@@ -97,20 +98,32 @@ class Cache:
     def _submit(self, content: bytes, about: About) -> Future[Stored]:
         outcome: Future[Stored] = Future()
         self._thread.submit(self._stage, content, about, outcome)
-        self._thread.submit(self._commit)
         return outcome
 
     def _stage(self, content: bytes, about: About, outcome: Future[Stored]) -> None:
+        """Make it ready; the commit stands behind what is queued by now, and so takes all of that along."""
         if not outcome.set_running_or_notify_cancel():
             return
         try:
             self._waiting.append((self._folder.stage(content, about), outcome))
         except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
             outcome.set_exception(error)
+            return
+        self._held += len(content)
+        if self._held > _SLICE:
+            self._commit()
+        elif len(self._waiting) == 1:
+            self._commit_soon()
+
+    def _commit_soon(self) -> None:
+        try:
+            self._thread.submit(self._commit)
+        except StoreFailed:  # closing: nothing can be queued any more
+            self._commit()
 
     def _commit(self) -> None:
-        """Commit all that is staged by now; the commits queued behind find nothing left to do."""
         waiting, self._waiting = self._waiting, []
+        self._held = 0
         if not waiting:
             return
         try:

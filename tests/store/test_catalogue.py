@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,8 +50,8 @@ def asked(index: IndexFile, tmp_path: Path) -> Iterator[Catalogue]:
     connection.close()
 
 
-FILTERS = {
-    "everything": (EVERYTHING, lambda row: True),
+FILTERS: dict[str, tuple[Filter, Callable[[Row], bool]]] = {
+    "everything": (EVERYTHING, lambda row: row is not None),
     "tool": (Filter(tool="shell"), lambda row: row.about.tool == "shell"),
     "since": (Filter(since=1050), lambda row: row.time >= 1050),
     "until": (Filter(until=1050), lambda row: row.time < 1050),
