@@ -30,14 +30,13 @@ from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.ports import About, Cache, ModelClient, Tokens
 from helix_desktop.engine.strategies import admission, caching
 from helix_desktop.engine.strategies.admission import COMPACT, FULL, PREVIEW, Choice
-from helix_desktop.engine.strategies.preview import preview
+from helix_desktop.engine.strategies.preview import made_preview
 from helix_desktop.engine.transcript import stored_text
 from helix_desktop.errors import HelixError, ModelFailed
 
 COMPACTION = 1_500  # tokens a compaction may take
 QUESTION_OUTPUT = 1_000
 RECALLS = frozenset({"recall_cached_content", "search_cached_content", "compact_cached_content", "recall_history"})
-IN_A_THREAD = 1 << 15  # characters from which making a preview leaves the event loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,12 @@ class Admission:
         return Large(index, returned, about, text, short)
 
     async def _shown(
-        self, held: Sequence[Large], batch: Sequence[ToolReturned], keeps: Mapping[str, str], policy: Policy, asking: Asking
+        self,
+        held: Sequence[Large],
+        batch: Sequence[ToolReturned],
+        keeps: Mapping[str, str],
+        policy: Policy,
+        asking: Asking,
     ) -> dict[int, tuple[str, str]]:
         """Text and instructions per output; an output to be shown in full is not among them."""
         shown = {one.index: (one.preview, "") for one in held}
@@ -128,7 +132,12 @@ class Admission:
         return {index: text for index, text in shown.items() if index not in full}
 
     async def _choices(
-        self, held: Sequence[Large], batch: Sequence[ToolReturned], keeps: Mapping[str, str], policy: Policy, asking: Asking
+        self,
+        held: Sequence[Large],
+        batch: Sequence[ToolReturned],
+        keeps: Mapping[str, str],
+        policy: Policy,
+        asking: Asking,
     ) -> dict[int, Choice]:
         if policy.admission == "ask":
             return await self._ask(held, batch, asking)
@@ -151,7 +160,9 @@ class Admission:
         answered = replace(request, messages=(*request.messages[:-1], _answered(request.messages[-1], shown)))
         question = admission.question(previews, numbers)
         answer = await asking.text(
-            main, with_question(answered, question, "admission", QUESTION_OUTPUT), self.conversation.policy.admission_wait
+            main,
+            with_question(answered, question, "admission", QUESTION_OUTPUT),
+            self.conversation.policy.admission_wait,
         )
         chosen = admission.choices(answer, list(previews), numbers)
         return {number - 1: choice for number, choice in chosen.items()}
@@ -239,13 +250,6 @@ def _said(one: Large, keep: str, may_be_full: Sequence[int]) -> Choice:
     return Choice(COMPACT, keep) if keep else Choice(PREVIEW)
 
 
-async def made_preview(text: str, tokens: int) -> str:
-    """The preview of a text; of a long one made beside the event loop."""
-    if len(text) < IN_A_THREAD:
-        return preview(text, tokens)
-    return await asyncio.to_thread(preview, text, tokens)
-
-
 def _answered(message: Message, shown: Mapping[str, str]) -> Message:
     """The last message with a word in place of the results that are still held back."""
     parts = tuple(
@@ -253,5 +257,3 @@ def _answered(message: Message, shown: Mapping[str, str]) -> Message:
         for part in message.parts
     )
     return replace(message, parts=parts)
-
-

@@ -26,17 +26,17 @@ Facts = Sequence[Fact]
 class Conversation:
     """`append` is atomic: all of the facts are in the journal and in the state, or none is."""
 
-    def __init__(self, journal: Journal, id: str, state: State) -> None:  # noqa: A002  # the word of the contract
+    def __init__(self, journal: Journal, conversation: str, state: State) -> None:
         self.journal = journal
-        self.id = id
+        self.id = conversation
         self.state = state
         self.listeners: list[Listener] = []
         self._lock = asyncio.Lock()
 
     @classmethod
-    async def open(cls, journal: Journal, id: str) -> Conversation:
+    async def open(cls, journal: Journal, conversation: str) -> Conversation:
         """The conversation as the journal has it."""
-        return cls(journal, id, state_of(await journal.read(id)))
+        return cls(journal, conversation, state_of(await journal.read(conversation)))
 
     async def append(self, *facts: Fact) -> tuple[Recorded, ...]:
         """Append facts, all of them or none. A fold that covers part 0 of seq 0, -1, -2 and so on covers the first,

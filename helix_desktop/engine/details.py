@@ -33,7 +33,9 @@ KINDS = (*CRITICAL, *REFERENCE)
 
 _SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
 _URL = re.compile(r"\bhttps?://[^\s<>\"'`\\]+")
-_PATH = re.compile(r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]+[/\\])+[\w.@+-]+|\b[\w-]+\.[a-zA-Z][\w]{0,5}\b")
+_PATH = re.compile(
+    r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]+[/\\])+[\w.@+-]+|\b[\w-]+\.[a-zA-Z][\w]{0,5}\b"
+)
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{5,80}")
 _NUMBERED = re.compile(r"\b[\w-]*\d[\w-]{3,}\b")
 _ERROR = re.compile(
@@ -41,8 +43,13 @@ _ERROR = re.compile(
     r"not found|no such|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|^E\s{2,}|✗|错误|失败|Fehler",
     re.IGNORECASE,
 )
-_ARTIFACT = re.compile(r"\b(?:saved|wrote|written|created|generated|exported|uploaded|downloaded)\b[^.\n]{0,40}?([\w./\\-]+\.\w{1,6})\b")
-_YES = re.compile(r"^\W*(?:yes|yep|yeah|ok(?:ay)?|sure|agreed|correct|right|exactly|go ahead|do it|sounds good|approved|confirmed|ja\b|genau|einverstanden|oui|d'accord|sí|好的?|可以|同意|是的|对|はい|네|да)", re.IGNORECASE)
+_ARTIFACT = re.compile(
+    r"\b(?:saved|wrote|written|created|generated|exported|uploaded|downloaded)\b[^.\n]{0,40}?([\w./\\-]+\.\w{1,6})\b"
+)
+_YES = re.compile(
+    r"^\W*(?:yes|yep|yeah|ok(?:ay)?|sure|agreed|correct|right|exactly|go ahead|do it|sounds good|approved|confirmed|ja\b|genau|einverstanden|oui|d'accord|sí|好的?|可以|同意|是的|对|はい|네|да)",
+    re.IGNORECASE,
+)
 _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
 

@@ -52,8 +52,7 @@ def messages(view: View, resolve: Resolve) -> Pieces:
     for index, block in enumerate(view.blocks):
         if index == view.stable:
             writing.mark_stable()
-        if block.role is Role.SYSTEM:
-            assert isinstance(block.content, Text)
+        if block.role is Role.SYSTEM and isinstance(block.content, Text):
             system.append(block.content.text)
         else:
             writing.take(block)
@@ -101,7 +100,8 @@ class _Writing:
 
     def _assistant(self, block: Block) -> None:
         part = block.content
-        assert not isinstance(part, Attachment | Stored)
+        if isinstance(part, Attachment | Stored):
+            raise TypeError("a reply has no attachments")
         seq = block.source.seq if isinstance(block.source, PartRef) else block.source.first
         if seq != self.reply:
             self._close_batch()

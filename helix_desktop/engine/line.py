@@ -402,6 +402,13 @@ class Line:
         """Whether the message stands in the view as a message, not inside a document."""
         return bool(self.items) and not self.items[self._at(seq)].fold
 
+    def output(self, seq: int) -> ToolReturned:
+        """The output with this number."""
+        fact = self.messages[seq].fact
+        if not isinstance(fact, ToolReturned):
+            raise TypeError(f"number {seq} is no output")
+        return fact
+
     def item_at(self, seq: int) -> Item:
         """What stands in the view for the message `seq`."""
         return self.items[self._at(seq)]
@@ -424,20 +431,20 @@ class Line:
         names = self.by_part.get(ref)
         return self.folds[names[-1]] if names else None
 
-    def outer(self, span: Span) -> list[Folded]:
-        """The outermost live spans inside `span`, in order; of two equal ones the later."""
+    def outer(self, span: Span) -> list[tuple[Span, Folded]]:
+        """The outermost live spans inside `span`, in order, with their folds; of two equal ones the younger."""
         inside = [
-            (cover.first, -cover.last, -self.ages[name], self.folds[name])
+            (cover.first, -cover.last, -self.ages[name], cover, name)
             for name in self.spans
             if isinstance(cover := self.folds[name].cover, Span)
             and span.first <= cover.first
             and cover.last <= span.last
         ]
-        outermost: list[Folded] = []
+        outermost: list[tuple[Span, Folded]] = []
         end = 0
-        for first, last, _, fold in sorted(inside, key=lambda found: found[:3]):
+        for first, last, _, cover, name in sorted(inside, key=lambda found: found[:3]):
             if first > end:
-                outermost.append(fold)
+                outermost.append((cover, self.folds[name]))
                 end = -last
         return outermost
 
@@ -469,11 +476,10 @@ class Line:
 
     def _build(self, span: Span) -> Iterator[Item]:
         position = span.first
-        for fold in self.outer(span):
-            assert isinstance(fold.cover, Span)
-            yield from map(self._item, self.covered(Span(position, fold.cover.first - 1)))
-            yield self._document(fold, fold.cover)
-            position = fold.cover.last + 1
+        for cover, fold in self.outer(span):
+            yield from map(self._item, self.covered(Span(position, cover.first - 1)))
+            yield self._document(fold, cover)
+            position = cover.last + 1
         yield from map(self._item, self.covered(Span(position, span.last)))
 
     def _item(self, seq: int) -> Item:

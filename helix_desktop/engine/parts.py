@@ -143,8 +143,9 @@ def render(
 
 def message(recorded: Recorded) -> MessageFact:
     """The fact, known to be a message."""
-    assert isinstance(recorded.fact, UserSaid | ModelReplied | ToolReturned)
-    return recorded.fact
+    if isinstance(recorded.fact, UserSaid | ModelReplied | ToolReturned):
+        return recorded.fact
+    raise TypeError(f"{type(recorded.fact).__name__} is not a message")
 
 
 def _is_blank(block: Block) -> bool:

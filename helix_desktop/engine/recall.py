@@ -71,7 +71,14 @@ async def _near(cache: Cache, name: str) -> str:
 
 
 async def recall(
-    cache: Cache, tokens: Tokens, name: str, *, lines: str = "", pattern: str = "", context: int = 0, grep: Grep | None = None
+    cache: Cache,
+    tokens: Tokens,
+    name: str,
+    *,
+    lines: str = "",
+    pattern: str = "",
+    context: int = 0,
+    grep: Grep | None = None,
 ) -> str:
     """An entry, or some lines of it, or the lines that match, one page at most; it says how to go on."""
     digest = await found(cache, name)
@@ -122,7 +129,9 @@ async def compact(cache: Cache, client: ModelClient, name: str, keep: str, spent
 async def history(state: State, cache: Cache, tokens: Tokens, name: str) -> str:
     """The messages a fold covers, word for word; outputs by their hash. What is longer than a page is an entry."""
     fold = _fold(state, name)
-    first, last = (fold.cover.seq, fold.cover.seq) if isinstance(fold.cover, PartRef) else (fold.cover.first, fold.cover.last)
+    first, last = (
+        (fold.cover.seq, fold.cover.seq) if isinstance(fold.cover, PartRef) else (fold.cover.first, fold.cover.last)
+    )
     text = "\n".join(told(state.line, state.line.messages[seq]) for seq in state.line.covered(Span(first, last)))
     if tokens.count(text) <= PAGE_TOKENS:
         return text
@@ -136,7 +145,9 @@ def _fold(state: State, name: str) -> Folded:
     fold = state.fold(name)
     if fold is None:
         known = [live.fold for live in state.live_folds if isinstance(live.cover, Span)][-5:]
-        raise NotThere(f"This conversation has no fold {name[:80]!r}.", remedy=f"There are: {', '.join(known) or 'none'}.")
+        raise NotThere(
+            f"This conversation has no fold {name[:80]!r}.", remedy=f"There are: {', '.join(known) or 'none'}."
+        )
     return fold
 
 
@@ -148,7 +159,10 @@ def told(line: Line, recorded: Recorded) -> str:
         shown = fact.head or "(the text is in the entry)"
         return f'[{seq}] output of {about}: recall_cached_content("{fact.output.digest.hex}")\n{shown}'
     if isinstance(fact, UserSaid):
-        said = [part.text if isinstance(part, Text) else f"attached {part.name} {part.stored.digest.hex}" for part in fact.parts]
+        said = [
+            part.text if isinstance(part, Text) else f"attached {part.name} {part.stored.digest.hex}"
+            for part in fact.parts
+        ]
         return "\n".join(f"[{seq}] user: {text}" for text in said)
     if isinstance(fact, ModelReplied):
         return "\n".join(f"[{source.seq}] {_by(source)}{source.text}" for source in transcript.replied(line, seq, fact))

@@ -69,7 +69,9 @@ UNSPACED: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 _SPACED = re.compile(
-    r"(?<![\w])(?:" + "|".join(sorted({re.escape(w) for pack in PACKS.values() for w in pack}, key=len, reverse=True)) + r")(?![\w])",
+    r"(?<![\w])(?:"
+    + "|".join(sorted({re.escape(w) for pack in PACKS.values() for w in pack}, key=len, reverse=True))
+    + r")(?![\w])",
     re.IGNORECASE,
 )
 _INSIDE = re.compile("|".join(re.escape(word) for pack in UNSPACED.values() for word in pack))

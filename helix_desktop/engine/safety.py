@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from helix_desktop.engine import budget
-from helix_desktop.engine.blocks import Block
+from helix_desktop.engine.blocks import Block, Role
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning
 from helix_desktop.engine.strategies import caching, truncation
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, panic_start
@@ -103,18 +103,21 @@ class Panic:
 
     async def _excerpts(self, least: float) -> None:
         """The largest parts wherever they stand, down to so many tokens."""
-        for block in sorted(self._large(least), key=lambda block: -block.tokens):
+        for _, ref in sorted(self._large(least), reverse=True):
             if self._fits():
                 return
-            assert isinstance(block.source, PartRef)
             try:
-                await self._sweeping.excerpt(block.source, WHY, EXCERPT)
+                await self._sweeping.excerpt(ref, WHY, EXCERPT)
             except HelixError:
                 continue  # the next one may work
 
-    def _large(self, least: float) -> list[Block]:
+    def _large(self, least: float) -> list[tuple[int, PartRef]]:
         view = self._steward.conversation.view()
-        return [block for block in view.blocks if block.tokens > least and _may_be_excerpted(block)]
+        return [
+            (block.tokens, block.source)
+            for block in view.blocks
+            if block.tokens > least and isinstance(block.source, PartRef) and _may_be_excerpted(block)
+        ]
 
     async def _truncation(self, steps: int) -> None:
         situation = self._steward.situation()
@@ -136,4 +139,4 @@ def _until(situation: Situation, steps: int) -> int:
 
 
 def _may_be_excerpted(block: Block) -> bool:
-    return isinstance(block.source, PartRef) and not block.pinned and not isinstance(block.content, Reasoning)
+    return block.role is not Role.SYSTEM and not block.pinned and not isinstance(block.content, Reasoning)

@@ -196,7 +196,7 @@ class Steward:
 
     def new_fold(self, kind: FoldKind) -> str:
         """A name no fold of this conversation has, the ones in the making included."""
-        self._given = max(self._given, self.conversation.state.folds_made) + 1
+        self._given = max(self._given, self.conversation.state.last_fold) + 1
         return f"{kind.value}-{self._given}"
 
     def _due(self, situation: Situation) -> Plan | None:
@@ -334,4 +334,3 @@ class Steward:
         except Exception:
             log.exception("a %s failed", kind.value)
             await self._failed(kind, "an error in the program; it is in the log")
-

@@ -19,19 +19,20 @@ from helix_desktop.engine.facts import (
     Stored,
     Text,
     ToolCall,
-    ToolReturned,
 )
 from helix_desktop.engine.ports import About, Cache, Tokens
 from helix_desktop.engine.strategies import caching
 from helix_desktop.engine.strategies.admission import excerpt
-from helix_desktop.engine.strategies.preview import preview
+from helix_desktop.engine.strategies.preview import made_preview
 from helix_desktop.engine.transcript import stored_text
+from helix_desktop.errors import NotThere
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A part that is to be shown shorter: its block now, and the text that will stand for it."""
 
+    ref: PartRef
     block: Block
     kind: FoldKind
     text: str
@@ -52,65 +53,64 @@ class Sweeping:
         self, refs: Sequence[PartRef], why: str, *, batch: str = "", panic: bool = False
     ) -> tuple[Recorded, ...]:
         """Show the parts as markers. One that has changed meanwhile, or would not get shorter, is left out."""
-        blocks = [block for ref in refs if (block := self._block(ref)) is not None]
-        made = [await self._marked(block) for block in blocks]
+        made = [await self.marked(ref, block) for ref in refs if (block := self.block(ref)) is not None]
         why = f"{why}: {len(made)} parts of {sum(one.block.tokens for one in made):,} tokens"
-        return await self._append(made, batch or self.new_fold(FoldKind.MARKER), why, panic=panic)
+        return await self.append(made, batch or self.new_fold(FoldKind.MARKER), why, panic=panic)
 
     async def excerpt(self, ref: PartRef, why: str, tokens: int) -> tuple[Recorded, ...]:
         """Show one part as an excerpt, in panic: of a user's text too, which is stored first."""
-        block = self._block(ref)
+        block = self.block(ref)
         if block is None:
             return ()
-        made = await self._marked(block) if isinstance(block.content, ToolCall) else await self._excerpted(block, tokens)
-        return await self._append([made], self.new_fold(made.kind), why, panic=True)
+        is_call = isinstance(block.content, ToolCall)
+        made = await self.marked(ref, block) if is_call else await self._excerpted(ref, block, tokens)
+        return await self.append([made], self.new_fold(made.kind), why, panic=True)
 
-    def _block(self, ref: PartRef) -> Block | None:
-        """The part's block where it stands by itself in the view."""
+    def block(self, ref: PartRef) -> Block | None:
+        """The part's block where it stands in the view."""
         line = self.conversation.state.line
         if ref.seq not in line.messages:
             return None
-        item = line.item_at(ref.seq)
-        return next((block for block in item.blocks if block.source == ref), None)
+        return next((block for block in line.item_at(ref.seq).blocks if block.source == ref), None)
 
-    async def _marked(self, block: Block) -> Shown:
+    async def marked(self, ref: PartRef, block: Block) -> Shown:
+        """The part as a marker; what it names is stored by now."""
         if isinstance(block.content, ToolCall):
-            return await self._marked_call(block, block.content)
-        assert isinstance(block.source, PartRef)
-        stored = self._stored(block)
-        about = caching.about_output(self.conversation.state.line, block.source.seq)
+            return await self._marked_call(ref, block, block.content)
+        stored = self._stored(ref)
+        about = caching.about_output(self.conversation.state.line, ref.seq)
         text = caching.marker(stored.digest, about, await stored_text(self.cache, stored))
-        return Shown(block, FoldKind.MARKER, text, self.tokens.count(text), (stored.digest,))
+        return Shown(ref, block, FoldKind.MARKER, text, self.tokens.count(text), (stored.digest,))
 
-    async def _marked_call(self, block: Block, call: ToolCall) -> Shown:
+    async def _marked_call(self, ref: PartRef, block: Block, call: ToolCall) -> Shown:
         content = caching.long_value(call.arguments)
         short = caching.short_arguments(call.arguments)
         stored = await self.cache.put(content.encode("utf-8", "replace"), About(call.name, short))
         lines = f"{stored.lines:,} lines · " if stored.lines else ""
-        text = caching.marker(stored.digest, f"argument of {call.name} {short} · {lines}{caching.size(stored)}", content)
+        about = f"argument of {call.name} {short} · {lines}{caching.size(stored)}"
+        text = caching.marker(stored.digest, about, content)
         tokens = self.tokens.count(call.name + parts.cleared_arguments(call.arguments, text))
-        return Shown(block, FoldKind.MARKER, text, tokens, (stored.digest,))
+        return Shown(ref, block, FoldKind.MARKER, text, tokens, (stored.digest,))
 
-    async def _excerpted(self, block: Block, tokens: int) -> Shown:
+    async def _excerpted(self, ref: PartRef, block: Block, tokens: int) -> Shown:
         if isinstance(block.content, Text) and not block.fold:
             stored = await self.cache.put(block.content.text.encode("utf-8", "replace"), About("user", "message"))
         else:
-            stored = self._stored(block)
-        text = excerpt(stored, block.tokens, preview(await stored_text(self.cache, stored), tokens))
-        return Shown(block, FoldKind.EXCERPT, text, self.tokens.count(text), (stored.digest,))
+            stored = self._stored(ref)
+        text = excerpt(stored, block.tokens, await made_preview(await stored_text(self.cache, stored), tokens))
+        return Shown(ref, block, FoldKind.EXCERPT, text, self.tokens.count(text), (stored.digest,))
 
-    def _stored(self, block: Block) -> Stored:
+    def _stored(self, ref: PartRef) -> Stored:
         """The entry behind an output or an attachment, whatever stands for it now."""
-        assert isinstance(block.source, PartRef)
-        fact = self.conversation.state.line.messages[block.source.seq].fact
-        original = parts.parts_of(parts.message(self.conversation.state.line.messages[block.source.seq]))
-        part = original[block.source.part]
+        recorded = self.conversation.state.line.messages[ref.seq]
+        part = parts.parts_of(parts.message(recorded))[ref.part]
         if isinstance(part, Attachment):
             return part.stored
-        assert isinstance(part, Stored) and isinstance(fact, ToolReturned)
-        return part
+        if isinstance(part, Stored):
+            return part
+        raise NotThere(f"Part {ref.part} of number {ref.seq} is not in the cache.")
 
-    async def _append(self, made: Sequence[Shown], batch: str, why: str, *, panic: bool) -> tuple[Recorded, ...]:
+    async def append(self, made: Sequence[Shown], batch: str, why: str, *, panic: bool) -> tuple[Recorded, ...]:
         """One transaction; under the lock every part must still show what it showed."""
 
         def facts(_: int) -> Sequence[Fact]:
@@ -120,12 +120,11 @@ class Sweeping:
 
     def _folds(self, made: Sequence[Shown], batch: str, why: str, *, panic: bool) -> Iterator[Folded]:
         for one in made:
-            assert isinstance(one.block.source, PartRef)
-            if self._block(one.block.source) == one.block and one.tokens < one.block.tokens:
+            if self.block(one.ref) == one.block and one.tokens < one.block.tokens:
                 yield Folded(
                     fold=self.new_fold(one.kind),
                     kind=one.kind,
-                    cover=one.block.source,
+                    cover=one.ref,
                     text=one.text,
                     tokens=one.tokens,
                     tokens_before=one.block.tokens,

@@ -37,6 +37,7 @@ from helix_desktop.engine.line import Line
 
 RULES_HEADER_TOKENS = 10
 Rules = tuple[tuple[int, RulesSet], ...]
+MOST_DIGITS = 16
 SAMPLES = 9  # how many replies the correction factor is learned from
 
 
@@ -100,7 +101,7 @@ class State:
     spent: list[Spent | ModelReplied] = field(default_factory=list)
     billed: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)  # per model: (counted, billed) of replies
     title: str = ""
-    folds_made: int = 0
+    last_fold: int = 0  # the highest number in the name of a fold or a batch, on any line
     _returned: dict[bytes, int] = field(default_factory=dict)
     _before: list[int] = field(default_factory=list)  # of each fact, the one before it on its line
     _blocks: list[Block] = field(default_factory=list)  # of the head and of all items, as the last view had them
@@ -223,8 +224,8 @@ class State:
                 self.spent.append(spent)
             case Forgotten(entries=entries):
                 self.forgotten.update(digest.raw for digest in entries)
-            case Folded():
-                self.folds_made += 1
+            case Folded(fold=name, batch=batch):
+                self.last_fold = max(self.last_fold, _number(name), _number(batch))
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
             case ConversationStarted(title=title) if title:
@@ -249,6 +250,12 @@ def _with_rules(known: Rules, seq: int, fresh: RulesSet) -> Rules:
     if all(kept.path != fresh.path for _, kept in known):
         changed = (*known, (seq, fresh))
     return tuple((at, kept) for at, kept in changed if kept.text)
+
+
+def _number(name: str) -> int:
+    """The number at the end of a fold's name; 0 where there is none."""
+    end = name.rpartition("-")[2]
+    return int(end) if end.isdecimal() and len(end) < MOST_DIGITS else 0
 
 
 def state_of(facts: Iterable[Recorded]) -> State:

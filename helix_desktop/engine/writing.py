@@ -140,7 +140,13 @@ class Writer:
             raise NothingWritten(f"Folding {reading.shown:,} tokens would not save a tenth of them.")
         found, entry = await self._details(reading)
         making = Making(
-            reading.plan, fold, reading.line.handovers + 1, found, entry, reading.situation.policy.critical_tokens, limit
+            reading.plan,
+            fold,
+            reading.line.handovers + 1,
+            found,
+            entry,
+            reading.situation.policy.critical_tokens,
+            limit,
         )
         failures = []
         passages = await transcript.passages(reading.line, reading.plan.span, self.cache)
@@ -266,9 +272,7 @@ class Writer:
                 tail = reading.situation.policy.tail_steps
                 return handover.question(plan.span, tail, wish=plan.wish, limit=min(limit, handover.EXPECTED))
 
-    async def _document(
-        self, rung: Rung, making: Making, text: str, asking: Asking, seconds: float
-    ) -> Document:
+    async def _document(self, rung: Rung, making: Making, text: str, asking: Asking, seconds: float) -> Document:
         """The text in its form. Sections that are missing are asked for once, then filled from the details."""
         if making.plan.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
             return document(making, {"": text}, self.tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from helix_desktop.engine import laws, policy
 from helix_desktop.engine.blocks import Delta, Reply, Request
@@ -48,7 +49,9 @@ def good(request: Request) -> str:
 def much(request: Request) -> str:
     """A writer with a lot to say, once; asked to merge, it finds a tenth worth keeping."""
     lines = 3 if request.purpose == "reflection" else 25
-    return "\n".join(f"- 2026-11-20 12:{number:02} !! the work went on in the usual way [{number}]" for number in range(lines))
+    return "\n".join(
+        f"- 2026-11-20 12:{number:02} !! the work went on in the usual way [{number}]" for number in range(lines)
+    )
 
 
 def fails(_: Request) -> str:
@@ -64,7 +67,9 @@ def wrong_form(_: Request) -> str:
 
 
 def other_language(_: Request) -> str:
-    return "\n\n".join(f"## {name}\n工作在继续。" for name in ("项目背景", "技术细节", "已完成", "问题", "待办", "偏好"))
+    return "\n\n".join(
+        f"## {name}\n工作在继续。" for name in ("项目背景", "技术细节", "已完成", "问题", "待办", "偏好")
+    )
 
 
 def too_long(request: Request) -> str:
@@ -129,7 +134,9 @@ class Keeping:
         await self.conversation.append(TurnEnded(TurnEnd.DONE))
         self.steward.after_turn()
 
-    async def step(self, output: str, *, tool: str = "read", arguments: str = '{"path": "a.py"}', ok: bool = True) -> int:
+    async def step(
+        self, output: str, *, tool: str = "read", arguments: str = '{"path": "a.py"}', ok: bool = True
+    ) -> int:
         return (await self.batch([output], tool=tool, arguments=arguments, ok=ok))[0]
 
     async def batch(
@@ -187,7 +194,13 @@ class Keeping:
 
 
 async def keeping(
-    preset: str = "layered", *, window: int = 20_000, answer: Answer = good, hangs: bool = False, long: bool = False, **values: object
+    preset: str = "layered",
+    *,
+    window: int = 20_000,
+    answer: Answer = good,
+    hangs: bool = False,
+    long: bool = False,
+    **values: Any,
 ) -> Keeping:
     """A new conversation in which four characters are a token."""
     clock = SteppedClock()
@@ -215,4 +228,3 @@ def _around(
         spawn=tasks.spawn,
     )
     return Keeping(conversation, steward, cache, clock, writers, tasks)
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def compacts(request: Request) -> str:
     return "two tests fail: a and b"
 
 
-async def began(preset: str = "layered", **values: object) -> Keeping:
+async def began(preset: str = "layered", **values: Any) -> Keeping:
     kept = await keeping(preset, window=1_000_000, **values)
     await kept.say("go")
     return kept
@@ -212,4 +213,3 @@ async def test_a_message_larger_than_the_window_of_a_later_smaller_model_still_g
     await kept.steward.before_step()
     assert kept.conversation.meter().fits
     await kept.request()
-

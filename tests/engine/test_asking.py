@@ -1,49 +1,65 @@
-"""Asking a model for one text: half a text is none."""
+"""Asking a model for one text: within a time, with its cost told."""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
-from helix_desktop.engine.asking import Asking, plain_request
-from helix_desktop.engine.blocks import Reply, Request
-from helix_desktop.engine.facts import Spent, Stop, Text, Usage
-from helix_desktop.errors import ModelFailed
-from tests.engine.agent import ScriptedModel, says
+from helix_desktop.engine import laws
+from helix_desktop.engine.asking import Asking, plain_request, with_question
+from helix_desktop.engine.blocks import Delta, Request, TextDelta
+from helix_desktop.engine.facts import Spent, Text
+from helix_desktop.errors import ModelFailed, Overloaded
+from tests.engine.keeping import Writer, fails
+from tests.engine.talk import Talk
 
-CUT = Reply((Text("ha"),), Stop.CUT, Usage(input=3), "scripted", "the stream broke")
 
-
-async def asked(*script: Reply) -> tuple[str, list[Spent]]:
+async def test_the_text_and_what_it_cost() -> None:
     spent: list[Spent] = []
-    request = plain_request("material", "What is it?", "handover")
-    return await Asking(spent.append).text(ScriptedModel(list(script)), request, 5), spent
+    writer = Writer("fast", lambda _: "  the answer\n")
+    assert (
+        await Asking(spent.append).text(writer, plain_request("material", "question?", "handover"), 5) == "the answer"
+    )
+    assert [(one.purpose, one.model, one.usage.input) for one in spent] == [("handover", "fast", 100)]
+    assert writer.requests[0].model == "fast"
 
 
-async def test_the_text_comes_back_and_its_cost_is_told() -> None:
-    text, spent = await asked(says("an answer"))
-    assert text == "an answer"
-    assert [(one.purpose, one.usage.input) for one in spent] == [("handover", 10)]
+async def test_a_model_that_hangs_has_failed_when_its_time_is_over() -> None:
+    with pytest.raises(ModelFailed, match=r"did not finish within 0\.01 seconds"):
+        await Asking(list[Spent]().append).text(Writer("slow", hangs=True), plain_request("m", "q", "handover"), 0.01)
 
 
-async def test_a_reply_that_breaks_off_is_asked_for_once_more() -> None:
-    text, spent = await asked(CUT, says("whole"))
-    assert text == "whole"
-    assert [one.usage.input for one in spent] == [3, 10]
+async def test_a_model_that_fails_says_why_itself() -> None:
+    with pytest.raises(Overloaded):
+        await Asking(list[Spent]().append).text(Writer("busy", fails), plain_request("m", "q", "handover"), 5)
 
 
-async def test_half_a_text_is_none() -> None:
-    with pytest.raises(ModelFailed, match="the stream broke"):
-        await asked(CUT, CUT)
-    with pytest.raises(ModelFailed, match="broke off"):
-        await asked(says("no", Stop.FILTERED))
+class Endless:
+    """A stream that ends without a reply."""
+
+    model = "odd"
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        yield TextDelta("half a")
 
 
-async def test_a_model_that_hangs_fails() -> None:
-    async def hang(request: Request) -> Reply:
-        await asyncio.Event().wait()
-        raise AssertionError
+async def test_a_stream_without_a_reply_has_failed() -> None:
+    with pytest.raises(ModelFailed, match="ended without a reply"):
+        await Asking(list[Spent]().append).text(Endless(), plain_request("m", "q", "handover"), 5)
 
-    with pytest.raises(ModelFailed, match="did not finish"):
-        await Asking(lambda _: None).text(ScriptedModel([hang]), plain_request("m", "q", "handover"), 0.01)
+
+def test_requests_of_both_ways_are_legal() -> None:
+    plain = plain_request("the material", "the question", "compaction", 500)
+    assert laws.violations(plain) == []
+    assert (plain.purpose, plain.max_output) == ("compaction", 500)
+    assert "the material" in str(plain.messages)
+    talk = Talk()
+    talk.user("go")
+    talk.step("a")
+    request = talk.request()
+    asked = with_question(request, "the question", "handover", 500)
+    assert laws.violations(asked) == []
+    assert asked.messages[:-1] == request.messages[:-1]
+    assert asked.messages[-1].parts[-1] == Text("the question")
+    assert asked.tools == request.tools

@@ -62,7 +62,9 @@ async def test_a_fold_and_the_output_it_covers_go_in_together() -> None:
     recorded = await conversation.append(ToolReturned("a", stored("a"), 5), ToolReturned("b", stored("b"), 500), fold)
     assert isinstance(recorded[2].fact, Folded)
     assert recorded[2].fact.cover == PartRef(3)
-    assert placed(Folded("h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2), 9) == Folded("h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2)
+    assert placed(Folded("h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2), 9) == Folded(
+        "h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2
+    )
 
 
 async def test_what_is_made_under_the_lock_sees_what_is_there_then() -> None:

@@ -21,7 +21,9 @@ def user(text: str, seq: int = 1) -> Source:
 
 
 def test_rules_are_whole_sentences_word_for_word_with_their_seq() -> None:
-    found = collect([user("Hello there. You must  never touch main.py! It is old.\nAlways use x?y (don't ask!) here.\nBye", 7)])
+    found = collect(
+        [user("Hello there. You must  never touch main.py! It is old.\nAlways use x?y (don't ask!) here.\nBye", 7)]
+    )
     assert of_kind(found, "rule") == ["You must  never touch main.py!", "Always use x?y (don't ask!) here."]
     assert {detail.seq for detail in found} == {7}
 
@@ -55,7 +57,12 @@ def test_files_written_and_read_and_changed() -> None:
     found = collect(
         [
             Source(1, "call", '{"path": "src/new file/a.py", "text": "x"}', "write_file"),
-            Source(2, "output", "done", changes=(FileChanged("b.py", None, Digest.of(b"b")), FileChanged("c.py", Digest.of(b"c"), None))),
+            Source(
+                2,
+                "output",
+                "done",
+                changes=(FileChanged("b.py", None, Digest.of(b"b")), FileChanged("c.py", Digest.of(b"c"), None)),
+            ),
             Source(3, "call", '{"path": "docs/read.md"}', "read_file"),
             Source(4, "output", "text"),
         ]
@@ -70,12 +77,18 @@ def test_files_written_and_read_and_changed() -> None:
 def test_a_failing_command_with_its_error_lines_and_what_solved_it() -> None:
     failing = [
         Source(1, "call", '{"command": "pytest -q"}', "run"),
-        Source(2, "output", "collected 3\nE   AssertionError: 1 != 2\nFAILED tests/test_a.py::test_one", "run", ok=False),
+        Source(
+            2, "output", "collected 3\nE   AssertionError: 1 != 2\nFAILED tests/test_a.py::test_one", "run", ok=False
+        ),
     ]
     (failure,) = of_kind(collect(failing), "failure")
     assert "pytest -q" in failure
     assert "AssertionError: 1 != 2" in failure
-    solved = [*failing, Source(3, "call", '{"command": "pytest -q --fixed"}', "run"), Source(4, "output", "3 passed", "run")]
+    solved = [
+        *failing,
+        Source(3, "call", '{"command": "pytest -q --fixed"}', "run"),
+        Source(4, "output", "3 passed", "run"),
+    ]
     found = collect(solved)
     assert of_kind(found, "failure") == []
     (lesson,) = of_kind(found, "lesson")
@@ -95,7 +108,12 @@ def test_addresses_paths_identifiers_and_errors_of_every_message() -> None:
     assert of_kind(found, "url") == [long_address]
     assert {"/var/log/app.log", "config/settings.toml"} <= set(of_kind(found, "path"))
     everything = entry_text(found)
-    for wanted in ("the_long_identifier_42", "3f9a1c2b", "C:\\Users\\a\\b.txt", "fatal: the_long_identifier_42 is gone"):
+    for wanted in (
+        "the_long_identifier_42",
+        "3f9a1c2b",
+        "C:\\Users\\a\\b.txt",
+        "fatal: the_long_identifier_42 is gone",
+    ):
         assert wanted in everything
 
 
@@ -137,7 +155,9 @@ def test_nothing_fits_no_room() -> None:
     assert chosen([Detail("rule", "must", 1)], 0, Words()) == []
 
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).map(lambda t: t.replace("\n", " ").replace("\r", " "))
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).map(
+    lambda t: t.replace("\n", " ").replace("\r", " ")
+)
 DETAILS = st.builds(
     Detail,
     st.sampled_from([kind for kind in details.KINDS if kind != "message"]),

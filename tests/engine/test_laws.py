@@ -37,7 +37,9 @@ def roles(request: Request) -> list[Role]:
 
 
 def test_a_legal_request_breaks_no_law() -> None:
-    request = asked(HI, (ASSISTANT, [Reasoning("hm"), Text("yes"), CALL]), (USER, [ToolResult("c1", "out"), Text("and?")]))
+    request = asked(
+        HI, (ASSISTANT, [Reasoning("hm"), Text("yes"), CALL]), (USER, [ToolResult("c1", "out"), Text("and?")])
+    )
     assert laws.violations(request) == []
 
 
@@ -68,7 +70,13 @@ def test_results_stand_before_anything_else() -> None:
 
 
 def test_ids_are_unique() -> None:
-    twice = asked(HI, (ASSISTANT, [CALL]), (USER, [ToolResult("c1", "out")]), (ASSISTANT, [CALL]), (USER, [ToolResult("c1", "out")]))
+    twice = asked(
+        HI,
+        (ASSISTANT, [CALL]),
+        (USER, [ToolResult("c1", "out")]),
+        (ASSISTANT, [CALL]),
+        (USER, [ToolResult("c1", "out")]),
+    )
     assert "the id 'c1' is empty or used twice" in laws.violations(twice)
 
 

@@ -25,15 +25,30 @@ def test_every_field_is_declared_with_a_sentence_and_a_default_in_every_preset()
 
 def test_the_presets_are_the_table_of_the_design() -> None:
     helix, observational, layered, none = (preset(name) for name in ("helix", "observational", "layered", "none"))
-    assert (helix.admission, observational.admission, layered.admission, none.admission) == ("off", "ask", "ahead", "off")
+    assert (helix.admission, observational.admission, layered.admission, none.admission) == (
+        "off",
+        "ask",
+        "ahead",
+        "off",
+    )
     assert (helix.caching, observational.caching, layered.caching, none.caching) == ("steps", "off", "pays", "off")
     assert (helix.caching_steps, helix.caching_tokens) == (10, 500)
     assert (helix.arguments, observational.arguments, layered.arguments) == (False, False, True)
     assert (helix.observation, observational.observation, layered.observation) == (False, True, False)
     assert (observational.observation_share, observational.reflection_share) == (0.30, 0.50)
-    assert (helix.handover, observational.handover, layered.handover, none.handover) == ("share", "panic", "pays", "off")
+    assert (helix.handover, observational.handover, layered.handover, none.handover) == (
+        "share",
+        "panic",
+        "pays",
+        "off",
+    )
     assert (helix.handover_share, helix.handover_cooldown) == (0.85, 60)
-    assert (helix.truncation, observational.truncation, layered.truncation, none.truncation) == (True, True, True, False)
+    assert (helix.truncation, observational.truncation, layered.truncation, none.truncation) == (
+        True,
+        True,
+        True,
+        False,
+    )
     assert (layered.admission_tokens, layered.admission_batch_tokens, layered.admission_wait) == (4_000, 12_000, 10)
     assert (layered.tail_steps, layered.progress, layered.failures, layered.critical_tokens) == (8, 0.10, 3, 1_500)
     assert layered == Policy()

@@ -12,7 +12,9 @@ def test_every_word_of_every_pack_makes_a_sentence_a_rule(word: str) -> None:
     assert states_a_rule(f"… {word} …")
 
 
-@pytest.mark.parametrize("sentence", ["The museum is open.", "I mustered my courage.", "It was raining.", "文件在这里。", ""])
+@pytest.mark.parametrize(
+    "sentence", ["The museum is open.", "I mustered my courage.", "It was raining.", "文件在这里。", ""]
+)
 def test_other_sentences_are_none(sentence: str) -> None:
     assert not states_a_rule(sentence)
 

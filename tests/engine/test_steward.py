@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
+from typing import Any
 
 import pytest
 
@@ -27,7 +29,7 @@ from helix_desktop.errors import NotThere, Refused
 from tests.engine import keeping as writers
 from tests.engine.keeping import Keeping, keeping
 
-FULL: dict[str, object] = {"caching": "off", "handover": "share", "handover_share": 0.5}  # a handover at half the window
+FULL: dict[str, Any] = {"caching": "off", "handover": "share", "handover_share": 0.5}  # a handover at half the window
 MARKER = re.compile(r'\[CACHED\] recall_cached_content\("([0-9a-f]{64})"\)')
 
 
@@ -112,7 +114,9 @@ async def test_the_tail_of_a_running_turn_is_left_alone() -> None:
         assert not fold.panic
         if isinstance(fold.cover, Span):
             assert fold.cover.last < line.steps[-8]
-    assert any(b.source == PartRef(first) and b.content == Text("the task itself", 4) for b in kept.conversation.view().blocks)
+    assert any(
+        b.source == PartRef(first) and b.content == Text("the task itself", 4) for b in kept.conversation.view().blocks
+    )
 
 
 async def test_one_turn_that_alone_fills_the_window_goes_on() -> None:
@@ -136,7 +140,9 @@ async def test_a_window_that_one_batch_fills_is_brought_under_by_excerpts() -> N
     await kept.request()
 
 
-@pytest.mark.parametrize("answer", [writers.fails, writers.empty, writers.wrong_form, writers.other_language, writers.too_long])
+@pytest.mark.parametrize(
+    "answer", [writers.fails, writers.empty, writers.wrong_form, writers.other_language, writers.too_long]
+)
 async def test_whatever_the_writer_does_the_turn_goes_on_and_nothing_is_lost(answer: writers.Answer) -> None:
     kept = await keeping(window=12_000, answer=answer, **FULL)
     rule = "The output must always be written to /srv/data/out.csv and nowhere else."
@@ -149,7 +155,13 @@ async def test_whatever_the_writer_does_the_turn_goes_on_and_nothing_is_lost(ans
     shown = await kept.shown()
     assert rule in shown
     assert any(isinstance(fold.cover, Span) for fold in kept.folds())
-    entries = "".join([(await kept.cache.get(fold.entries[0])).decode() for fold in kept.folds() if fold.fold in kept.conversation.state.line.live])
+    entries = "".join(
+        [
+            (await kept.cache.get(fold.entries[0])).decode()
+            for fold in kept.folds()
+            if fold.fold in kept.conversation.state.line.live
+        ]
+    )
     for index in range(20):
         assert f"/var/log/app{index}.log" in shown + entries
 
@@ -215,7 +227,7 @@ async def test_the_cooldown_keeps_handovers_apart() -> None:
         await kept.settled()
     times = [one.time for one in kept.facts if isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER]
     assert len(times) >= 2
-    assert all(later - earlier >= 600 for earlier, later in zip(times, times[1:], strict=False))
+    assert all(later - earlier >= 600 for earlier, later in itertools.pairwise(times))
 
 
 async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> None:
@@ -342,7 +354,9 @@ async def test_a_document_the_user_edited_is_the_source_of_the_next() -> None:
 
 
 async def test_observations_are_appended_and_reflected() -> None:
-    kept = await keeping("observational", window=12_000, answer=writers.much, observation_share=0.2, reflection_share=0.1)
+    kept = await keeping(
+        "observational", window=12_000, answer=writers.much, observation_share=0.2, reflection_share=0.1
+    )
     await kept.say("a task")
     for _ in range(12):
         await worked(kept, 5, 200)
@@ -387,7 +401,9 @@ async def test_a_program_started_again_goes_on_the_same() -> None:
 
 async def test_a_strategy_switched_off_by_the_user_rests() -> None:
     kept = await keeping(window=16_000)
-    await kept.conversation.append(policy.preset("layered").with_values({"handover": "off", "caching": "off"}).to_fact())
+    await kept.conversation.append(
+        policy.preset("layered").with_values({"handover": "off", "caching": "off"}).to_fact()
+    )
     await kept.say("a task")
     await worked(kept, 15, 300)
     assert kept.folds() == []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from helix_desktop.engine import view
 from helix_desktop.engine.blocks import Kind, Role, View
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
     DocumentEdited,
     Excluded,
+    Fact,
     Folded,
     FoldKind,
     Forgotten,
@@ -90,7 +90,13 @@ def test_the_last_setting_is_in_force_and_a_rewind_leaves_it() -> None:
 
 def test_holds_tells_what_need_not_be_appended() -> None:
     talk = Talk()
-    facts = [SystemSet("s", 1), RulesSet("a", "one", 1), ToolsOffered((), 0), PolicySet("helix"), ModelSet("main", "m", 5)]
+    facts: list[Fact] = [
+        SystemSet("s", 1),
+        RulesSet("a", "one", 1),
+        ToolsOffered((), 0),
+        PolicySet("helix"),
+        ModelSet("main", "m", 5),
+    ]
     assert not talk.state.holds(facts[0])
     for fact in facts:
         talk.add(fact)
@@ -331,11 +337,12 @@ def test_what_was_purged_is_known() -> None:
     assert not talk.state.is_gone(stored("other"))
 
 
-def test_a_fold_made_twice_has_a_name_of_its_own_in_the_count() -> None:
+def test_the_highest_number_of_a_fold_is_known_on_any_line() -> None:
     talk = Talk()
     talk.user("go")
     talk.steps(2)
-    talk.add(Folded("x", FoldKind.MARKER, PartRef(3), "m", 5, 500, entries=(Digest.of(b"x"),)))
+    talk.add(Folded("marker-7", FoldKind.MARKER, PartRef(3), "m", 5, 500, batch="marker-9"))
+    talk.add(Folded("by hand", FoldKind.MARKER, PartRef(5), "m", 5, 500))
     talk.add(Rewound(2))
-    assert talk.state.folds_made == 1
-    assert talk.state.fold("x") is None
+    assert talk.state.last_fold == 9
+    assert talk.state.fold("marker-7") is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from helix_desktop.engine.blocks import Request
@@ -13,10 +15,10 @@ from helix_desktop.engine.transcript import Passage
 from helix_desktop.engine.writing import NothingWritten, _pieces, read, still_same
 from helix_desktop.errors import ContextTooLong, Overloaded
 from tests.engine.keeping import Keeping, empty, fails, keeping, wrong_form
-from tests.engine.test_steward import words, worked
+from tests.engine.test_steward import worked
 
 
-async def with_history(steps: int = 14, **values: object) -> Keeping:
+async def with_history(steps: int = 14, **values: Any) -> Keeping:
     kept = await keeping(window=1_000_000, **values)
     await kept.say("the task: never delete /srv/data")
     await worked(kept, steps, 300)
@@ -114,7 +116,7 @@ async def test_where_no_rung_works_it_says_what_each_said() -> None:
     kept = await with_history()
     kept.writers["main"].answer = fails
     kept.writers["fast"].answer = empty
-    with pytest.raises(NothingWritten, match="overloaded.*empty"):
+    with pytest.raises(NothingWritten, match=r"overloaded.*empty"):
         await kept.steward.fold_now(FoldKind.HANDOVER)
     assert "overloaded" in kept.failures()[0].why
 

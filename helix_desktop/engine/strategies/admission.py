@@ -15,7 +15,10 @@ from helix_desktop.engine.strategies.caching import size
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
 KEEP_WORDS = 500  # characters of what to keep that stand in a question
 _CHOICE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
-_ALL = re.compile(r"(?:all|everything|full|the whole|whole|entire)(?: of it| content| text| (?:the )?file| output)*|(?:the )?(?:whole|entire|full) .{0,20}", re.IGNORECASE)
+_ALL = re.compile(
+    r"(?:all|everything|full|the whole|whole|entire)(?: of it| content| text| (?:the )?file| output)*|(?:the )?(?:whole|entire|full) .{0,20}",
+    re.IGNORECASE,
+)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 
 
@@ -78,7 +81,8 @@ def choices(answer: str, numbers: Sequence[int], may_be_full: Sequence[int]) -> 
 
 def _from_lines(answer: str) -> dict[int, Choice]:
     return {
-        int(number): Choice(what.lower(), keep.strip(" `\"'.")) for number, what, keep in _CHOICE.findall(answer[:50_000])
+        int(number): Choice(what.lower(), keep.strip(" `\"'."))
+        for number, what, keep in _CHOICE.findall(answer[:50_000])
     }
 
 
@@ -95,7 +99,8 @@ def _from_json(answer: str) -> dict[int, Choice]:
     if isinstance(value, list):
         rows = [row for row in value if isinstance(row, dict)]
         lines = [
-            f"{row.get('number', row.get('output', ''))}: {row.get('choice', '')}: {row.get('keep', '')}" for row in rows
+            f"{row.get('number', row.get('output', ''))}: {row.get('choice', '')}: {row.get('keep', '')}"
+            for row in rows
         ]
         return _from_lines("\n".join(lines))
     return {}

@@ -6,6 +6,7 @@ needs the original. The text is kept in the fold's fact, so it never changes.
 
 from __future__ import annotations
 
+import itertools
 import json
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from helix_desktop.engine import budget, economics
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.economics import Standing
-from helix_desktop.engine.facts import PartRef, Stored, ToolCall, ToolReturned
+from helix_desktop.engine.facts import PartRef, Stored, ToolCall
 from helix_desktop.engine.line import MARKER_TOKENS, Item, Line, worth_a_marker
 from helix_desktop.engine.parts import is_long
 from helix_desktop.engine.strategies.names import names
@@ -189,7 +190,7 @@ def growth(line: Line) -> float:
 def cold_chance(line: Line) -> float:
     """The learned chance that the provider's cache is cold at the next request."""
     times = line.step_times[-LATELY - 1 :]
-    pauses = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
     return sum(pause > COLD_AFTER for pause in pauses) / len(pauses) if pauses else 0.0
 
 
@@ -211,9 +212,7 @@ def marker(digest: Digest, about: str, content: str = "") -> str:
 
 def about_output(line: Line, seq: int) -> str:
     """Tool, arguments in short, exit code, lines, size."""
-    fact = line.messages[seq].fact
-    assert isinstance(fact, ToolReturned)
-    call = call_of(line, seq)
+    fact, call = line.output(seq), call_of(line, seq)
     said = f"{call.name} {short_arguments(call.arguments)}" if call else "output"
     code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else "failed"
     lines = f"{fact.output.lines:,} lines" if fact.output.lines else ""
@@ -222,9 +221,7 @@ def about_output(line: Line, seq: int) -> str:
 
 def call_of(line: Line, seq: int) -> ToolCall | None:
     """The call an output answers."""
-    fact = line.messages[seq].fact
-    assert isinstance(fact, ToolReturned)
-    shown = line.ids.get(PartRef(seq), fact.call)
+    shown = line.ids.get(PartRef(seq), line.output(seq).call)
     return line.calls[shown].call if shown in line.calls else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import FoldKind, Span
-from helix_desktop.engine.line import DOCUMENTS, OBSERVED
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable
 
 TITLE = "[Observations of the conversation so far]"
@@ -30,9 +29,8 @@ def unobserved(situation: Situation) -> Span | None:
         return None
     line = situation.line
     first = whole.first
-    for fold in line.outer(whole):
-        if fold.kind in (*DOCUMENTS, *OBSERVED) and isinstance(fold.cover, Span):
-            first = max(first, fold.cover.last + 1)
+    for cover, _ in line.outer(whole):
+        first = max(first, cover.last + 1)
     span = Span(first, whole.last)
     return span if line.count_messages(span, FEWEST) >= FEWEST else None
 

@@ -5,6 +5,7 @@ About as many tokens as asked for, whatever the text is: one line of 5 MB, a mil
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ PER_TOKEN = 3.2  # characters, on the cautious side
 NAMES_SHARE = 0.6  # of the preview that tells which names stand in the text
 LINE = 240  # characters of one line that are shown
 ERRORS = 12
+IN_A_THREAD = 1 << 15  # characters
 KEYS = 12
 JSON_LIMIT = 1_000_000  # characters: beyond, parsing would hold the interpreter too long
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
@@ -44,6 +46,13 @@ def preview(text: str, tokens: int) -> str:
         pieces += ["Last lines:"] if tail else []
     said_names = [f"Names in it: {named}"] if named and left_out > 0 else []
     return "\n".join([*pieces, *tail, *said_names]) or "(nothing but space)"
+
+
+async def made_preview(text: str, tokens: int) -> str:
+    """The preview; of a long text it is made beside the event loop."""
+    if len(text) < IN_A_THREAD:
+        return preview(text, tokens)
+    return await asyncio.to_thread(preview, text, tokens)
 
 
 def _short(line: str) -> str:

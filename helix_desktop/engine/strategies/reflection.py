@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helix_desktop.engine.blocks import Kind
-from helix_desktop.engine.facts import Folded, FoldKind, Span
+from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.line import OBSERVED
 from helix_desktop.engine.strategies.plan import Plan, Situation
 
@@ -22,22 +22,14 @@ def due(situation: Situation) -> Plan | None:
 
 def observations(situation: Situation) -> Span | None:
     """The span of all observations in the view that stand one behind the other."""
-    line = situation.line
-    if not line.order:
-        return None
-    run: list[Folded] = []
-    for item in line.items:
-        fold = line.folds.get(item.fold)
+    run: list[Span] = []
+    for item in situation.line.items:
+        fold = situation.line.folds.get(item.fold)
         if fold is not None and fold.kind in OBSERVED:
-            run.append(fold)
+            run.append(Span(item.first, item.last))
         elif run:
             break
-    if not run:
-        return None
-    first, last = run[0].cover, run[-1].cover
-    assert isinstance(first, Span)
-    assert isinstance(last, Span)
-    return Span(first.first, last.last)
+    return Span(run[0].first, run[-1].last) if run else None
 
 
 def question(span: Span, *, wish: str = "", limit: int = 3_000) -> str:

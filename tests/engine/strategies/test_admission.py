@@ -7,7 +7,16 @@ import pytest
 from helix_desktop.engine import policy
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.strategies import admission
-from helix_desktop.engine.strategies.admission import COMPACT, FULL, PREVIEW, Choice, choices, excerpt, held_back, wants_all
+from helix_desktop.engine.strategies.admission import (
+    COMPACT,
+    FULL,
+    PREVIEW,
+    Choice,
+    choices,
+    excerpt,
+    held_back,
+    wants_all,
+)
 from tests.engine.talk import stored
 
 LAYERED = policy.preset("layered")
@@ -53,7 +62,9 @@ def test_an_answer_is_read_in_the_forms_models_give_it() -> None:
         assert read[3].what == FULL
 
 
-@pytest.mark.parametrize("answer", ["", "whatever you think", "{broken", "[1, 2]", "null", "9: full", "1: compact", "1: compact:  "])
+@pytest.mark.parametrize(
+    "answer", ["", "whatever you think", "{broken", "[1, 2]", "null", "9: full", "1: compact", "1: compact:  "]
+)
 def test_an_answer_that_cannot_be_read_counts_as_preview(answer: str) -> None:
     assert choices(answer, [1, 2], [1, 2]) == {1: Choice(PREVIEW), 2: Choice(PREVIEW)}
 
@@ -69,12 +80,16 @@ def test_full_is_offered_only_where_it_may_be() -> None:
     assert "lines of a" in admission.question(previews, [])
 
 
-@pytest.mark.parametrize("keep", ["all", "Everything.", "the whole file", "full output", "all of it", "the entire file", "full text"])
+@pytest.mark.parametrize(
+    "keep", ["all", "Everything.", "the whole file", "full output", "all of it", "the entire file", "full text"]
+)
 def test_words_for_all_of_it(keep: str) -> None:
     assert wants_all(keep)
 
 
-@pytest.mark.parametrize("keep", ["", "all failing tests and their messages", "the names", "the full list of names of the failing tests"])
+@pytest.mark.parametrize(
+    "keep", ["", "all failing tests and their messages", "the names", "the full list of names of the failing tests"]
+)
 def test_words_for_some_of_it(keep: str) -> None:
     assert not wants_all(keep)
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine import budget, parts, policy
-from helix_desktop.engine.facts import Excluded, FoldKind, ModelReplied, ModelSet, PartRef, Pinned, Stop, ToolCall, ToolReturned, Unfolded
+from helix_desktop.engine.facts import (
+    Excluded,
+    FoldKind,
+    ModelReplied,
+    ModelSet,
+    PartRef,
+    Pinned,
+    Stop,
+    ToolCall,
+    ToolReturned,
+    Unfolded,
+)
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.strategies import caching
 from helix_desktop.engine.strategies.plan import Situation

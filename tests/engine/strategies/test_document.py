@@ -26,7 +26,9 @@ FOUND = [
 
 
 def making(kind: FoldKind = FoldKind.HANDOVER, *, found: list[Detail] | None = None, limit: int = 3_000) -> Making:
-    return Making(Plan(kind, Span(1, 90), "why"), "handover-4", 2, FOUND if found is None else found, ENTRY, 1_500, limit)
+    return Making(
+        Plan(kind, Span(1, 90), "why"), "handover-4", 2, FOUND if found is None else found, ENTRY, 1_500, limit
+    )
 
 
 def written(text: str = "the work went on") -> dict[str, str]:
@@ -66,7 +68,12 @@ def test_observations_are_one_list() -> None:
     assert "- Never touch main.py. [3]" in made.text
 
 
-@given(st.text(max_size=500), st.integers(1, 500), st.integers(400, 6_000), st.sampled_from([FoldKind.HANDOVER, FoldKind.TRUNCATION]))
+@given(
+    st.text(max_size=500),
+    st.integers(1, 500),
+    st.integers(400, 6_000),
+    st.sampled_from([FoldKind.HANDOVER, FoldKind.TRUNCATION]),
+)
 def test_it_never_takes_more_than_its_limit_and_its_frame(text: str, times: int, limit: int, kind: FoldKind) -> None:
     found = [Detail("rule", f"you must keep rule {number}", number) for number in range(200)]
     made = document(making(kind, found=found, limit=limit), written(text * times), Quarters())

@@ -107,7 +107,9 @@ def test_the_question_names_the_six_sections_and_the_wish() -> None:
     assert question_for(["TODO Items"]).endswith("## TODO Items")
 
 
-@pytest.mark.parametrize("form", ["## {}", "# {}", "**{}**", "### {}:", "1. {}", "## 2) {}", "{}:", "{}", "**{}:**", "## **{}**"])
+@pytest.mark.parametrize(
+    "form", ["## {}", "# {}", "**{}**", "### {}:", "1. {}", "## 2) {}", "{}:", "{}", "**{}:**", "## **{}**"]
+)
 def test_sections_are_found_in_the_forms_models_give_them(form: str) -> None:
     text = "\n".join(f"{form.format(name)}\n- about {name.lower()}, in words" for name in SECTIONS)
     assert sections(text) == {name: f"- about {name.lower()}, in words" for name in SECTIONS}

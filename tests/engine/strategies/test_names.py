@@ -6,7 +6,10 @@ from helix_desktop.engine.strategies.names import names
 
 
 def test_of_equal_ones_the_first_met_comes_first() -> None:
-    assert names("second_name_here first_name_here second_name_here first_name_here", 60) == "second_name_here, first_name_here"
+    assert (
+        names("second_name_here first_name_here second_name_here first_name_here", 60)
+        == "second_name_here, first_name_here"
+    )
 
 
 def test_punctuation_at_the_end_is_no_part_of_a_name() -> None:

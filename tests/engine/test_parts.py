@@ -1,0 +1,107 @@
+"""One message as blocks: raw, with a part folded, or with a part taken out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from helix_desktop.engine import parts
+from helix_desktop.engine.blocks import Kind, Role
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationStarted,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    PartRef,
+    Reasoning,
+    Recorded,
+    Stop,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from tests.engine.talk import stored
+
+
+def recorded(fact: UserSaid | ModelReplied | ToolReturned) -> Recorded:
+    return Recorded("c", 7, 0.0, fact)
+
+
+PICTURE = Stored(stored("picture").digest, 7, 0, "image/png")
+FOLD = Folded("f", FoldKind.MARKER, PartRef(7), "short", 5, 500, entries=(stored("value").digest,))
+
+
+def test_what_each_part_is() -> None:
+    user = parts.original(recorded(UserSaid((Attachment("a.png", PICTURE), Text("hi", 3)))), 0, {})
+    assert (user.kind, user.role, user.tokens) == (Kind.CONVERSATION, Role.USER, parts.IMAGE_TOKENS)
+    reply = parts.original(recorded(ModelReplied((Reasoning("hm", 4),), "m", Stop.END)), 0, {})
+    assert (reply.kind, reply.role, reply.tokens) == (Kind.CONVERSATION, Role.ASSISTANT, 4)
+    result = recorded(ToolReturned("a", stored("x"), 9, ok=False, images=(PICTURE,)))
+    output, picture = parts.original(result, 0, {PartRef(7): "renamed"}), parts.original(result, 1, {})
+    assert (output.kind, output.role, output.call, output.ok, output.tokens) == (
+        Kind.OUTPUT,
+        Role.TOOL,
+        "renamed",
+        False,
+        9,
+    )
+    assert (picture.content, picture.tokens) == (PICTURE, parts.IMAGE_TOKENS)
+
+
+def test_other_facts_are_no_messages() -> None:
+    with pytest.raises(TypeError, match="ConversationStarted is not a message"):
+        parts.message(Recorded("c", 1, 0.0, ConversationStarted()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ('{"a": 1}', '{"a": 1}'),
+        ("", "{}"),
+        ("  ", "{}"),
+        ("[1]", '{"malformed": "[1]"}'),
+        ('{"a": ', '{"malformed": "{\\"a\\": "}'),
+        ("null", '{"malformed": "null"}'),
+        ("[" * 100_000, json.dumps({"malformed": "[" * 100_000})),
+    ],
+)
+def test_arguments_are_an_object(arguments: str, shown: str) -> None:
+    assert parts.legal_call(ToolCall("a", "read", arguments), "a").arguments == shown
+
+
+def test_a_legal_call_is_left_as_it_is() -> None:
+    call = ToolCall("a", "read", "{}", 5, "the numbers")
+    assert parts.legal_call(call, "a") is call
+    assert parts.legal_call(ToolCall("", "", ""), "call-1-0") == ToolCall("call-1-0", "unnamed", "{}")
+
+
+def test_a_folded_part_names_what_is_behind_it() -> None:
+    output = parts.original(recorded(ToolReturned("a", stored("x"), 900)), 0, {})
+    shown = parts.folded(output, FOLD)
+    assert shown.content == Text("short", 5)
+    assert shown.cached == (stored("x"),)
+    assert (shown.fold, shown.call, shown.tokens) == ("f", "a", 5)
+    attached = parts.original(recorded(UserSaid((Attachment("a", stored("x"), 9),))), 0, {})
+    assert parts.folded(attached, FOLD).cached == (stored("x"),)
+    said = parts.original(recorded(UserSaid((Text("x", 900),))), 0, {})
+    assert [one.digest for one in parts.folded(said, FOLD).cached] == list(FOLD.entries)
+
+
+def test_a_part_taken_out_beats_a_pin_and_a_pin_beats_a_fold() -> None:
+    message = recorded(ToolReturned("a", stored("x"), 900))
+
+    def render(*, pinned: bool, excluded: bool) -> object:
+        return parts.render(message, {}, lambda _: FOLD, lambda _: pinned, lambda _: excluded)[0].content
+
+    assert render(pinned=True, excluded=True) == Text(parts.EXCLUDED, parts.NOTE_TOKENS)
+    assert render(pinned=True, excluded=False) == stored("x")
+    assert render(pinned=False, excluded=False) == Text("short", 5)
+
+
+def test_blank_texts_are_not_shown() -> None:
+    message = recorded(UserSaid((Text(" \n", 1), Text("hi", 1))))
+    assert len(parts.render(message, {}, lambda _: None, lambda _: False, lambda _: False)) == 1
