@@ -114,7 +114,7 @@ def parse(text: str, *, name: str = "") -> Pasted:
     if len(text) > _LONGEST:
         raise WrongUse("This is too long to be the configuration of an MCP server.")
     text = text.strip()
-    if not text.startswith(("{", '"')):
+    if not text.startswith(("{", '"', "[")):
         return _parted([_bare(text, name)])
     found = _json(text)
     tables = _tables(found, name)

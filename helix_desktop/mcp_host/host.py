@@ -72,6 +72,7 @@ class Host:
         self._needs.changed()
 
     def _start(self, name: str) -> None:
+        self._servers[name].status = Status(State.STARTING)
         self._tasks[name] = self._spawn(self._servers[name].run(), name=f"MCP server {name}")
 
     async def _stop(self, name: str) -> None:

@@ -69,6 +69,9 @@ def _binary(data: str, kind: str, what: str, texts: list[str], images: list[tupl
 
 
 def _same(text: str, structured: Any) -> bool:
+    """Servers say their structured result as text as well, whole or as its only value."""
+    if isinstance(structured, dict) and list(structured.values()) == [text]:
+        return True
     try:
         return bool(json.loads(text) == structured)
     except (ValueError, RecursionError):

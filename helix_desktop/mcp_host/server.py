@@ -134,7 +134,7 @@ class Hosted:
             self._tell(Status(State.STARTING))
             try:
                 why = await self._connected()
-            except (HelixError, OSError, TimeoutError, ExceptionGroup) as error:
+            except Exception as error:  # noqa: BLE001 -- the top of a task: whatever it is, this server has failed
                 why = self._sentence(error)
             failures = 1 if time.monotonic() - began > STEADY else failures + 1
             if self._again.is_set():
@@ -218,7 +218,7 @@ class Hosted:
             program = shutil.which(config.command, path=environment.get("PATH"))
             if program is None:
                 raise NotThere(f"There is no program {config.command}.", remedy="Install it, or give its whole path.")
-            yield self._watched(process_streams([program, *config.args], environment, config.folder, self.log))
+            yield process_streams([program, *config.args], environment, config.folder, self.log, self._lose)
         elif config.kind == "sse":
             from mcp.client.sse import sse_client
 
@@ -230,26 +230,6 @@ class Hosted:
             async with create_mcp_http_client(headers=dict(config.headers)) as http:
                 yield streamable_http_client(config.url, http_client=http)
 
-    @asynccontextmanager
-    async def _watched(self, transport: Any) -> AsyncIterator[Any]:
-        """Notices when the server closes its end, also while nobody asks anything of it."""
-        import anyio
-
-        async with transport as (incoming, outgoing):
-            to_session, watched = anyio.create_memory_object_stream[Any](0)
-
-            async def pass_on() -> None:
-                async with to_session:
-                    async for each in incoming:
-                        with suppress(anyio.BrokenResourceError):
-                            await to_session.send(each)
-                self._lose()
-
-            async with anyio.create_task_group() as group:
-                group.start_soon(pass_on)
-                yield watched, outgoing
-                group.cancel_scope.cancel()
-
     async def _list(self) -> None:
         """All pages of its tools."""
         found: list[Any] = []
@@ -260,10 +240,15 @@ class Hosted:
             cursor = page.next_cursor
             if not cursor:
                 break
-        self.all_tools = tuple(self._tool(each) for each in found)
-        offered = min(len(found), MOST_TOOLS)
-        why = f"It has {len(found)} tools; the first {offered} are offered." if len(found) > offered else ""
-        self._tell(Status(State.READY, why, tools=len(found), version=str(self._client.protocol_version or "")))
+        usable = [each for each in found if not _needs_tasks(each)]
+        self.all_tools = tuple(self._tool(each) for each in usable)
+        notes = []
+        if len(usable) > MOST_TOOLS:
+            notes.append(f"It has {len(usable)} tools; the first {MOST_TOOLS} that are switched on are offered.")
+        if len(usable) < len(found):
+            notes.append(f"{len(found) - len(usable)} of its tools only run as tasks, which are not supported.")
+        version = str(self._client.protocol_version or "")
+        self._tell(Status(State.READY, " ".join(notes), tools=len(usable), version=version))
 
     def _tool(self, tool: Any) -> HostTool:
         spec = spec_of(self.config.name, tool)
@@ -298,12 +283,13 @@ class Hosted:
         except HelixError:
             raise
         except Exception as error:
-            raise Unreachable(self._failure(name, error)) from error
+            gone = self._lost or (self.log and self.log.why)
+            raise Unreachable(self._unanswered(name) if gone else self._failure(name, error)) from error
         finally:
             self._limits.discard(limit)
 
     def _unanswered(self, name: str) -> str:
-        if self._lost:
+        if self._lost or (self.log and self.log.why):
             return f"The server {self.config.name} went away during {name}: {self._sentence(None)}"
         return f"The server {self.config.name} did not answer {name} within {self.config.call_seconds:g} s."
 
@@ -364,3 +350,7 @@ class Hosted:
         if self.log and self.log.why:
             return f"{self.log.why}.{last}"
         return f"{inner or 'the connection was lost'}.{last}"
+
+
+def _needs_tasks(tool: Any) -> bool:
+    return getattr(getattr(tool, "execution", None), "task_support", None) == "required"

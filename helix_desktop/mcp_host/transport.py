@@ -11,9 +11,10 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import cast
 
 import anyio
 import mcp_types as types
@@ -43,9 +44,9 @@ class Log:
 
 @asynccontextmanager
 async def process_streams(
-    argv: Sequence[str], environment: Mapping[str, str], folder: str, record: Log
+    argv: Sequence[str], environment: Mapping[str, str], folder: str, record: Log, lost: Callable[[], None]
 ) -> AsyncIterator[Streams]:
-    """Start it, give the SDK's streams to it, and leave nothing of it behind."""
+    """Start it, give the SDK's streams to it, and leave nothing of it behind. `lost` is called when its output ends."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.PIPE,
@@ -58,8 +59,8 @@ async def process_streams(
     to_session, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(_take, process, to_session, record)
+        async with incoming, outgoing, to_session, from_session, anyio.create_task_group() as group:
+            group.start_soon(_take, process, to_session, record, lost)
             group.start_soon(_give, process, from_session)
             group.start_soon(_listen, process, record)
             try:
@@ -71,23 +72,36 @@ async def process_streams(
             await _end(process)
 
 
-async def _take(process: asyncio.subprocess.Process, to_session: MemoryObjectSendStream[Incoming], record: Log) -> None:
+async def _take(
+    process: asyncio.subprocess.Process,
+    to_session: MemoryObjectSendStream[Incoming],
+    record: Log,
+    lost: Callable[[], None],
+) -> None:
     """Its messages, until it closes its standard output or sends one that is too long."""
+    printed = cast(asyncio.StreamReader, process.stdout)
+    pieces: list[bytes] = []
+    size = 0
     async with to_session:
-        assert process.stdout is not None  # noqa: S101 -- it was asked for as a pipe
-        pieces: list[bytes] = []
-        size = 0
-        while data := await process.stdout.read(_PIECE):
+        while size <= LONGEST and (data := await printed.read(_PIECE)):
             *ended, rest = data.split(b"\n")
             for part in ended:
                 await _deliver(b"".join((*pieces, part)), to_session, record)
                 pieces, size = [], 0
             pieces.append(rest)
             size += len(rest)
-            if size > LONGEST:
-                record.why = f"it sent a message of more than {LONGEST:,} bytes"
-                return
-        record.why = record.why or "it closed the connection"
+        too_long = f"it sent a message of more than {LONGEST:,} bytes"
+        record.why = too_long if size > LONGEST else "it closed the connection"
+    await _last_words(process)
+    lost()
+
+
+async def _last_words(process: asyncio.subprocess.Process) -> None:
+    """Let what it wrote to its standard error arrive, before it is asked why it ended."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await process.wait()
+            await asyncio.sleep(0.02)
 
 
 async def _deliver(line: bytes, to_session: MemoryObjectSendStream[Incoming], record: Log) -> None:
@@ -107,18 +121,18 @@ async def _deliver(line: bytes, to_session: MemoryObjectSendStream[Incoming], re
 
 async def _give(process: asyncio.subprocess.Process, from_session: MemoryObjectReceiveStream[SessionMessage]) -> None:
     async with from_session:
-        assert process.stdin is not None  # noqa: S101 -- it was asked for as a pipe
+        stdin = cast(asyncio.StreamWriter, process.stdin)
         async for each in from_session:
             with suppress(OSError):  # it has gone: its closed output says so
-                process.stdin.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-                await process.stdin.drain()
+                stdin.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await stdin.drain()
 
 
 async def _listen(process: asyncio.subprocess.Process, record: Log) -> None:
     """Its standard error, line by line; a line without an end is cut."""
-    assert process.stderr is not None  # noqa: S101 -- it was asked for as a pipe
+    printed = cast(asyncio.StreamReader, process.stderr)
     rest = b""
-    while data := await process.stderr.read(_PIECE):
+    while data := await printed.read(_PIECE):
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             record.add(line.decode("utf-8", "replace").rstrip())
@@ -143,6 +157,11 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             continue
     if sys.platform != "win32":
         _signal(process, signal.SIGKILL)  # children that outlived it
+    for stream in (process.stdout, process.stderr):
+        with suppress(TimeoutError):  # to its end: a pipe nobody reads is never closed
+            async with asyncio.timeout(_FORCE):
+                while stream is not None and await stream.read(_PIECE):
+                    pass
 
 
 def _signal(process: asyncio.subprocess.Process, number: int) -> None:

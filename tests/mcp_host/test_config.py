@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.errors import HelixError, WrongUse
+from helix_desktop.mcp_host.config import ServerConfig, filled, from_plain, parse, references
+
+GITHUB = {
+    "command": "npx",
+    "args": ["-y", "@modelcontextprotocol/server-github"],
+    "env": {"GITHUB_TOKEN": "ghp_secret"},
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"mcpServers": {"github": GITHUB}}),
+        json.dumps({"servers": {"github": {"type": "stdio", **GITHUB}}}),
+        json.dumps({"mcp": {"servers": {"github": GITHUB}}}),
+        json.dumps({"context_servers": {"github": GITHUB}}),
+        json.dumps(
+            {"context_servers": {"github": {"command": {"path": "npx", "args": GITHUB["args"], "env": GITHUB["env"]}}}}
+        ),
+        json.dumps({"github": GITHUB}),
+        json.dumps({"name": "github", **GITHUB}),
+        '"github": ' + json.dumps(GITHUB) + ",",
+        '{\n // mine\n "mcpServers": {"github": /* a */ ' + json.dumps(GITHUB)[:-1] + ",},},}",
+    ],
+)
+def test_every_form_people_paste_gives_the_same_server(text: str) -> None:
+    pasted = parse(text)
+    (server,) = pasted.servers
+    assert (server.name, server.kind, server.command) == ("github", "stdio", "npx")
+    assert server.args == ("-y", "@modelcontextprotocol/server-github")
+    assert server.env == {"GITHUB_TOKEN": "${secret:mcp/github/GITHUB_TOKEN}"}
+    assert pasted.secrets == {"mcp/github/GITHUB_TOKEN": "ghp_secret"}
+
+
+def test_an_address_and_a_command_line_will_do() -> None:
+    (server,) = parse("https://mcp.linear.app/sse").servers
+    assert (server.name, server.kind, server.url) == ("linear", "http", "https://mcp.linear.app/sse")
+    (server,) = parse("uvx mcp-server-git --repository '/my repo'").servers
+    assert (server.command, server.args) == ("uvx", ("mcp-server-git", "--repository", "/my repo"))
+    (server,) = parse("npx -y @scope/server-x@latest", name="mine").servers
+    assert server.name == "mine"
+
+
+def test_what_else_a_server_has_is_kept() -> None:
+    table = {
+        "url": "https://a.example/mcp",
+        "headers": {"Authorization": "Bearer abc", "X-Plain": "1"},
+        "disabled": True,
+    }
+    pasted = parse(json.dumps({"mcpServers": {"a b/c": {**table, "autoApprove": ["read"], "strange": {"x": [1]}}}}))
+    (server,) = pasted.servers
+    assert (server.name, server.kind, server.enabled) == ("a-b-c", "http", False)
+    assert server.headers == {"Authorization": "${secret:mcp/a-b-c/Authorization}", "X-Plain": "1"}
+    assert server.approvals == ("read",)
+    assert server.other == {"strange": {"x": [1]}}
+    assert from_plain(server.name, server.plain()) == server
+    assert "abc" not in json.dumps(server.plain())
+
+
+def test_inputs_of_vs_code_are_asked_for() -> None:
+    text = {
+        "inputs": [{"id": "key"}],
+        "servers": {"a": {"command": "x", "args": ["--key=${input:key}"], "env": {"K": "${input:key}"}}},
+    }
+    pasted = parse(json.dumps(text))
+    assert pasted.missing == ("mcp/a/key",)
+    (server,) = pasted.servers
+    assert references(server) == ("mcp/a/key",)
+    assert filled(server, {"mcp/a/key": "v"}, {}).args == ("--key=v",)
+    with pytest.raises(WrongUse, match="mcp/a/key"):
+        filled(server, {}, {})
+
+
+def test_variables_come_from_the_environment() -> None:
+    server = ServerConfig(
+        "a", command="x", env={"A": "${env:HOME}/x", "B": "${NONE:-there}", "C": "${workspaceFolder}"}
+    )
+    assert filled(server, {}, {"HOME": "/h"}).env == {"A": "/h/x", "B": "there", "C": ""}
+
+
+@pytest.mark.parametrize("key", ["API_KEY", "token", "MY_PASSWORD", "Authorization", "SLACK_BOT_TOKEN", "DATABASE_DSN"])
+def test_secrets_are_known_by_their_names(key: str) -> None:
+    pasted = parse(json.dumps({"a": {"command": "x", "env": {key: "value"}}}))
+    assert list(pasted.secrets.values()) == ["value"]
+
+
+@pytest.mark.parametrize("value", ["sk-abc", "ghp_abc", "Bearer abc", "postgres://user:pass@host/db", "xoxb-1"])
+def test_secrets_are_known_by_their_looks(value: str) -> None:
+    pasted = parse(json.dumps({"a": {"command": "x", "env": {"SOMETHING": value}}}))
+    assert list(pasted.secrets.values()) == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[1]",
+        "{}",
+        '{"mcpServers": {}}',
+        '{"a": {"args": []}}',
+        '{"a": 1}',
+        "two\nlines",
+        "'open",
+        "x" * (1 << 21),
+    ],
+)
+def test_what_is_no_configuration_gets_a_sentence(text: str) -> None:
+    with pytest.raises(WrongUse):
+        parse(text)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda i: (
+            st.lists(i)
+            | st.dictionaries(st.sampled_from(["mcpServers", "command", "args", "env", "url", "a", "headers"]), i)
+        ),
+    )
+)
+def test_any_json_is_a_configuration_or_an_error(value: Any) -> None:
+    try:
+        pasted = parse(json.dumps(value))
+    except HelixError:
+        return
+    for server in pasted.servers:
+        assert server.command or server.url
+        assert from_plain(server.name, server.plain()).name == server.name
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(30, 30), (60_000, 60), (0, 600), (-1, 600), ("x", 600), (True, 600)])
+def test_a_timeout_in_seconds_or_milliseconds(given: object, seconds: float) -> None:
+    (server,) = parse(json.dumps({"a": {"command": "x", "timeout": given}})).servers
+    assert server.call_seconds == seconds

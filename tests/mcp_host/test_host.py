@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from helix_desktop.errors import NotThere
+from helix_desktop.mcp_host.server import State
+from tests.mcp_host.world import hosting, strange
+
+
+async def test_without_servers_nothing_starts() -> None:
+    async with hosting() as here:
+        assert (len(here.host.servers), len(here.host.tools())) == (0, 0)
+        with pytest.raises(NotThere, match="There are: none"):
+            here.host.server("x")
+
+
+async def test_a_switched_off_server_is_there_and_does_not_run() -> None:
+    async with hosting(dataclasses.replace(strange("well"), enabled=False)) as here:
+        assert here.host.server("strange").status.state is State.OFF
+        assert here.host.tools() == []
+
+
+async def test_a_tool_is_switched_off_without_a_restart() -> None:
+    async with hosting(strange("well")) as here:
+        await here.settled()
+        server = here.host.server("strange")
+        await here.host.configure([dataclasses.replace(strange("well"), off=("echo",))])
+        assert here.host.server("strange") is server
+        assert server.status.state is State.READY
+        assert here.host.tools() == []
+
+
+async def test_a_changed_server_starts_anew_and_one_that_is_gone_ends() -> None:
+    async with hosting(strange("well")) as here:
+        await here.settled()
+        first = here.host.server("strange")
+        await here.host.configure([strange("many")])
+        await here.settled()
+        assert here.host.server("strange") is not first
+        assert here.host.tools()
+        await here.host.configure([])
+        assert here.host.tools() == []
+
+
+async def test_a_server_is_tried_out_once() -> None:
+    async with hosting() as here:
+        status, tools, _ = await here.host.test(strange("well"))
+        assert (status.state, [tool.own_name for tool in tools]) == (State.READY, ["echo"])
+        status, _, lines = await here.host.test(strange("fail at start"))
+        assert status.state is State.FAILED
+        assert lines == ("no configuration found",)
+        assert here.host.tools() == []
+
+
+async def test_a_restart_comes_at_once_whatever_the_pause() -> None:
+    async with hosting(strange("fail at start")) as here:
+        await here.settled()
+        server = here.host.server("strange")
+        server.config = strange("well")
+        server.restart()
+        await here.until(lambda: server.status.state is State.READY, seconds=0.9 + 5)
+
+
+async def test_servers_get_no_key_of_ours() -> None:
+    async with hosting() as here:
+        environment = await here.host._environment()
+        assert "OPENAI_API_KEY" not in environment
+        assert environment["PATH"]

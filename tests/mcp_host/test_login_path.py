@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.mcp_host import login_path as module
+from helix_desktop.mcp_host.login_path import login_path
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no login shells")
+
+
+def shell(tmp_path: Path, script: str) -> str:
+    path = tmp_path / "shell"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+async def test_the_login_shells_path_comes_first(tmp_path: Path) -> None:
+    program = shell(tmp_path, 'echo "welcome to this machine"; PATH=/theirs:/usr/bin; eval "$4"')
+    assert await login_path({"PATH": "/ours:/usr/bin:/bin", "SHELL": program}) == "/theirs:/usr/bin:/ours:/bin"
+
+
+@pytest.mark.parametrize("script", ["sleep 1000", "exit 1", "echo rubbish"])
+async def test_a_shell_that_does_not_answer_leaves_ours(
+    tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.3)
+    assert await login_path({"PATH": "/ours", "SHELL": shell(tmp_path, script)}) == "/ours"
+    assert await login_path({"PATH": "/ours", "SHELL": "/no/such/shell"}) == "/ours"

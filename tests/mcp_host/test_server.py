@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import Unreachable
+from helix_desktop.mcp_host import server as module
+from helix_desktop.mcp_host.config import ServerConfig
+from helix_desktop.mcp_host.server import State
+from tests.mcp_host.world import hosting, strange
+
+
+async def test_a_server_gives_its_tools_and_answers() -> None:
+    async with hosting(strange("well")) as here:
+        await here.settled()
+        (tool,) = here.host.tools()
+        assert (tool.spec.name, tool.title) == ("strange__echo", "strange: echo")
+        assert tool.spec.description == "[strange] Says it again"
+        result = await tool.call({"a": "é"}, here.context)
+        assert (result.ok, json.loads(result.text)) == (True, {"a": "é"})
+        assert here.host.servers[0].status.version == "2025-06-18"
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("hang at start", "did not answer within 1 s"),
+        ("hang at list", "did not answer within 1 s"),
+        ("fail at start", "no configuration found"),
+    ],
+)
+async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(way: str, words: str) -> None:
+    async with hosting(strange(way, seconds=1)) as here:
+        assert here.host.tools() == []
+        await here.settled()
+        status = here.host.servers[0].status
+        assert status.state is State.FAILED
+        assert words in status.why
+        assert "tried again in 1 s" in status.why
+        began = time.monotonic()
+    assert time.monotonic() - began < 2
+
+
+async def test_a_command_that_is_not_there_is_named() -> None:
+    async with hosting(ServerConfig("gone", command="no-such-program")) as here:
+        await here.settled()
+        assert "There is no program no-such-program." in here.host.servers[0].status.why
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_an_address_nobody_answers_at_is_a_sentence(kind: str) -> None:
+    async with hosting(ServerConfig("web", kind, url="http://127.0.0.1:1/mcp", start_seconds=5)) as here:
+        await here.settled()
+        assert here.host.servers[0].status.state is State.FAILED
+        assert "connect" in here.host.servers[0].status.why.lower()
+
+
+async def test_a_call_without_an_answer_ends_in_time() -> None:
+    async with hosting(strange("hang at call", "/dev/null", seconds=1)) as here:
+        await here.settled()
+        with pytest.raises(Unreachable, match="strange did not answer echo within 1 s"):
+            await here.host.tools()[0].call({}, here.context)
+
+
+async def test_a_cancelled_call_is_cancelled_over_there(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    async with hosting(strange("hang at call", str(mark))) as here:
+        await here.settled()
+        call = asyncio.ensure_future(here.host.tools()[0].call({}, here.context))  # noqa: TID251 -- to cancel it
+        async with asyncio.timeout(10):
+            while not mark.exists():
+                await asyncio.sleep(0.01)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            while mark.read_text() != "cancelled":
+                await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_dies_in_the_middle_is_named_and_comes_back() -> None:
+    async with hosting(strange("die")) as here:
+        await here.settled()
+        (tool,) = here.host.tools()
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="strange"):
+            await tool.call({}, here.context)
+        assert time.monotonic() - began < 5
+        await here.until(lambda: here.host.servers[0].status.state is State.FAILED)
+        assert "out of luck" in here.host.servers[0].status.why
+        with pytest.raises(Unreachable, match="not ready"):
+            await tool.call({}, here.context)
+        await here.until(lambda: here.host.servers[0].status.state is State.READY)
+
+
+async def test_rubbish_on_standard_output_is_logged_and_passed_over() -> None:
+    async with hosting(strange("rubbish")) as here:
+        await here.settled()
+        result = await here.host.tools()[0].call({"a": 1}, here.context)
+        assert json.loads(result.text) == {"a": 1}
+        assert any("Listening on port 3000" in line for line in here.host.servers[0].log_lines)
+
+
+async def test_a_message_of_fifty_megabytes_ends_the_connection_with_a_reason() -> None:
+    async with hosting(strange("huge")) as here:
+        await here.settled()
+        with pytest.raises(Unreachable, match=r"message of more than 25,165,824 bytes"):
+            await here.host.tools()[0].call({}, here.context)
+
+
+async def test_a_large_message_does_not_hold_the_loop() -> None:
+    async with hosting(strange("large")) as here:
+        await here.settled()
+        assert len((await here.host.tools()[0].call({}, here.context)).text) == 5 << 20
+
+
+async def test_an_answer_that_is_none_is_a_sentence() -> None:
+    async with hosting(strange("damaged")) as here:
+        await here.settled()
+        with pytest.raises(Unreachable, match="The server strange failed at echo"):
+            await here.host.tools()[0].call({}, here.context)
+
+
+async def test_of_many_tools_some_are_offered_and_that_is_said() -> None:
+    async with hosting(strange("many")) as here:
+        await here.settled()
+        assert len(here.host.tools()) == module.MOST_TOOLS
+        assert "It has 500 tools" in here.host.servers[0].status.why
+
+
+async def test_a_changed_list_is_taken_up_and_a_changed_description_asks_again(tmp_path: Path) -> None:
+    async with hosting(strange("changing", str(tmp_path / "mark"))) as here:
+        await here.settled()
+        (tool,) = here.host.tools()
+        assert not tool.changed
+        tool.allowed()
+        assert here.approved == {"strange__echo": tool.fingerprint}
+        await tool.call({}, here.context)
+        await here.until(lambda: len(here.host.tools()) == 2)
+        changed, new = here.host.tools()
+        assert (changed.changed, new.changed) == (True, False)
+        changed.allowed()
+        assert not changed.changed
+        assert here.approved["strange__echo"] == changed.fingerprint != tool.fingerprint
+
+
+async def test_ending_takes_no_two_seconds_though_a_server_will_not() -> None:
+    async with hosting(strange("hang at shutdown")) as here:
+        await here.settled()
+        assert here.host.tools()
+        began = time.monotonic()
+    assert time.monotonic() - began < 2

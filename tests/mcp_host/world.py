@@ -1,0 +1,84 @@
+"""A host with servers that are started for a test, and somebody who answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from helix_desktop.engine.ports import Answer, CallContext, Question
+from helix_desktop.mcp_host.config import ServerConfig
+from helix_desktop.mcp_host.host import Host
+from helix_desktop.mcp_host.server import State
+from helix_desktop.tasks import Tasks
+
+SCRIPT = Path(__file__).with_name("strange_server.py")
+
+
+@dataclass
+class Here:
+    host: Host
+    answer: Answer = Answer(allowed=True)
+    asked: list[Question] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+    secrets: dict[str, str] = field(default_factory=dict)
+    approved: dict[str, str] = field(default_factory=dict)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def ask(self, question: Question) -> Answer:
+        self.asked.append(question)
+        return self.answer
+
+    @property
+    def context(self) -> CallContext:
+        return CallContext("c", self.ask, self.shown.append)
+
+    async def until(self, holds: Callable[[], bool], seconds: float = 15) -> None:
+        async with asyncio.timeout(seconds):
+            while not holds():
+                self.news.clear()
+                await self.news.wait()
+
+    async def settled(self) -> None:
+        """Until no server is starting any more."""
+        await self.until(lambda: all(server.status.state is not State.STARTING for server in self.host.servers))
+
+
+def strange(way: str, *more: str, seconds: float = 10) -> ServerConfig:
+    return ServerConfig(
+        "strange",
+        command=sys.executable,
+        args=("-I", str(SCRIPT), way, *more),
+        start_seconds=seconds,
+        call_seconds=seconds,
+    )
+
+
+@asynccontextmanager
+async def hosting(*configs: ServerConfig, approved: dict[str, str] | None = None) -> AsyncIterator[Here]:
+    tasks, news = Tasks("test"), asyncio.Event()
+    here: Here
+
+    async def secret(name: str) -> str | None:
+        return here.secrets.get(name)
+
+    environment = {"PATH": os.environ["PATH"], "HOME": "/", "SHELL": "/bin/sh", "OPENAI_API_KEY": "not for servers"}
+    host = Host(
+        spawn=tasks.spawn,
+        secret=secret,
+        changed=news.set,
+        approved=approved,
+        approve=lambda name, mark: here.approved.update({name: mark}),
+        environment=environment,
+    )
+    here = Here(host, news=news)
+    await host.configure(configs)
+    try:
+        yield here
+    finally:
+        await host.aclose()
+        await tasks.aclose()
