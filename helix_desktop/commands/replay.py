@@ -80,11 +80,13 @@ def _play(recordings: Sequence[Recording], terms: Terms, counter: Tokens) -> Res
     played = []
     for number, recording in enumerate(recordings, 1):
         where = f"{terms.policy.preset} {number}/{len(recordings)} {Path(recording.name).name}"
-        played.append(_play_one(recording, terms, counter, _progress(where, len(recording.messages))))
+        played.append(play_one(recording, terms, counter, _progress(where, len(recording.messages))))
     return Result(terms.policy.preset, terms.window, played)
 
 
-def _play_one(recording: Recording, terms: Terms, counter: Tokens, moved: Callable[[int], None]) -> Figures:
+def play_one(
+    recording: Recording, terms: Terms, counter: Tokens, moved: Callable[[int], None] = lambda _: None
+) -> Figures:
     """One session in stores of its own, in memory, on a clock of its own."""
     from helix_desktop.replay import clock
     from helix_desktop.replay.player import Player, Stores

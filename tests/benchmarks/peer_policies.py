@@ -1,0 +1,266 @@
+"""What public systems do with a full context, re-stated from their documentation on one price model.
+
+Figures made with these compare policies, not products: every policy gets the same sizes (a marker 60 tokens, an
+excerpt 560, a summary 3,000 written over the cached prefix), the same prices and the same sessions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from helix_desktop.engine.economics import Prices
+from helix_desktop.replay.billing import MESSAGE_TOKENS, SYSTEM_TOKENS, Count, Ledger, Piece, output_tokens
+from helix_desktop.replay.figures import Figures
+from helix_desktop.replay.recording import RecordedMessage, Recording, texts
+from helix_desktop.replay.retention import IDENTIFIER
+
+MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
+LARGE, LARGE_BATCH = 4_000, 12_000
+WHOLE, EXCERPTED, MARKED = "whole", "excerpt", "marker"
+
+
+@dataclass(eq=False, slots=True)
+class Part:
+    """A piece of a recorded message as it stands in the view. `turn` counts the user's messages."""
+
+    kind: str  # user, text, call, output, summary
+    tokens: int
+    names: frozenset[str]
+    step: int
+    turn: int
+    form: str = WHOLE
+    paid: float = 0.0  # rent, since the last handover
+
+    def as_piece(self) -> Piece:
+        """What the provider's cache compares."""
+        return (id(self), self.form), self.tokens
+
+
+@dataclass(slots=True)
+class Context:
+    """What a policy sees and changes: the parts that stand, in order."""
+
+    window: int
+    prices: Prices
+    ledger: Ledger
+    parts: list[Part] = field(default_factory=list)
+    step: int = 0
+    turn: int = 0
+    named: Counter[str] = field(default_factory=Counter)
+    folds: Counter[str] = field(default_factory=Counter)
+    added: list[int] = field(default_factory=list)  # clearable tokens by step
+
+    @property
+    def tokens(self) -> int:
+        return SYSTEM_TOKENS + sum(part.tokens for part in self.parts)
+
+    def pieces(self) -> list[Piece]:
+        return [("system", SYSTEM_TOKENS), *(part.as_piece() for part in self.parts)]
+
+    def shorten(self, part: Part, form: str, tokens: int) -> None:
+        """A marker or an excerpt in place of a part; neither counts as remembering."""
+        if part.form == WHOLE:
+            self.named.subtract(part.names)
+        part.form, part.tokens = form, tokens
+        self.folds[form] += 1
+
+    def summarise(self, keep: Iterable[Part]) -> None:
+        """One request over the same prefix, and the summary in place of everything but `keep`."""
+        self.ledger.cached([*self.pieces(), ("question", QUESTION)], SUMMARY)
+        kept = list(keep)
+        for part in self.parts:
+            if part not in kept and part.form == WHOLE:
+                self.named.subtract(part.names)
+        for part in kept:
+            part.paid = 0.0
+        self.parts = [Part("summary", SUMMARY, frozenset(), -1, -1), *kept]
+        self.folds["handover"] += 1
+
+
+class Policy:
+    """No management: everything is sent every time, and the session dies at the window."""
+
+    excerpts = False
+
+    def before_step(self, context: Context) -> None:
+        """Change the context before the next request."""
+
+
+class Masking(Policy):
+    """Rolling masking of observations: outputs older than ten steps become markers, one after the other."""
+
+    def before_step(self, context: Context) -> None:
+        for part in context.parts:
+            if part.kind == "output" and part.form == WHOLE and part.tokens > MARKER and context.step - part.step >= 10:
+                context.shorten(part, MARKED, MARKER)
+
+
+@dataclass
+class Summary(Policy):
+    """A summary of everything where the window is nearly full, with the last tokens kept as they are."""
+
+    share: float
+    kept_tokens: int = 0
+
+    def before_step(self, context: Context) -> None:
+        if context.tokens <= self.share * context.window:
+            return
+        room, first = self.kept_tokens, len(context.parts)
+        while first and context.parts[first - 1].tokens <= room:
+            first -= 1
+            room -= context.parts[first].tokens
+        context.summarise(context.parts[first:])
+
+
+class Observational(Policy):
+    """Excerpts on arrival; raw history beyond 30 % of the window becomes observations, the last steps stay."""
+
+    excerpts = True
+
+    def before_step(self, context: Context) -> None:
+        raw = sum(part.tokens for part in context.parts if part.kind != "summary")
+        if raw > 0.30 * context.window:
+            context.summarise(
+                [part for part in context.parts if part.kind != "summary" and part.step > context.step - 8]
+            )
+
+
+@dataclass
+class Design(Policy):
+    """The design's row: excerpts; clearing and handover when they pay, as its page on context states the rules."""
+
+    tail: int = 8
+    arguments: bool = True
+    floor_tokens: int = 40_000
+    floor_share: float = 0.30
+    excerpts = True
+
+    def before_step(self, context: Context) -> None:
+        if not self._hand_over(context):
+            self._clear(context)
+
+    def _hand_over(self, context: Context) -> bool:
+        """Rent or buy: what was paid for what it would take away reaches what it costs."""
+        price, kept = context.prices, list(self._tail_of(context))
+        for part in context.parts:
+            if part not in kept and part.kind != "summary":
+                part.paid += price.read * part.tokens
+        paid = sum(part.paid for part in context.parts)
+        stays = sum(part.tokens for part in kept)
+        cost = price.read * context.tokens + price.write * (QUESTION + SUMMARY + stays) + price.output * SUMMARY
+        pays = paid >= cost and context.tokens >= min(self.floor_tokens, self.floor_share * context.window)
+        if (pays or context.tokens > 0.85 * context.window) and len(context.parts) - len(kept) >= 6:
+            context.summarise(kept)
+            return True
+        return False
+
+    def _tail_of(self, context: Context) -> Iterator[Part]:
+        for part in context.parts:
+            recent = part.step > context.step - self.tail
+            if part.kind != "summary" and (recent or (part.kind == "user" and part.turn == context.turn)):
+                yield part
+
+    def _clear(self, context: Context) -> None:
+        """From the start with the largest surplus over sqrt(2·b·A·g/a)."""
+        price = context.prices
+        rewrite, growth = price.write - price.read, sum(context.added[-20:]) / max(1, len(context.added[-20:]))
+        best, start, behind, freed = 0.0, None, 0, 0
+        for index in range(len(context.parts) - 1, -1, -1):
+            part = context.parts[index]
+            if self._clearable(context, part):
+                freed += part.tokens - MARKER
+                needed = math.sqrt(2 * rewrite * behind * growth / price.read) if rewrite > 0 else 4_000
+                if freed - needed > best:
+                    best, start = freed - needed, index
+            behind += part.tokens
+        if start is not None:
+            for part in context.parts[start:]:
+                if self._clearable(context, part):
+                    context.shorten(part, MARKED, MARKER)
+
+    def _clearable(self, context: Context, part: Part) -> bool:
+        if part.form == MARKED or context.step - part.step < self.tail:
+            return False
+        long_call = self.arguments and part.kind == "call" and part.tokens > 1_000
+        return long_call or (part.kind == "output" and part.tokens > MARKER)
+
+
+PEERS: Mapping[str, Callable[[], Policy]] = {
+    "no management": Policy,
+    "rolling masking after 10 steps": Masking,
+    "summary near the window, 15K kept": lambda: Summary(0.80, 15_000),
+    "summary at 90 %": lambda: Summary(0.90),
+    "excerpts, observations at 30 %": Observational,
+    "excerpts; clearing (4 kept), handover from 30 %": lambda: Design(4, arguments=False, floor_tokens=10**9),
+    "the design": Design,
+    "the design, handover from 64K": lambda: Design(floor_tokens=64_000, floor_share=0.5),
+}
+
+
+def play(recording: Recording, policy: Policy, window: int, prices: Prices, count: Count, name: str = "") -> Figures:
+    """One session under a policy. Without one it is not stopped at the window, so that shares have a whole."""
+    context = Context(window, prices, Ledger(prices, window))
+    earlier: set[str] = set()
+    used = standing = 0
+    waiting: list[Part] = []
+    for message in recording.messages:
+        if message.role == "assistant":
+            _arrive(context, policy, waiting)
+            waiting = []
+            policy.before_step(context)
+            known = _names(texts(message)) & earlier
+            used += len(known)
+            standing += sum(context.named[each] > 0 for each in known)
+            context.ledger.step(context.pieces(), output_tokens(message, count))
+            context.step += 1
+        context.turn += message.role == "user"
+        waiting.extend(_parts(message, context, count))
+        earlier |= _names(texts(message))
+    ledger = context.ledger
+    return Figures(
+        name=name or recording.name, window=window, steps=tuple(ledger.steps), sent=ledger.sent,
+        billed=round(ledger.billed), cache_read=ledger.cache_read, peak=ledger.peak,
+        overflowed=int(ledger.overflowed > 0), plain_sent=0, plain_billed=0, folds=context.folds,
+        used=used, standing=standing,
+    )  # fmt: skip
+
+
+def _arrive(context: Context, policy: Policy, parts: list[Part]) -> None:
+    for part in parts:
+        context.parts.append(part)
+        context.named.update(part.names)
+    if policy.excerpts:
+        for part in _held_back(parts):
+            context.shorten(part, EXCERPTED, EXCERPT)
+    outputs = sum(max(0, part.tokens - MARKER) for part in parts if part.kind == "output")
+    context.added.append(
+        outputs + sum(part.tokens - MARKER for part in parts if part.kind == "call" and part.tokens > 1_000)
+    )
+
+
+def _held_back(parts: list[Part]) -> list[Part]:
+    """Outputs that are large, and the largest of the others while together they are too large."""
+    outputs = [part for part in parts if part.kind == "output"]
+    large = [part for part in outputs if part.tokens > LARGE]
+    others = sorted((part for part in outputs if part.tokens <= LARGE), key=lambda part: -part.tokens)
+    total = sum(part.tokens for part in others)
+    for part in others:
+        if total > LARGE_BATCH and part.tokens > EXCERPT:
+            large.append(part)
+            total -= part.tokens - EXCERPT
+    return large
+
+
+def _parts(message: RecordedMessage, context: Context, count: Count) -> Iterator[Part]:
+    kind = {"assistant": "text", "tool": "output"}.get(message.role, "user")
+    yield Part(kind, count(message.text) + MESSAGE_TOKENS, _names([message.text]), context.step, context.turn)
+    for call in message.calls:
+        tokens = count(call.name) + count(call.arguments)
+        yield Part("call", tokens, _names([call.arguments]), context.step, context.turn)
+
+
+def _names(said: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for text in said for name in IDENTIFIER.findall(text))
