@@ -116,6 +116,9 @@ class Program:
         self._settings.subscribe(self._changed)
         self._changed(SEND_WITH)
         self.shell.furnish(self.window)
+        if sys.platform == "darwin":  # where people look for menus
+            for name, actions in self.window.actions_.groups().items():
+                self.shell.menuBar().addMenu(name).addActions(actions)
         self.shell.closing.connect(self._close)
 
     def run(self) -> int:

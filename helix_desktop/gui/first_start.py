@@ -55,7 +55,9 @@ class WelcomePage(QWidget):
         self.tour = self._card(
             column,
             tr("Take the tour"),
-            tr("A real session on a small sample folder with a built-in script instead of a language model. No key, no network."),
+            tr(
+                "A real session on a small sample folder with a built-in script instead of a language model. No key, no network."
+            ),
             "",
         )
         self.folder.clicked.connect(self.folder_wanted)
@@ -72,6 +74,11 @@ class WelcomePage(QWidget):
         whole.addStretch(2)
         whole.addLayout(row)
         whole.addStretch(3)
+
+    def show_ready(self, *, ready: bool) -> None:
+        """The stores can be opened now, or not yet."""
+        self.folder.setEnabled(ready)
+        self.tour.setEnabled(ready)
 
     def _card(self, column: QVBoxLayout, title: str, text: str, look: str) -> QPushButton:
         card = QWidget(self)

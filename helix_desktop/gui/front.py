@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -11,12 +13,13 @@ from PySide6.QtWidgets import QDialog
 from helix_desktop.engine.events import Running
 from helix_desktop.gui.asking import ask_folder
 from helix_desktop.gui.doing import Spawn
-from helix_desktop.gui.first_start import ConnectDialog, WelcomePage
+from helix_desktop.gui.first_start import ConnectDialog
 from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.links import link as link_of
 from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.notify import Notifier
-from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.ports import RulesFile, Workbench
+from helix_desktop.gui.rules import RulesDialog
 from helix_desktop.gui.settings.dialog import SettingsDialog
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Model, Setup
@@ -39,13 +42,13 @@ class Front(QObject):
         self._settings: SettingsDialog | None = None
         self._notifier = Notifier(window.windowIcon(), spawn, self)
         self._notifier.clicked.connect(self._clicked)
-        welcome = WelcomePage(window.theme, window)
+        welcome = window.welcome
         welcome.folder_wanted.connect(
             lambda: ask_folder(window, tr("Open a folder as workspace"), window.create_workspace)
         )
         welcome.folder_given.connect(window.create_workspace)
         welcome.tour_wanted.connect(self.tour)
-        window.add_page("welcome", welcome)
+        window.workbench_shown.connect(self._look_for_rules)
         window.setup_wanted.connect(self.connect_model)
         window.settings_wanted.connect(self.open_settings)
         window.settled.connect(self._settled)
@@ -83,6 +86,32 @@ class Front(QObject):
             self.refresh_models()
 
         window.doing.do(bench.choose_model(model), name="choose a model", then=chosen, owner=window)
+
+    # --- rules files
+
+    def _look_for_rules(self) -> None:
+        """A rules file that is new or has changed is shown before it is followed."""
+        bench, window = self._window.bench, self._window
+        if bench is not None:
+            work = asyncio.to_thread(bench.rules_to_trust)
+            then = partial(self._rules_found, bench)
+            window.doing.do(work, name="look for rules files", then=then, owner=window)
+
+    def _rules_found(self, bench: Workbench, files: Sequence[RulesFile]) -> None:
+        if files and self._window.bench is bench:
+            file = files[0]
+            words = tr("{name} has rules for agents. They are followed once you have read them.", name=file.path.name)
+            self._window.notices.tell(words, button=tr("Read"), act=lambda: self._show_rules(bench, file), stays=30_000)
+
+    def _show_rules(self, bench: Workbench, file: RulesFile) -> None:
+        def trusted(_done: None) -> None:
+            self._window.notices.tell(tr("{name} is followed from the next step on.", name=file.path.name))
+            self._look_for_rules()
+
+        def trust() -> None:
+            self._window.doing.do(bench.trust(file), name="trust a rules file", then=trusted, owner=self._window)
+
+        RulesDialog(file, trust, self._window).open()
 
     # --- settings
 

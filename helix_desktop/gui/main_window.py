@@ -24,6 +24,7 @@ from helix_desktop.gui.completion import Asked as Typed
 from helix_desktop.gui.completion import Offer
 from helix_desktop.gui.conversation_acts import ConversationActs
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.first_start import WelcomePage
 from helix_desktop.gui.frame import Frame
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
@@ -46,6 +47,7 @@ class MainWindow(Frame):
     settled = Signal(str, str, object, str)
     setup_wanted = Signal()
     settings_wanted = Signal(str)
+    workbench_shown = Signal()
 
     def __init__(
         self, theme: Theme, memory: Memory, settings: Settings, doing: Doing, catalogue_of: CatalogueOf
@@ -65,6 +67,11 @@ class MainWindow(Frame):
         self.add_page("chat", self.chat, self.pages.inspector)
         self.add_page("cache", self.pages.cache)
         self.add_page("timeline", self.pages.timeline, self.pages.timeline.panel)
+        self.welcome = WelcomePage(theme, self)
+        self.welcome.show_ready(ready=False)
+        self.add_page("welcome", self.welcome)
+        if not memory.get("workspace", default=""):
+            self.show_page("welcome")
         self.notices = Notices(theme, self._middle, self._composer_height)
         self.palette_ = Palette(theme, self._at_hand, self)
         self.bridge = Bridge(self)
@@ -95,6 +102,7 @@ class MainWindow(Frame):
     def begin(self, desk: Desk) -> None:
         """The stores can be opened now."""
         self._desk = desk
+        self.welcome.show_ready(ready=True)
         self.start()
 
     def workspaces(self) -> Sequence[WorkspaceRow]:
@@ -151,6 +159,7 @@ class MainWindow(Frame):
         self.show_choices()
         self.restore_layout(bench.id)
         self.refresh_conversations()
+        self.workbench_shown.emit()
         last = self.memory.get("conversation", bench.id, default="")
         if any(row.id == last and not row.trashed for row in bench.conversations()):
             self.open_conversation(last)

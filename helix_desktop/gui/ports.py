@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from helix_desktop.engine.blocks import Kind, Request, View
 from helix_desktop.engine.budget import Meter
@@ -101,6 +101,15 @@ class ConversationRow(Protocol):
     def window(self) -> int: ...
 
 
+class RulesFile(Protocol):
+    """A file like AGENTS.md as it stands on the disk: `workbench.setup.RulesFile`."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def text(self) -> str: ...
+
+
 class Workbench(Protocol):
     """An open workspace."""
 
@@ -134,6 +143,8 @@ class Workbench(Protocol):
     @property
     def mode(self) -> str: ...
     def modes(self) -> Mapping[str, str]: ...
+    def rules_to_trust(self) -> Sequence[RulesFile]: ...
+    async def trust(self, file: Any) -> None: ...
     async def choose_policy(self, name: str) -> None: ...
     async def choose_model(self, name: str) -> None: ...
     async def choose_mode(self, name: str) -> None: ...

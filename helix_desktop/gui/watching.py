@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged, Streamed, ToolShowed
-from helix_desktop.engine.facts import ConversationChanged, ModelReplied, TurnEnded
+from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, ModelReplied, TurnEnded
 from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.ports import Workbench
 
 _URGENT = (Running.ASKING, Running.FAILED, Running.TOOLS, Running.THINKING)
+_SHOWN = (ConversationChanged, ConversationStarted, ModelReplied, TurnEnded)  # what a line of the list shows
+LISTED = 300  # milliseconds; the list of a busy workspace is made anew no more often
 WORKING = frozenset({Running.THINKING, Running.TOOLS, Running.ASKING})
 
 
@@ -28,6 +30,8 @@ class Watched(QObject):
         self._states: dict[str, Running] = {}
         self._bridge = Bridge(self)
         self._bridge.happened.connect(self._happened)
+        self._soon = QTimer(self, interval=LISTED, singleShot=True)
+        self._soon.timeout.connect(self.changed)
         self._leave: Callable[[], None] = bench.subscribe(self._heard)
 
     def leave(self) -> None:
@@ -53,8 +57,8 @@ class Watched(QObject):
             if isinstance(event, StateChanged):
                 self._state(event)
         facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
-        if any(isinstance(fact, ConversationChanged | ModelReplied | TurnEnded) for fact in facts) or len(events) > 1:
-            self.changed.emit()
+        if any(isinstance(fact, _SHOWN) for fact in facts) and not self._soon.isActive():
+            self._soon.start()
 
     def _state(self, event: StateChanged) -> None:
         before = self._states.get(event.conversation, Running.IDLE)

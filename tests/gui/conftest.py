@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,18 @@ from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, now
 def application() -> QApplication:
     found = QApplication.instance()
     return found if isinstance(found, QApplication) else QApplication(["helix-tests"])
+
+
+@pytest.fixture(autouse=True)
+def _slots_succeed() -> Iterator[None]:
+    """What is raised in a slot goes to the hook and nowhere else; here it fails the test."""
+    raised: list[BaseException] = []
+    before = sys.excepthook
+    sys.excepthook = lambda _kind, error, _trace: raised.append(error)
+    yield
+    sys.excepthook = before
+    if raised:
+        raise raised[0]
 
 
 @pytest.fixture

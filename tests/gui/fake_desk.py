@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from helix_desktop.engine import budget, laws, policy
 from helix_desktop.engine.blocks import Kind, Request, TextDelta, View
@@ -43,22 +44,29 @@ from helix_desktop.engine.view import state_of
 from helix_desktop.errors import NotThere
 from tests.gui import story
 
-T = TypeVar("T")
 Listener = Callable[[Event], None]
 
 
-def now(work: Coroutine[Any, Any, T], *, name: str = "") -> T:
-    """Run a coroutine that never really waits, to its end."""
-    try:
-        return asyncio.get_running_loop().create_task(work)  # type: ignore[return-value]  # under a loop: as a task
-    except RuntimeError:
-        pass
-    try:
-        work.send(None)
-    except StopIteration as ended:
-        return ended.value  # type: ignore[no-any-return]
-    work.close()
-    raise AssertionError(f"{name or work} waits for something")
+class Now:
+    """A spawn that runs each coroutine to its end before it returns; what one starts is run after it."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Coroutine[Any, Any, Any]] = deque()
+        self._busy = False
+
+    def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> None:
+        self._waiting.append(work)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._waiting:
+                asyncio.run(self._waiting.popleft())
+        finally:
+            self._busy = False
+
+
+now = Now()
 
 
 @dataclass(frozen=True)
@@ -247,6 +255,12 @@ def parts(system: int = 0, handover: int = 0, observations: int = 0, talk: int =
     }
 
 
+@dataclass(frozen=True)
+class Rules:
+    path: Path
+    text: str
+
+
 class FakeWorkbench:
     """One workspace. Its rows follow what its sessions record."""
 
@@ -258,6 +272,8 @@ class FakeWorkbench:
         self.policy, self.model, self.mode = "layered", story.MODEL, "ask"
         self.rows = {row.id: row for row in rows}
         self.sessions: dict[str, FakeSession] = {}
+        self.rules: list[Rules] = []
+        self.trusted: list[Rules] = []
         self.attached: list[tuple[str, bytes]] = []
         self._listeners: list[Listener] = []
         self._numbers = itertools.count(1)
@@ -312,6 +328,12 @@ class FakeWorkbench:
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
         known = ("src/lock/manager.rs", "src/lock/table.rs", "tests/upgrade.rs", "Cargo.lock")
         return [name for name in known if prefix.casefold() in name.casefold()][:limit]
+
+    def rules_to_trust(self) -> Sequence[Rules]:
+        return [rules for rules in self.rules if rules not in self.trusted]
+
+    async def trust(self, file: Rules) -> None:
+        self.trusted.append(file)
 
     def modes(self) -> Mapping[str, str]:
         return {"ask": "Ask before commands", "plan": "Read only", "all": "Allow everything"}

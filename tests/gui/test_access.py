@@ -53,7 +53,7 @@ def test_everything_in_the_settings_has_a_name(window: MainWindow) -> None:
     dialog = SettingsDialog(window, FakeSetup(), FakeInstallation())
     for name in dialog.names():
         dialog.open_at(name)
-        page = dialog._stack.currentWidget()
+        page = dialog._pages[name]
         nameless = [f"{name}: {type(widget).__name__}" for widget in focusable(page) if not spoken(widget)]
         assert nameless == []
 

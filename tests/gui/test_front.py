@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QPlainTextEdit, QPushButton
 
 from helix_desktop.engine.events import Running
 from helix_desktop.gui.doing import Doing
@@ -14,12 +17,13 @@ from helix_desktop.gui.front import Front
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.notify import Notifier
+from helix_desktop.gui.rules import RulesDialog
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.wiring import wire
 from helix_desktop.settings import NOTIFY_DONE, Settings
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
-from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, now
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Rules, now
 from tests.gui.fake_setup import SONNET, FakeInstallation, FakeSetup
 
 
@@ -128,6 +132,27 @@ def test_where_no_desktop_listens_a_notification_is_nothing(
 ) -> None:
     monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
     started: list[str] = []
-    notifier = Notifier(window.windowIcon(), lambda work, *, name: (work.close(), started.append(name)), window)
+
+    def start(work: Coroutine[Any, Any, Any], *, name: str) -> None:
+        work.close()
+        started.append(name)
+
+    notifier = Notifier(window.windowIcon(), start, window)
     notifier.tell("title", "x" * 500, "")
     assert started == []
+
+
+def test_rules_are_shown_before_they_are_followed(front: Front, window: MainWindow, desk: FakeDesk) -> None:
+    parser = desk.benches["parser"]
+    rules = Rules(Path("/x/AGENTS.md"), "Never push.\u202e")
+    parser.rules = [rules]
+    front._rules_found(parser, parser.rules)
+    assert window.notices.text == ""
+    window.open_workspace("parser")
+    front._rules_found(parser, parser.rules)
+    assert window.notices.text == "AGENTS.md has rules for agents. They are followed once you have read them."
+    window.notices.act()
+    dialog = window.findChildren(RulesDialog)[0]
+    assert dialog.findChildren(QPlainTextEdit)[0].toPlainText() == "Never push.⟨202E⟩"
+    next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust it").click()
+    assert parser.trusted == [rules]
