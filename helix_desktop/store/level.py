@@ -9,16 +9,23 @@ LevelDB's checksums; what proves content is our own SHA-256, one floor up.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import plyvel
 
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
 from helix_desktop.store.database import sync
 
+_MAPPED = 16 << 20  # bytes read through LevelDB's mappings before their pages are let go
+_DONTNEED = 4
+_MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 _PROBE = 1 << 20  # bytes that must fit before a full disk counts as having room again
 _FIRST, _LAST = b"\x00", b"\xff" * 2
 Write = tuple[bytes, bytes | None]  # key and value; None deletes
@@ -32,12 +39,25 @@ class Level:
         self.folder = folder
         self._db = self._open()
         self._failed = False
+        self._read = 0
 
     def _open(self) -> plyvel.DB:
         try:
             return plyvel.DB(str(self.folder), create_if_missing=self._is_new(), **_OPTIONS)
         except plyvel.Error as error:
             raise failure(error, "The cache cannot be opened") from error
+
+    def _release(self) -> None:
+        """Let go of the pages read so far. LevelDB maps its tables, and would hold all of a large entry in memory."""
+        self._read = 0
+        if sys.platform != "linux":
+            return
+        tables = f"{os.path.realpath(self.folder)}/"
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:  # noqa: PTH123 - no file of ours
+            for line in maps:
+                if tables in line and line.endswith((".ldb\n", ".sst\n")):
+                    first, last = (int(address, 16) for address in line.split(" ", 1)[0].split("-"))
+                    _MADVISE(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _DONTNEED)
 
     def _is_new(self) -> bool:
         """Whether nothing is there. Where CURRENT alone is missing, LevelDB would begin anew and delete the rest."""
@@ -82,6 +102,10 @@ class Level:
             value: bytes | None = self._db.get(key, verify_checksums=True)
         except RuntimeError:  # plyvel's word for a closed handle
             value = self._again().get(key, verify_checksums=True)
+        if value is not None:
+            self._read += len(value)
+            if self._read > _MAPPED:
+                self._release()
         return value
 
     def _seek(self, key: bytes) -> bytes | None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,3 +143,20 @@ def test_what_the_log_lost_is_counted(tmp_path: Path) -> None:
     clean = Level(tmp_path)
     assert clean.dropped() == 0
     clean.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_reading_much_holds_little(level: Level) -> None:
+    chance = random.Random(1)
+    for number in range(64):
+        level.write([(b"%02d" % number, chance.randbytes(1 << 20))])
+    before = mapped()
+    for number in range(64):
+        assert len(level.get(b"%02d" % number) or b"") == 1 << 20
+    assert mapped() - before < 32 << 20
+
+
+def mapped() -> int:
+    """Bytes of files this process has in memory."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssFile:")[2].split()[0]) * 1024
