@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMimeData
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QImage, QImageWriter
 
 from helix_desktop.engine.facts import Attachment
 from helix_desktop.errors import WrongUse
@@ -53,7 +53,9 @@ class Attaching:
 
     def _put(self, reading: Reading) -> None:
         bench = self._bench()
-        if bench is not None:
+        if bench is None:
+            reading.close()
+        else:
             self._doing.do(_attach(bench, reading), name="attach", then=self._attached)
 
 
@@ -78,7 +80,7 @@ def _content(file: Path) -> bytes:
 
 
 def _as_png(picture: QImage) -> bytes:
-    buffer = QBuffer(QByteArray())
+    buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    picture.save(buffer, b"PNG")
+    QImageWriter(buffer, QByteArray(b"png")).write(picture)
     return bytes(buffer.data().data())

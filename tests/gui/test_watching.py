@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject
+from PySide6.QtTest import QSignalSpy
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.events import Event, Running, StateChanged, Streamed
+from helix_desktop.gui.watching import Watched
+from tests.gui import story
+from tests.gui.fake_desk import FakeWorkbench, Row
+
+
+@pytest.fixture
+def bench() -> FakeWorkbench:
+    return FakeWorkbench("one", "#0d7d74", Path("/x"), [Row("a", "A", 0.0), Row("b", "B", 0.0)])
+
+
+@pytest.fixture
+def watched(application: QApplication, bench: FakeWorkbench) -> Watched:
+    made = Watched(bench, application)
+    return made
+
+
+def tell(bench: FakeWorkbench, watched: Watched, *events: Event) -> None:
+    for event in events:
+        bench._heard(event)
+    watched._bridge.flush()
+
+
+def test_the_most_urgent_state_counts(bench: FakeWorkbench, watched: Watched) -> None:
+    tell(bench, watched, StateChanged("a", Running.TOOLS), StateChanged("b", Running.ASKING))
+    assert watched.running is Running.ASKING
+    tell(bench, watched, StateChanged("b", Running.IDLE))
+    assert watched.running is Running.TOOLS
+    tell(bench, watched, StateChanged("a", Running.FAILED, "no answer"))
+    assert watched.running is Running.FAILED
+    watched.seen("a")
+    assert watched.running is Running.IDLE
+
+
+def test_only_what_came_to_rest_is_settled(bench: FakeWorkbench, watched: Watched) -> None:
+    spy = QSignalSpy(watched.settled)
+    states = (Running.THINKING, Running.TOOLS, Running.THINKING, Running.IDLE)
+    tell(bench, watched, *(StateChanged("a", state) for state in states))
+    tell(bench, watched, StateChanged("b", Running.ASKING, "Run a command"))
+    assert [spy.at(at) for at in range(spy.count())] == [
+        ["a", Running.IDLE, ""],
+        ["b", Running.ASKING, "Run a command"],
+    ]
+
+
+def test_streams_do_not_reach_the_list(bench: FakeWorkbench, watched: Watched) -> None:
+    bench._heard(Streamed("a", TextDelta("x")))
+    assert watched._bridge._waiting == []
+
+
+def test_many_facts_make_one_list(bench: FakeWorkbench, watched: Watched) -> None:
+    changed = QSignalSpy(watched.changed)
+    bench.rows[story.CONVERSATION] = Row(story.CONVERSATION, "T", 0.0)
+    from helix_desktop.engine.events import FactAppended
+
+    tell(bench, watched, *(FactAppended(recorded) for recorded in story.recorded()))
+    assert changed.wait(2_000)
+    assert changed.count() == 1
+
+
+def test_leaving_ends_it(bench: FakeWorkbench, application: QApplication) -> None:
+    parent = QObject()
+    watched = Watched(bench, parent)
+    watched.leave()
+    assert bench._listeners == []
