@@ -29,6 +29,7 @@ class FilterBar(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.filter = Filter()
+        self._tools: Sequence[tuple[str, int]] = ()
         self.field = QLineEdit(self)
         self.field.setPlaceholderText(tr("Search inside cached outputs, or paste a hash"))
         self.field.setAccessibleName(tr("Search inside cached outputs, or paste a hash"))
@@ -56,7 +57,10 @@ class FilterBar(QWidget):
         self.setMinimumWidth(theme.px(300))
 
     def set_tools(self, tools: Sequence[tuple[str, int]]) -> None:
-        """The tools there are, with the number of their entries."""
+        """The tools there are, with the number of their entries. The menu is made anew only when a tool is new."""
+        if [name for name, _ in tools] == [name for name, _ in self._tools]:
+            return
+        self._tools = tools
         choices = [(f"{name or tr('(none)')}  ({number:,})", name, name) for name, number in tools if name]
         self._fill(self._tool, tr("All tools"), choices, lambda name: replace(self.filter, tool=name))
 

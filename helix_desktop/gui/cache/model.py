@@ -194,8 +194,9 @@ class EntriesModel(QAbstractTableModel):
             if round_now == self._round:
                 self._set_count(count)
 
-        self._doing.do(self._catalogue.count(self.chosen), name="count entries", then=counted, owner=self)
         self._want(0)
+        self._ask()
+        self._doing.do(self._catalogue.count(self.chosen), name="count entries", then=counted, owner=self)
 
     def _recounted(self, count: int) -> None:
         grown = count - self._count

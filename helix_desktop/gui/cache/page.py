@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QMimeData, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog, QFrame, QLabel, QMenu, QMessageBox, QSplitter, QVBoxLayout, QWidget
 
@@ -26,6 +26,7 @@ from helix_desktop.gui.words import count, tr
 
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 _LIVE = 400
+_AFTER = 120
 
 
 class CachePage(QWidget):
@@ -65,6 +66,8 @@ class CachePage(QWidget):
         column.addWidget(rule)
         column.addWidget(self._counts)
         column.addWidget(self._split, 1)
+        self._later = QTimer(self, interval=_AFTER, singleShot=True)
+        self._later.timeout.connect(self._ask_figures)
         self._soon = QTimer(self, interval=_LIVE, singleShot=True)
         self._soon.timeout.connect(self._refreshed)
         set_look(self, "page")
@@ -196,6 +199,10 @@ class CachePage(QWidget):
     # --- figures
 
     def _figures(self) -> None:
+        """The figures of all entries, after the rows: they take longer."""
+        self._later.start()
+
+    def _ask_figures(self) -> None:
         if self._catalogue is not None:
             self._doing.do(self._catalogue.stats(), name="figures of the cache", then=self._say_figures, owner=self)
             self._doing.do(self._catalogue.tools(), name="tools of the cache", then=self.bar.set_tools, owner=self)
@@ -247,9 +254,11 @@ class CachePage(QWidget):
     def _say_copying(self, done: int, total: int) -> None:
         self._counts.setText(tr("Copying hashes: {done} of {total}", done=f"{done:,}", total=f"{total:,}"))
 
-    def _copied(self, text: str) -> None:
-        QGuiApplication.clipboard().setText(text)
-        self._counts.setText(count(text.count("\n") + 1, "{n} hash copied", "{n} hashes copied"))
+    def _copied(self, text: bytes) -> None:
+        held = QMimeData()
+        held.setData("text/plain", text)
+        QGuiApplication.clipboard().setMimeData(held)
+        self._counts.setText(count(text.count(b"\n") + 1, "{n} hash copied", "{n} hashes copied"))
 
     def save(self) -> None:
         """Write the entry to a file of the user's choice."""

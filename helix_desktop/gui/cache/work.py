@@ -16,7 +16,7 @@ from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.words import count, tr
 
 MOST_FOUND = 200
-AT_ONCE = 2_000
+AT_ONCE = 1_000
 LARGEST_COMPARED = 4 << 20
 Report = Callable[[int, int], None]
 
@@ -34,18 +34,18 @@ async def found(catalogue: Catalogue, text: str, *, tool: str = "") -> Sequence[
 
 async def hashes(
     catalogue: Catalogue, ranges: Sequence[tuple[int, int]], order: tuple[Filter, Sort, bool], report: Report
-) -> str:
-    """The hashes of rows, a line each."""
+) -> bytes:
+    """The hashes of rows, a line each, as bytes: the clipboard takes them without another copy."""
     chosen, sort, descending = order
     total = sum(last - first + 1 for first, last in ranges)
-    lines: list[str] = []
+    lines: list[bytes] = []
     for first, last in ranges:
         for offset in range(first, last + 1, AT_ONCE):
             limit = min(AT_ONCE, last + 1 - offset)
             rows = await catalogue.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
-            lines += [row.stored.digest.hex for row in rows]
+            lines += [row.stored.digest.hex.encode() for row in rows]
             report(len(lines), total)
-    return "\n".join(lines)
+    return b"\n".join(lines) if total <= AT_ONCE else await asyncio.to_thread(b"\n".join, lines)
 
 
 async def save(catalogue: Catalogue, stored: Stored, path: Path, report: Report) -> None:

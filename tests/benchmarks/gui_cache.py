@@ -1,0 +1,300 @@
+"""The cache page at a million entries, over the real catalogue and its thread: showing, sorting, filtering, scrolling,
+choosing all, copying hashes, memory; and a 200 MB entry in the real cache.
+
+A gap is the time between two turns of the event loop: what an event that comes meanwhile waits for.
+Run it alone: `python -m tests.benchmarks.gui_cache [entries]`, with a display (Xvfb) or offscreen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+import qasync
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.ports import About, Hit
+from helix_desktop.errors import StoreFailed
+from helix_desktop.gui.cache.page import CachePage
+from helix_desktop.gui.cache.port import Filter, Row, Sort, Stats, Use
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.theme import Theme
+from helix_desktop.store import catalogue, index
+from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.database import connect, prepare
+from helix_desktop.store.served import Index
+from helix_desktop.store.thread import StoreThread
+
+MEGABYTE = 1 << 20
+
+
+def fill(path: Path, entries: int) -> None:
+    """An index file with so many rows, as the index would have made them."""
+    connection = connect(path, StoreFailed, "index", synchronous="NORMAL")
+    prepare(connection, index._SCHEMA, application=index.APPLICATION, version=index.VERSION, what="index")
+    random.seed(2)
+    tools = ("read_file", "run_command", "search", "fetch", "sub-agent")
+
+    def row(number: int) -> tuple[object, ...]:
+        digest = hashlib.sha256(str(number).encode()).digest()
+        size = random.randrange(100, 400_000)
+        source = f"src/part{number % 977}/file{number}.rs"
+        figures = (size, size // 4, size // 40, size // 4, 1.7e9 + number, number % 7, 0.0, number % 1000 == 0, 0)
+        return (number, digest, tools[number % 5], source, "text/plain", *figures)
+
+    with connection:
+        connection.executemany(f"INSERT INTO entries VALUES({','.join('?' * 14)})", map(row, range(1, entries + 1)))
+        connection.execute("INSERT OR IGNORE INTO sources SELECT DISTINCT source FROM entries")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+class NoFeed:
+    """Nothing is to be caught up with."""
+
+    def ends(self) -> tuple[int, int]:
+        return 0, 0
+
+
+class Served:
+    """gui/cache/port.py over the store's index and cache, each on its own threads."""
+
+    def __init__(self, served: Index, folder: CacheFolder | None = None) -> None:
+        self.index, self.stores = served, StoreThread("store")
+        self.folder = folder
+
+    @classmethod
+    async def open(cls, folder: Path, cache: CacheFolder | None = None) -> Served:
+        return cls(await Index.open(folder, cast(Any, NoFeed()), lambda _: 0), cache)
+
+    async def entries(self, chosen: Filter, *, sort: Sort, descending: bool, offset: int, limit: int) -> Sequence[Row]:
+        wanted, order = catalogue.Filter(**asdict(chosen)), catalogue.Sort(sort.value)
+        return await self.index.entries(wanted, sort=order, descending=descending, offset=offset, limit=limit)
+
+    async def count(self, chosen: Filter) -> int:
+        return await self.index.count(catalogue.Filter(**asdict(chosen)))
+
+    async def stats(self) -> Stats:
+        return await self.index.stats()
+
+    async def tools(self) -> Sequence[tuple[str, int]]:
+        return await self.index.tools()
+
+    async def row(self, digest: Digest) -> Row | None:
+        return await self.index.row(digest)
+
+    async def uses(self, digest: Digest) -> Sequence[Use]:
+        return await self.index.uses(digest)
+
+    async def resolve(self, prefix: str) -> Digest:
+        return Digest.parse(prefix)
+
+    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
+        return ()
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        if self.folder is None:
+            return b"fn main() {}\n" * 200
+        return await self.stores.run(self.folder.read, digest, start, length)
+
+    async def verify(self, digest: Digest) -> None: ...
+
+    async def pin_entry(self, digest: Digest, *, pinned: bool) -> None: ...
+
+    async def forget_entry(self, digest: Digest) -> None: ...
+
+
+class Gaps:
+    """Turns of the event loop, as a timer sees them."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self.longest = 0.0
+        self.all: list[float] = []
+        self._timer = QTimer(interval=1)
+        self._timer.timeout.connect(self._tick)
+        self._timer.start()
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self.all.append(1000 * (now - self._last))
+        self._last = now
+
+    def begin(self) -> None:
+        self.all.clear()
+        self._last = time.perf_counter()
+
+    def told(self) -> str:
+        ordered = sorted(self.all) or [0.0]
+        return f"gaps: p99 {ordered[int(0.99 * (len(ordered) - 1))]:5.1f}, longest {ordered[-1]:5.1f} ms"
+
+
+def memory() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+
+
+async def until(done: Callable[[], bool], limit: float = 15.0) -> float:
+    """Milliseconds until something is so."""
+    start = time.perf_counter()
+    while not done():
+        await asyncio.sleep(0.001)
+        if time.perf_counter() - start > limit:
+            raise TimeoutError
+    return 1000 * (time.perf_counter() - start)
+
+
+async def trial(application: QApplication, entries: int) -> None:
+    running: set[asyncio.Task[Any]] = set()
+
+    def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> object:
+        task = asyncio.ensure_future(work)  # noqa: TID251 - the benchmark owns its tasks
+        running.add(task)
+        task.add_done_callback(running.discard)
+        return task
+
+    theme = Theme(scheme="light")
+    theme.apply()
+    with tempfile.TemporaryDirectory(prefix="helix-bench-") as folder:
+        path = Path(folder) / "index.sqlite3"
+        fill(path, entries)
+        served = await Served.open(path.parent)
+        page = CachePage(theme, doing := Doing(spawn))
+        doing.failed.connect(print)
+        page.resize(1132, 852)
+        page.show()
+        application.processEvents()
+        before, gaps = memory(), Gaps()
+
+        def there() -> bool:
+            bar = page.table.verticalScrollBar()
+            row = bar.value() // 35
+            return page.model.rowCount() > 0 and page.model.row(min(row, page.model.rowCount() - 1)) is not None
+
+        gaps.begin()
+        page.open(served, [])
+        print(f"{entries:,} entries: page shown in {await until(there):.0f} ms, {gaps.told()}")
+        await until(lambda: not running)
+        for sort in (Sort.SIZE, Sort.SOURCE, Sort.TOKENS, Sort.HASH, Sort.TOOL, Sort.TIME):
+            gaps.begin()
+            page.model.order(sort, descending=sort is not Sort.TIME)
+            print(f"  sorted by {sort.value:9} in {await until(there):5.0f} ms, {gaps.told()}")
+        for chosen in (
+            Filter(tool="fetch"),
+            Filter(least=300_000),
+            Filter(pinned=True),
+            Filter(text="file77"),
+            Filter(),
+        ):
+            gaps.begin()
+            page.bar.chosen.emit(chosen)
+            count = page.model.rowCount()
+            taken = await until(lambda count=count: page.model.rowCount() != count and there())  # type: ignore[misc]
+            print(f"  {page.model.rowCount():>9,} of it chosen in {taken:5.0f} ms, {gaps.told()}")
+        await scroll(page, gaps, there, entries)
+        await choose_all(page, gaps, entries)
+        print(f"  memory grown by {memory() - before:.0f} MB")
+        page.close()
+        await served.index.aclose()
+
+
+async def scroll(page: CachePage, gaps: Gaps, there: Callable[[], bool], entries: int) -> None:
+    bar = page.table.verticalScrollBar()
+    taken = []
+    gaps.begin()
+    for _ in range(60):
+        bar.setValue(random.randrange(bar.maximum()))
+        taken.append(await until(there))
+    ordered = sorted(taken)
+    print(f"  jumped anywhere: rows there in {ordered[30]:.0f} ms (median), {ordered[-1]:.0f} (longest), {gaps.told()}")
+    gaps.begin()
+    for _ in range(300):
+        bar.setValue(bar.value() + 90)
+        await asyncio.sleep(0)
+    print(f"  scrolled: {gaps.told()}")
+
+
+async def choose_all(page: CachePage, gaps: Gaps, entries: int) -> None:
+    gaps.begin()
+    start = time.perf_counter()
+    page.table.select_all()
+    await asyncio.sleep(0)
+    print(f"  all {len(page.table.selected):,} chosen in {1000 * (time.perf_counter() - start):.1f} ms")
+    before = memory()
+    QGuiApplication.clipboard().setText("")
+    page.copy_hashes()
+    taken = await until(lambda: len(QGuiApplication.clipboard().text()) > 0, 300)
+    print(f"  their hashes copied in {taken / 1000:.1f} s, {gaps.told()}, {memory() - before:.0f} MB for them")
+    QGuiApplication.clipboard().setText("")
+
+
+async def large_entry(application: QApplication) -> None:
+    """200 MB in the real cache: the first page, checked."""
+    with tempfile.TemporaryDirectory(prefix="helix-bench-") as folder:
+        cache = CacheFolder(Path(folder) / "cache")
+        block = b"".join(b"line %09d of a very long log, with some words in it\n" % i for i in range(20_000))
+        incoming = cache.begin(About("run_command", "make", "text/plain"))
+        for _ in range(200 * MEGABYTE // len(block)):
+            incoming.write(block)
+        staged = incoming.finish()
+        cache.commit([staged])
+        stored: Stored = staged.record.stored
+        theme = Theme(scheme="light")
+        theme.apply()
+        tasks: set[asyncio.Task[Any]] = set()
+
+        def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> object:
+            task = asyncio.ensure_future(work)  # noqa: TID251 - the benchmark owns its tasks
+            tasks.add(task)
+            return task
+
+        path = Path(folder) / "index.sqlite3"
+        fill(path, 10)
+        served = await Served.open(path.parent, cache)
+        page = CachePage(theme, doing := Doing(spawn))
+        doing.failed.connect(print)
+        page.resize(1132, 852)
+        page.show()
+        page.open(served, [])
+        await until(lambda: page.model.row(0) is not None)
+        gaps, body = Gaps(), page.viewer.body
+        for _ in range(3):
+            body.lines.show_lines([])
+            gaps.begin()
+            body.open(served, stored, About("run_command", "make", "text/plain"))
+            taken = await until(lambda: len(body.lines.lines) > 0)
+            application.processEvents()
+            print(f"a {stored.size / 1e6:.0f} MB entry: first page, checked, shown in {taken:.0f} ms, {gaps.told()}")
+        served.stores.call(cache.close)
+        await served.index.aclose()
+
+
+def main() -> None:
+    entries = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    application = QApplication.instance()
+    app = application if isinstance(application, QApplication) else QApplication([])
+    app.setQuitOnLastWindowClosed(False)
+    loop = qasync.QEventLoop(app)
+    asyncio.set_event_loop(loop)
+    with loop:
+        loop.run_until_complete(trial(app, entries))
+        loop.run_until_complete(large_entry(app))
+
+
+if __name__ == "__main__":
+    main()

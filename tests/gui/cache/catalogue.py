@@ -1,0 +1,143 @@
+"""A catalogue in memory, as large as a test wants, with the contents of a few entries. Implements gui/cache/port.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.ports import About, Hit
+from helix_desktop.errors import CacheCorrupt, NotThere
+from helix_desktop.gui.cache.port import Filter, Row, Sort
+
+NOW = 1_795_162_800.0
+
+
+@dataclass(frozen=True)
+class Line:
+    stored: Stored
+    about: About
+    tokens: int = 100
+    time: float = NOW
+    uses: int = 1
+    kept: int = 50
+    recalled: float = 0.0
+    pinned: bool = False
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class UsedAt:
+    conversation: str
+    seq: int
+    time: float
+    how: str = "output"
+
+
+@dataclass(frozen=True)
+class Figures:
+    entries: int
+    size: int
+    kept: int
+    gone: int = 0
+    repeated: int = 0
+    repeated_size: int = 0
+
+
+_ORDER: dict[Sort, Callable[[Row], object]] = {
+    Sort.TIME: lambda row: row.time,
+    Sort.TOOL: lambda row: row.about.tool,
+    Sort.SOURCE: lambda row: row.about.source,
+    Sort.SIZE: lambda row: row.stored.size,
+    Sort.TOKENS: lambda row: row.tokens,
+    Sort.USES: lambda row: row.uses,
+    Sort.RECALLED: lambda row: row.recalled,
+    Sort.HASH: lambda row: row.stored.digest,
+}
+
+
+@dataclass
+class MemoryCatalogue:
+    """`asked` keeps the offsets that were read, `done` the commands."""
+
+    lines: list[Line] = field(default_factory=list)
+    contents: dict[Digest, bytes] = field(default_factory=dict)
+    used: dict[Digest, list[UsedAt]] = field(default_factory=dict)
+    damaged: set[Digest] = field(default_factory=set)
+    asked: list[int] = field(default_factory=list)
+    done: list[tuple[str, Digest]] = field(default_factory=list)
+
+    def put(self, content: bytes, tool: str = "read_file", source: str = "a.txt", **more: object) -> Line:
+        media = str(more.pop("media", "text/plain"))
+        digest = Digest.of(content)
+        self.contents[digest] = content
+        stored = Stored(digest, len(content), content.count(b"\n"), media)
+        line = Line(stored, About(tool, source, media), **{"time": NOW + len(self.lines), **more})  # type: ignore[arg-type]
+        self.lines.append(line)
+        return line
+
+    def _chosen(self, chosen: Filter) -> list[Line]:
+        return [
+            line
+            for line in self.lines
+            if (not chosen.tool or line.about.tool == chosen.tool)
+            and line.stored.size >= chosen.least
+            and (not chosen.pinned or line.pinned)
+            and (not chosen.unused or not line.uses)
+            and line.time >= chosen.since
+        ]
+
+    async def entries(self, chosen: Filter, *, sort: Sort, descending: bool, offset: int, limit: int) -> Sequence[Row]:
+        self.asked.append(offset)
+        found = sorted(self._chosen(chosen), key=_ORDER[sort], reverse=descending)  # type: ignore[arg-type]
+        return found[offset : offset + limit]
+
+    async def count(self, chosen: Filter) -> int:
+        return len(self._chosen(chosen))
+
+    async def stats(self) -> Figures:
+        total = sum(line.stored.size for line in self.lines)
+        return Figures(len(self.lines), total, total // 4, repeated=2)
+
+    async def tools(self) -> Sequence[tuple[str, int]]:
+        names = sorted({line.about.tool for line in self.lines})
+        return [(name, sum(line.about.tool == name for line in self.lines)) for name in names]
+
+    async def row(self, digest: Digest) -> Row | None:
+        return next((line for line in self.lines if line.stored.digest == digest), None)
+
+    async def uses(self, digest: Digest) -> Sequence[UsedAt]:
+        return self.used.get(digest, [])
+
+    async def resolve(self, prefix: str) -> Digest:
+        found = [line.stored.digest for line in self.lines if line.stored.digest.hex.startswith(prefix)]
+        if len(found) != 1:
+            raise NotThere(f"No entry's hash begins with {prefix}.")
+        return found[0]
+
+    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
+        hits = []
+        for digest, content in self.contents.items():
+            text = content.decode("utf-8", "replace")
+            at = text.lower().find(query.lower())
+            if at >= 0:
+                hits.append(Hit(text[max(0, at - 20) : at + 40], digest, line=text.count("\n", 0, at) + 1))
+        return hits[:limit]
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        if digest in self.damaged:
+            raise CacheCorrupt(f"The bytes of {digest.short} do not match their hash.", remedy="Restore a backup.")
+        return self.contents[digest][start : start + length]
+
+    async def verify(self, digest: Digest) -> None:
+        self.done.append(("verify", digest))
+        await self.read(digest, 0, 1)
+
+    async def pin_entry(self, digest: Digest, *, pinned: bool) -> None:
+        self.done.append(("pin" if pinned else "unpin", digest))
+        self.lines = [replace(each, pinned=pinned) if each.stored.digest == digest else each for each in self.lines]
+
+    async def forget_entry(self, digest: Digest) -> None:
+        self.done.append(("forget", digest))
+        self.lines = [each for each in self.lines if each.stored.digest != digest]

@@ -1,0 +1,88 @@
+"""Rows come when they are looked at, and only the pages that are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from helix_desktop.gui.cache.model import PAGE, Column, EntriesModel, words
+from helix_desktop.gui.cache.port import Filter, Sort
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.theme import Theme
+from tests.gui.cache.catalogue import NOW, MemoryCatalogue
+from tests.gui.fake_desk import now
+
+Settle = Callable[[], None]
+
+
+def model_of(catalogue: MemoryCatalogue, settle: Settle) -> EntriesModel:
+    made = EntriesModel(Doing(now))
+    made._soon.setInterval(0)
+    made.open(catalogue)
+    settle()
+    return made
+
+
+def test_only_pages_that_are_looked_at_are_read(theme: Theme, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    model = model_of(catalogue, settle)
+    assert model.rowCount() == len(catalogue.lines)
+    assert catalogue.asked == [0]
+    assert model.row(PAGE * 2 + 5) is None
+    settle()
+    row = model.row(PAGE * 2 + 5)
+    assert row is not None
+    assert catalogue.asked == [0, PAGE * 2]
+    assert row.time == NOW + len(catalogue.lines) - 1 - (PAGE * 2 + 5)
+
+
+def test_while_dragging_pages_that_went_by_are_not_read(theme: Theme, settle: Settle) -> None:
+    catalogue = MemoryCatalogue()
+    catalogue.lines = [catalogue.put(b"x")] * 100_000
+    model = model_of(catalogue, settle)
+    for row in range(0, 100_000, 5_000):
+        model.row(row)
+    settle()
+    assert len(catalogue.asked) <= 4
+
+
+def test_another_order_and_another_filter(theme: Theme, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    model = model_of(catalogue, settle)
+    model.order(Sort.SIZE, descending=True)
+    settle()
+    sizes = [row.stored.size for i in range(20) if (row := model.row(i)) is not None]
+    assert sizes == sorted(sizes, reverse=True)
+    model.choose(Filter(tool="run_command"))
+    settle()
+    assert model.rowCount() == 1
+
+
+def test_new_entries_come_in_above(theme: Theme, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    model = model_of(catalogue, settle)
+    grown: list[int] = []
+    model.grown.connect(grown.append)
+    new = catalogue.put(b"the newest")
+    model.refresh()
+    settle()
+    assert grown == [1]
+    row = model.row(0)
+    assert row is not None
+    assert row.stored == new.stored
+
+
+def test_a_late_answer_to_an_earlier_question_is_dropped(
+    theme: Theme, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    model = model_of(catalogue, settle)
+    take = model._taker(0)
+    model.choose(Filter(tool="run_command"))
+    take(catalogue.lines[:5])
+    settle()
+    row = model.row(0)
+    assert row is not None
+    assert row.about.tool == "run_command"
+
+
+def test_cells() -> None:
+    line = MemoryCatalogue().put(b"x" * 19_354, "read_file", "a\u202eb", tokens=4_812, time=NOW - 120)
+    shown = [words(line, column, NOW) for column in Column]
+    assert shown[1:] == ["read_file", "a⟨202E⟩b", "18.9 KB", "4,812", "1", "2 min ago", "–"]
+    assert shown[0] == f"{line.stored.digest.hex[:8]}…{line.stored.digest.hex[-4:]}"

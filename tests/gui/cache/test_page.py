@@ -1,0 +1,231 @@
+"""The cache page by mouse and keyboard: find, look, choose, and everything that can be done with an entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QLabel, QMessageBox
+
+from helix_desktop.gui.cache.model import Column
+from helix_desktop.gui.cache.page import CachePage
+from helix_desktop.gui.cache.shapes import Shape
+from helix_desktop.gui.models.compare import CompareDialog
+from helix_desktop.gui.transcript.wants import Recall, ShowInChat, Want
+from tests.gui import story
+from tests.gui.cache.catalogue import MemoryCatalogue
+
+Settle = Callable[[], None]
+LEFT = Qt.MouseButton.LeftButton
+CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+
+
+def click_row(page: CachePage, row: int, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+    y = page.table.rowViewportPosition(row) + 10
+    QTest.mouseClick(page.table.viewport(), LEFT, modifiers, QPoint(40, y))
+
+
+def shown(page: CachePage) -> str:
+    lines = page.viewer.body.lines.lines
+    return "\n".join(lines[i] for i in range(len(lines)))
+
+
+def test_the_page_says_what_there_is(page: CachePage, catalogue: MemoryCatalogue) -> None:
+    assert page._counts.text().startswith("305 entries · ")
+    assert "2 duplicates stored once" in page._counts.text()
+    assert page.model.rowCount() == 305
+
+
+def test_a_click_shows_an_entry_and_where_it_is_used(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    wanted: list[Want] = []
+    page.wanted.connect(wanted.append)
+    page.show_entry(catalogue.lines[0].stored.digest)
+    settle()
+    assert shown(page).startswith("use std::collections")
+    assert page.viewer._checked.isVisible()
+    assert page.viewer._used.text() == "used in 2 messages"
+    QTest.mouseClick(page.viewer._show, LEFT)
+    QTest.mouseClick(page.viewer._recall, LEFT)
+    digest = catalogue.lines[0].stored.digest
+    assert wanted == [ShowInChat("c", 19), Recall(digest, None)]
+
+
+def test_selected_lines_are_recalled(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    wanted: list[Want] = []
+    page.wanted.connect(wanted.append)
+    page.show_entry(catalogue.lines[0].stored.digest)
+    settle()
+    lines = page.viewer.body.lines
+    QTest.mousePress(lines.viewport(), LEFT, pos=QPoint(8, 10 + 3 * 19))
+    QTest.mouseRelease(lines.viewport(), LEFT, pos=QPoint(8, 10 + 3 * 19))
+    QTest.keyClick(lines, Qt.Key.Key_Down, SHIFT)
+    assert page.viewer._recall.text() == "Recall lines 4–5"
+    QTest.mouseClick(page.viewer._recall, LEFT)
+    assert wanted == [Recall(catalogue.lines[0].stored.digest, (4, 5))]
+
+
+def test_the_keyboard_goes_through_the_rows(page: CachePage, settle: Settle) -> None:
+    click_row(page, 0)
+    for _ in range(3):
+        QTest.keyClick(page.table, Qt.Key.Key_Down)
+    QTest.keyClick(page.table, Qt.Key.Key_Down, SHIFT)
+    assert list(page.table.selected) == [(3, 4)]
+    QTest.keyClick(page.table, Qt.Key.Key_End)
+    settle()
+    assert page.table.at == page.model.rowCount() - 1
+    assert page.viewer.row is not None
+    assert page.viewer.row.stored.digest.hex
+
+
+def test_choosing_all_and_copying_hashes(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    page.table.setFocus()
+    QTest.keyClick(page.table, Qt.Key.Key_A, CONTROL)
+    assert "305 chosen" in page._counts.text()
+    QTest.keyClick(page.table, Qt.Key.Key_C, CONTROL)
+    settle()
+    text = QGuiApplication.clipboard().text().split("\n")
+    assert len(text) == 305
+    assert set(text) == {line.stored.digest.hex for line in catalogue.lines}
+
+
+def test_a_click_on_a_header_sorts(page: CachePage, settle: Settle) -> None:
+    header = page.table.horizontalHeader()
+    x = header.sectionViewportPosition(Column.SIZE) + 20
+    QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
+    settle()
+    sizes = [row.stored.size for i in range(10) if (row := page.model.row(i)) is not None]
+    assert sizes == sorted(sizes)
+    QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
+    settle()
+    first = page.model.row(0)
+    assert first is not None
+    assert first.stored.size > 2_000
+
+
+def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    target = catalogue.lines[1].stored.digest
+    QTest.keyClick(page.table, Qt.Key.Key_F, CONTROL)
+    page.bar.field.setText(target.hex[:10])
+    QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
+    settle()
+    assert page.viewer.row is not None
+    assert page.viewer.row.stored.digest == target
+    page.bar.field.setText("upgrade_is_fair")
+    QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
+    settle()
+    assert page.model.rowCount() == 1
+    assert page._counts.text() == "“upgrade_is_fair”: 1 entry holds it"
+    assert page.viewer.body.lines._needle == "upgrade_is_fair"
+    QTest.keyClick(page.bar.field, Qt.Key.Key_Escape)
+    page.search("")
+    assert page.model.rowCount() == 305
+
+
+def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) -> None:
+    page.search("abce")
+    settle()
+    assert page._counts.text() == "“abce”: 0 entries hold it"
+
+
+def test_every_kind_of_content_has_its_shape(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    for number, shape in ((2, Shape.JSON), (3, Shape.TABLE), (4, Shape.HEX), (0, Shape.TEXT)):
+        page.show_entry(catalogue.lines[number].stored.digest)
+        settle()
+        assert page.viewer.body.shape is shape
+    page.show_entry(catalogue.lines[4].stored.digest)
+    settle()
+    assert shown(page).startswith("00 01 02 03")
+
+
+def test_a_large_entry_comes_page_by_page(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    large = catalogue.put(b"".join(b"line %07d\n" % i for i in range(300_000)))
+    page.show_entry(large.stored.digest)
+    settle()
+    body = page.viewer.body
+    assert body._where.text().startswith("page 1 of 4")
+    QTest.mouseClick(body._on, LEFT)
+    settle()
+    assert body._where.text().startswith("page 2 of 4")
+    number = body._first_lines[1]
+    assert body.lines.lines[1] == f"line {number:07d}"
+
+
+def test_damage_is_said_where_it_is_met(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    line = catalogue.lines[0]
+    catalogue.damaged.add(line.stored.digest)
+    page.show_entry(line.stored.digest)
+    settle()
+    said = page.viewer.body.findChildren(QLabel)
+    assert any("do not match their hash" in label.text() and "Restore a backup" in label.text() for label in said)
+    assert page.viewer._checked._text == "damaged"
+    assert not page.viewer._recall.isEnabled()
+
+
+def test_what_was_removed_for_room_says_so(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    from dataclasses import replace
+
+    catalogue.lines[0] = replace(catalogue.lines[0], gone=True)
+    page.show_entry(catalogue.lines[0].stored.digest)
+    settle()
+    said = page.viewer.body.findChildren(QLabel)
+    assert any("removed to make room" in label.text() for label in said)
+    assert not page.viewer._recall.isEnabled()
+
+
+def test_pin_and_verify(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    digest = catalogue.lines[0].stored.digest
+    page.show_entry(digest)
+    settle()
+    page.viewer._toggle_pin()
+    settle()
+    page.verify()
+    assert catalogue.done == [("pin", digest), ("verify", digest)]
+    assert page.viewer.row is not None
+    assert page.viewer.row.pinned
+    assert "matches the hash" in page._counts.text()
+
+
+def test_forgetting_says_what_it_means_first(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    digest = catalogue.lines[0].stored.digest
+    page.show_entry(digest)
+    settle()
+    page.forget()
+    (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
+    assert "2 messages refer to it" in box.informativeText()
+    assert catalogue.done == []
+    QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)
+    settle()
+    assert catalogue.done == [("forget", digest)]
+    assert page.model.rowCount() == 304
+    assert page.viewer.row is None
+
+
+def test_two_entries_are_compared(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    catalogue.lines = catalogue.lines[:2]
+    catalogue.put(story.TABLE.replace("epoch", "era").encode())
+    page.open(catalogue)
+    settle()
+    click_row(page, 0)
+    click_row(page, 2, CONTROL)
+    page.compare()
+    settle()
+    (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, CompareDialog)]
+    assert dialog._said.text().startswith("2 lines only in the first")
+
+
+def test_it_is_live(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    click_row(page, 2)
+    settle()
+    seen = page.viewer.row
+    catalogue.put(b"new one", "write_file", "new.txt")
+    page.refresh()
+    settle()
+    assert page.model.rowCount() == 306
+    assert page.table.at == 3
+    assert page.viewer.row is not None
+    assert seen is not None
+    assert page.viewer.row.stored == seen.stored
