@@ -155,10 +155,28 @@ class Hosted:
                 self._client = await stack.enter_async_context(self._open())
                 await self._list()
             try:
-                await self._stay()
+                async with asyncio.TaskGroup() as group:
+                    listening = group.create_task(self._listen())
+                    await self._stay()
+                    listening.cancel()
             finally:
                 self._client, self.all_tools = None, ()
         return self._sentence(None)
+
+    async def _listen(self) -> None:
+        """Servers of 2026-07-28 tell of changes only to who asks; older ones say them unasked, to `_heard`."""
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+        from mcp.shared.exceptions import MCPError
+
+        with suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
+            async with self._client.listen(tools_list_changed=True) as events:
+                self._note_change()  # what changed before we listened was not told
+                async for _ in events:
+                    self._note_change()
+
+    def _note_change(self) -> None:
+        self._stale = True
+        self._news.set()
 
     async def _stay(self) -> None:
         """Take up changed lists of tools until the connection is lost."""
@@ -328,8 +346,7 @@ class Hosted:
 
     async def _heard(self, message: Any) -> None:
         if type(message).__name__ == "ToolListChangedNotification":
-            self._stale = True
-            self._news.set()
+            self._note_change()
 
     def _tell(self, status: Status) -> None:
         self.status = replace(status, since=time.time())

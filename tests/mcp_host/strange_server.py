@@ -47,6 +47,13 @@ def call(request: dict[str, Any]) -> None:
     if WAY == "changing":
         Path(sys.argv[2]).write_text("changed")
         say({"method": "notifications/tools/list_changed"})
+    if WAY == "asks":
+        wanted = {"type": "object", "properties": {"name": {"type": "string"}}}
+        params = {"message": "What is your name?", "requestedSchema": wanted}
+        say({"id": "e1", "method": "elicitation/create", "params": params})
+        said = json.loads(sys.stdin.readline())["result"]
+        answer(request, {"content": [{"type": "text", "text": f"{said['action']} {said.get('content')}"}]})
+        return
     if WAY == "damaged":
         answer(request, {"content": "not a list"})
         return

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.ports import Answer
 from helix_desktop.errors import Unreachable
 from helix_desktop.mcp_host import server as module
 from helix_desktop.mcp_host.config import ServerConfig
@@ -153,3 +155,44 @@ async def test_ending_takes_no_two_seconds_though_a_server_will_not() -> None:
         assert here.host.tools()
         began = time.monotonic()
     assert time.monotonic() - began < 2
+
+
+def modern() -> ServerConfig:
+    script = Path(__file__).with_name("modern_server.py")
+    return ServerConfig("modern", command=sys.executable, args=("-W", "ignore", str(script)), start_seconds=20)
+
+
+async def test_a_server_of_todays_specification() -> None:
+    async with hosting(modern()) as here:
+        await here.settled()
+        tools = {tool.own_name: tool for tool in here.host.tools()}
+        assert here.host.servers[0].status.version >= "2026-07-28"
+        assert (await tools["grow"].call({}, here.context)).ok
+        await here.until(lambda: len(here.host.tools()) == 4)
+        counted = await tools["count"].call({}, here.context)
+        assert json.loads(counted.text) == {"counted": 3}
+        assert here.shown == ["1 of 3 at 1\n", "2 of 3 at 2\n", "3 of 3 at 3\n"]
+
+
+@pytest.mark.parametrize(
+    ("config", "answer", "said"),
+    [
+        (modern(), Answer(allowed=True, values='{"name": "Ada"}'), "accept"),
+        (strange("asks"), Answer(allowed=True, values='{"name": "Ada"}'), "accept"),
+        (strange("asks"), Answer(allowed=False), "decline"),
+        (strange("asks"), Answer(allowed=False, scope="cancel"), "cancel"),
+        (strange("asks"), Answer(allowed=True, values="{"), "cancel"),
+    ],
+)
+async def test_a_server_may_ask_the_user_under_its_own_name(config: ServerConfig, answer: Answer, said: str) -> None:
+    async with hosting(config) as here:
+        await here.settled()
+        here.answer = answer
+        tools = {tool.own_name: tool for tool in here.host.tools()}
+        result = (await (tools.get("ask") or tools["echo"]).call({}, here.context)).text
+        assert result.startswith(said)
+        assert ("Ada" in result) is (said == "accept")
+        (question,) = here.asked
+        assert question.title == f"The server {config.name} asks"
+        assert question.preview == "What is your name?"
+        assert "name" in json.loads(question.form)["properties"]
