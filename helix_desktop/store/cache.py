@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import time as clock
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import plyvel
@@ -22,6 +22,7 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import Ambiguous, CacheCorrupt, NewerVersion, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import records
+from helix_desktop.store.incoming import Incoming, Staged, line_count
 from helix_desktop.store.level import Level, Write, failure
 from helix_desktop.store.records import CHUNK, Record, State
 
@@ -29,15 +30,6 @@ _LAST = b"\xff" * 8
 _FIRST_CHUNK = bytes(4)
 _PINNED, _QUARANTINED, _FORGOTTEN = b"p", b"q", b"t"
 BY_HAND = About()
-_TEXT = ("text/", "application/json", "application/xml", "application/x-")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Staged:
-    """Content ready to be committed. `writes` is empty where the cache has it already."""
-
-    record: Record
-    writes: tuple[Write, ...]
 
 
 class CacheFolder:
@@ -388,87 +380,6 @@ class CacheFolder:
         self._marked[_FORGOTTEN].add(digest.raw)
 
 
-class Incoming:
-    """Content on its way into the cache, piece by piece. End it with `finish` (and commit that) or `abandon`."""
-
-    def __init__(self, cache: CacheFolder, blob: int, about: About, time: float) -> None:
-        self._cache = cache
-        self._blob = blob
-        self._about = about
-        self._time = time
-        self._whole = hashlib.sha256()
-        self._chunks: list[bytes] = []
-        self._held = bytearray()
-        self._size = self._kept = self._lines = 0
-        self._last = b"\n"
-
-    def write(self, piece: bytes) -> None:
-        """Take a piece of any size; whole chunks go to the disk at once."""
-        if not piece:
-            return
-        self._whole.update(piece)
-        self._size += len(piece)
-        self._lines += piece.count(b"\n")
-        self._last = piece[-1:]
-        view = memoryview(piece)
-        while len(self._held) + len(view) > CHUNK:
-            room = CHUNK - len(self._held)
-            self._held += view[:room]
-            view = view[room:]
-            self._flush()
-        self._held += view
-
-    def _flush(self) -> None:
-        content = bytes(self._held)
-        self._held.clear()
-        value = self._cache.encoded(content)
-        writes: list[Write] = [(records.chunk_key(self._blob, len(self._chunks)), value)]
-        if not self._chunks:
-            writes.append((records.number_key(b"o", self._blob), b""))
-        self._cache.level.write(writes)
-        self._chunks.append(hashlib.sha256(content).digest())
-        self._kept += len(value)
-
-    def finish(self) -> Staged:
-        """The entry, ready to be committed; content the cache has already is dropped again."""
-        digest = Digest(self._whole.digest())
-        cache = self._cache
-        if (known := cache.known(digest)) is not None:
-            self.abandon()
-            return known
-        if not self._chunks:
-            return self._single(digest)
-        self._flush()
-        lines = self._lines + (self._last != b"\n") if _is_text(self._about) else 0
-        record = Record(
-            cache.take(),
-            self._blob,
-            digest,
-            self._size,
-            self._kept,
-            lines,
-            self._time,
-            self._about,
-            tuple(self._chunks),
-        )
-        return cache.ready(record, [(records.number_key(b"o", self._blob), None)])
-
-    def _single(self, digest: Digest) -> Staged:
-        content = bytes(self._held)
-        cache = self._cache
-        value = cache.encoded(content)
-        lines = line_count(content, self._about)
-        number = cache.take()
-        record = Record(number, self._blob, digest, len(content), len(value), lines, self._time, self._about)
-        return cache.ready(record, [(records.chunk_key(self._blob, 0), value)])
-
-    def abandon(self) -> None:
-        """Take back what was written."""
-        if self._chunks:
-            self._cache.drop_chunks(self._blob, extra=[(records.number_key(b"o", self._blob), None)])
-        self._chunks.clear()
-
-
 def _after(kind: bytes) -> bytes:
     """The end of the keys of a kind."""
     return bytes((kind[0] + 1,))
@@ -479,17 +390,6 @@ def _corrupt(digest: Digest, why: str) -> CacheCorrupt:
         f"The entry {digest} is damaged on the disk ({why}) and was put into quarantine.",
         remedy="Putting the same content again mends it; a backup of the folder has it too.",
     )
-
-
-def _is_text(about: About) -> bool:
-    return about.media_type.startswith(_TEXT)
-
-
-def line_count(content: bytes, about: About) -> int:
-    """How many lines a text has; what is no text has none."""
-    if not _is_text(about):
-        return 0
-    return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
 
 
 def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:

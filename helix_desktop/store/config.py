@@ -47,6 +47,7 @@ class Settings:
     limit: int = 0  # bytes the cache may take; 0: no limit
     limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # where a turn stops by itself; engine.crew.Limits
     trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
+    approved: Mapping[str, str] = field(default_factory=dict)  # MCP tools as the user last allowed them, by fingerprint
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -115,6 +116,7 @@ _KEYS: Mapping[str, _Key] = {
     "limits.day_cost": _Key("dollars, like day_cost = 20, or 0 for no limit", _amount),
     "limits.workspace_cost": _Key("dollars, like workspace_cost = 100, or 0 for no limit", _amount),
     "permissions.trusted": _Key("a table of rules files and their SHA-256", _table),
+    "permissions.approved": _Key("a table of MCP tools and what they were when you allowed them", _table),
     "proposed": _Key("a table the program made from an import", _table),
 }
 _OPEN = (
@@ -224,6 +226,7 @@ def _settings(document: Mapping[str, Any], warnings: tuple[str, ...]) -> Setting
         limit=document.get("limits", {}).get("cache_bytes", 0),
         limits=document.get("limits", {}),
         trusted=permissions.get("trusted", {}),
+        approved=permissions.get("approved", {}),
         proposed=document.get("proposed", {}),
         warnings=warnings,
     )

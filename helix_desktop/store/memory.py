@@ -11,8 +11,9 @@ from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded, Stor
 from helix_desktop.engine.ports import About, Entry, Hit
 from helix_desktop.errors import Ambiguous, NotThere, WrongUse
 from helix_desktop.store import words
-from helix_desktop.store.cache import line_count, prefix_bounds
+from helix_desktop.store.cache import prefix_bounds
 from helix_desktop.store.conversations import Row, advance, empty
+from helix_desktop.store.incoming import line_count
 from helix_desktop.store.index import said
 
 

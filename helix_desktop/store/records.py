@@ -107,10 +107,11 @@ def unpack_place(value: bytes) -> tuple[int, int | None]:
 
 
 def pack(record: Record) -> bytes:
-    tool, source, media = (
-        text.encode("utf-8", "replace")
-        for text in (record.about.tool[:200], record.about.source[:_SOURCE_LIMIT], record.about.media_type[:200])
-    )
+    """The stored form. Plain steps: this stands in the way of every put."""
+    about = record.about
+    tool = about.tool[:200].encode("utf-8", "replace")
+    source = about.source[:_SOURCE_LIMIT].encode("utf-8", "replace")
+    media = about.media_type[:200].encode("utf-8", "replace")
     head = _FIXED.pack(
         VERSION,
         record.state,
@@ -125,7 +126,7 @@ def pack(record: Record) -> bytes:
         len(media),
         len(record.chunks),
     )
-    payload = b"".join((head, tool, source, media, *record.chunks))
+    payload = head + tool + source + media + b"".join(record.chunks)
     return _check(record.number, payload) + payload
 
 

@@ -22,7 +22,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import CacheCorrupt, HelixError, NewerVersion, NotThere, WrongUse
 from helix_desktop.store import config
-from helix_desktop.store.cache import CacheFolder, Staged
+from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.incoming import Staged
 from helix_desktop.store.journal import JournalFile, Line, seal
 from helix_desktop.store.records import CHUNK, Record, State
 

@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
@@ -98,13 +95,6 @@ def test_what_was_never_finished_is_swept(tmp_path: Path) -> None:
     again.close()
 
 
-def test_what_is_abandoned_is_taken_back(cache: CacheFolder) -> None:
-    incoming = cache.begin(SHELL)
-    incoming.write(bytes(3 * CHUNK))
-    incoming.abandon()
-    assert list(cache.level.keys(b"a", b"z")) == [VERSION_KEY]
-
-
 def test_numbers_only_grow(tmp_path: Path) -> None:
     cache = CacheFolder(tmp_path)
     first = cache.put(b"1", SHELL).digest
@@ -168,23 +158,3 @@ def test_a_cache_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     cache.close()
     with pytest.raises(NewerVersion):
         CacheFolder(tmp_path)
-
-
-@settings(max_examples=30, deadline=None)
-@given(cuts=st.lists(st.integers(0, 3 * CHUNK), max_size=6), size=st.integers(0, 3 * CHUNK), seed=st.integers(0, 99))
-def test_however_it_comes_it_is_the_same(
-    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], size: int, seed: int
-) -> None:
-    cache = CacheFolder(tmp_path_factory.mktemp("cache"))
-    content = random.Random(seed).randbytes(size)
-    places = sorted({0, *(min(cut, size) for cut in cuts), size})
-    incoming = cache.begin(SHELL)
-    for start, stop in pairwise(places):
-        incoming.write(content[start:stop])
-    staged = incoming.finish()
-    cache.commit([staged])
-    assert staged.record.digest == Digest.of(content)
-    assert cache.get(staged.record.digest) == content
-    assert cache.read(staged.record.digest, size // 3, size) == content[size // 3 :]
-    assert staged.record.kept >= size
-    cache.close()

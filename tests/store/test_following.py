@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import NotThere
+from helix_desktop.store.catalogue import Filter, Sort
+from helix_desktop.store.index import Progress
+from helix_desktop.store.workspace import Workspace
+
+SHELL = About("shell", "ls")
+
+
+async def test_the_index_follows_by_itself(workspace: Workspace) -> None:
+    await workspace.cache.put(b"a needle", SHELL)
+    await workspace.journal.append("c", [UserSaid((Text("a needle too"),))])
+    for _ in range(1000):
+        if len(await workspace.index.search("needle")) == 2:
+            break
+        await asyncio.sleep(0.005)
+    else:
+        pytest.fail("the index never had them")
+    assert workspace.index.progress.done
+
+
+async def test_a_rebuild_reports_how_far_it_is(workspace: Workspace) -> None:
+    for number in range(400):
+        await workspace.cache.put(b"entry %d" % number, SHELL)
+    seen: list[Progress] = []
+
+    async def nothing() -> None: ...
+
+    await workspace.index.renew(nothing)
+    await workspace.index.caught_up(seen.append)
+    assert seen[-1].done
+    assert seen[-1].entries == 400
+    assert [each.words for each in seen] == sorted(each.words for each in seen)
+
+
+async def test_the_catalogue_through_the_port(workspace: Workspace) -> None:
+    stored = [await workspace.cache.put(b"x" * number, About(f"tool{number % 2}")) for number in range(1, 9)]
+    await workspace.cache.pin(stored[3].digest)
+    await workspace.index.caught_up()
+    rows = await workspace.index.entries(sort=Sort.SIZE)
+    assert [row.stored.size for row in rows] == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert await workspace.index.count(Filter(pinned=True)) == 1
+    assert await workspace.index.tools() == (("tool0", 4), ("tool1", 4))
+    assert (await workspace.index.stats()).entries == 8
+    row = await workspace.index.row(stored[3].digest)
+    assert row is not None
+    assert row.pinned
+    assert await workspace.index.uses(stored[3].digest) == ()
+    with pytest.raises(NotThere):
+        await workspace.cache.pin(Digest.of(b"none"))
