@@ -90,7 +90,7 @@ class Keeping:
         return _real(bench).workspace.settings
 
     async def change(self, bench: Shown, changes: Mapping[str, Any]) -> None:
-        await asyncio.to_thread(_real(bench).workspace.change, changes)
+        await _real(bench).change(changes)
 
     async def choose_model(self, bench: Shown, name: str, role: str) -> None:
         await _real(bench).choose_model(name, role)

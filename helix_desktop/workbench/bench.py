@@ -43,6 +43,7 @@ from helix_desktop.tools.subagent import Child, Delegation
 from helix_desktop.workbench import rows, setup
 from helix_desktop.workbench.models import ROLES, Access, Models
 from helix_desktop.workbench.rows import ConversationRow
+from helix_desktop.workbench.servers import Servers
 
 Listener = Callable[[Event], None]
 SAMPLE = 1 << 20
@@ -68,11 +69,12 @@ class Workbench:
     def __init__(self, workspace: Workspace, shared: Shared, kit: Kit, permissions: Permissions) -> None:
         self.workspace = workspace
         self.kit = kit
+        self._tasks = tasks.Tasks(workspace.name)
+        self.servers = Servers(workspace, shared.access.secrets, self._tasks.spawn)
         self.models = Models(shared.access, lambda: workspace.settings.models)
         self._shared = shared
         self._tokens = shared.access.tokens
         self._permissions = permissions
-        self._tasks = tasks.Tasks(workspace.name)
         self._sessions: dict[str, Session] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._rows: dict[str, ConversationRow] = {}
@@ -93,6 +95,7 @@ class Workbench:
         bench = cls(workspace, shared, kit, permissions)
         permissions.remember = bench._remember
         await bench._list()
+        bench.servers.begin()
         _open[workspace] = bench
         return bench
 
@@ -102,6 +105,7 @@ class Workbench:
         await asyncio.gather(*(session.aclose() for session in self._sessions.values()))
         for session in self._sessions.values():
             await self.workspace.journal.set_meter(session.id, rows.written(session.meter()))
+        await self.servers.aclose()
         await self._tasks.aclose(limit=1.0)
         await self.kit.aclose()
 
@@ -206,7 +210,14 @@ class Workbench:
             index=self.workspace.index,
             tokens=self._shared.access.tokens,
             clock=self._shared.access.clock,
-            tools=self.kit.toolbox(compact=compact, history=history, start_child=start_child, depth=depth, only=only),
+            tools=self.kit.toolbox(
+                compact=compact,
+                history=history,
+                start_child=start_child,
+                depth=depth,
+                more=self.servers.tools,
+                only=only,
+            ),
             models=partial(self._client, conversation.id),
             setup=partial(self._setup, conversation.id),
             spawn=self._tasks.spawn,
@@ -269,6 +280,14 @@ class Workbench:
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
         """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""
         return await asyncio.to_thread(_files, self.folder, prefix.lower(), limit)
+
+    async def change(self, changes: Mapping[str, Any]) -> None:
+        """Set keys of workspace.toml, and let what runs take them over."""
+        await asyncio.to_thread(self.workspace.change, changes)
+        self._permissions.mode = _mode(self.workspace.settings.mode)
+        self._permissions.rules = _rules(self.workspace.settings.rules)
+        if any(key.split(".")[0] == "mcp" for key in changes):
+            await self.servers.configure()
 
     # --- what can be chosen, and what is
 

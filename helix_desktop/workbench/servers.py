@@ -1,0 +1,127 @@
+"""The user's MCP servers in one workspace. Nothing of MCP is imported before the first one is configured."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.engine.crew import Spawn
+from helix_desktop.errors import NotThere
+from helix_desktop.secrets import Secrets
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.tools.runner import ForeignTool
+
+if TYPE_CHECKING:
+    from helix_desktop.mcp_host.config import Pasted, ServerConfig
+    from helix_desktop.mcp_host.host import Host
+    from helix_desktop.mcp_host.server import Hosted, HostTool, Status
+
+
+class Servers:
+    """`listeners` hear when a server's status or its tools change. The settings say which servers there are."""
+
+    def __init__(self, workspace: Workspace, secrets: Secrets, spawn: Spawn) -> None:
+        self.listeners: list[Callable[[], None]] = []
+        self._workspace = workspace
+        self._secrets = secrets
+        self._spawn = spawn
+        self._host: Host | None = None
+        self._changing = asyncio.Lock()
+
+    def begin(self) -> None:
+        """Start what is configured, in the background: a slow server delays nothing."""
+        if self._workspace.settings.mcp:
+            self._spawn(self.configure(), name="MCP servers")
+
+    def tools(self) -> Sequence[ForeignTool]:
+        """What the servers that are ready offer now."""
+        return self._host.tools() if self._host else ()
+
+    @property
+    def servers(self) -> Sequence[Hosted]:
+        return self._host.servers if self._host else ()
+
+    async def configure(self) -> None:
+        """Take over what the settings say now."""
+        async with self._changing:
+            if self._host is None and not self._workspace.settings.mcp:
+                return
+            host = await self._hosting()
+            from helix_desktop.mcp_host.config import from_plain
+
+            await host.configure([from_plain(name, table) for name, table in self._workspace.settings.mcp.items()])
+
+    async def paste(self, text: str, name: str = "") -> Pasted:
+        """Add servers in any form people paste. Secrets go to the keyring before anything is written."""
+        await self._hosting()
+        from helix_desktop.mcp_host.config import parse
+
+        pasted = parse(text, name=name)
+        for secret, value in pasted.secrets.items():
+            await self._secrets.set(secret, value)
+        for server in pasted.servers:
+            await self._write(server.name, server.plain())
+        await self.configure()
+        return pasted
+
+    async def remove(self, name: str) -> None:
+        await self._write(name, None)
+        await self.configure()
+
+    async def switch(self, name: str, *, on: bool) -> None:
+        """Start a server, or end it and leave it in the list."""
+        await self._change(name, enabled=on)
+
+    async def switch_tool(self, name: str, tool: str, *, on: bool) -> None:
+        """Offer one tool of a server to the agent, or do not."""
+        off = set(self._config(name).off) - {tool} if on else {*self._config(name).off, tool}
+        await self._change(name, off=tuple(sorted(off)))
+
+    async def restart(self, name: str) -> None:
+        (await self._hosting()).server(name).restart()
+
+    async def test(self, name: str) -> tuple[Status, Sequence[HostTool], Sequence[str]]:
+        """Try a server once, beside the one that runs: its status, its tools, what it wrote to its standard error."""
+        return await (await self._hosting()).test(self._config(name))
+
+    async def aclose(self) -> None:
+        if self._host is not None:
+            await self._host.aclose()
+
+    async def _hosting(self) -> Host:
+        if self._host is None:
+            host = await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_host.host")
+            self._host = self._host or host.Host(
+                spawn=self._spawn,
+                secret=self._secrets.get,
+                changed=self._tell,
+                approved=self._workspace.settings.approved,
+                approve=self._approve,
+            )
+        return self._host
+
+    def _config(self, name: str) -> ServerConfig:
+        from helix_desktop.mcp_host.config import from_plain
+
+        table = self._workspace.settings.mcp.get(name)
+        if table is None:
+            raise NotThere(f"There is no MCP server {name[:60]!r} in this workspace.")
+        return from_plain(name, table)
+
+    async def _change(self, name: str, **values: Any) -> None:
+        await self._hosting()
+        await self._write(name, replace(self._config(name), **values).plain())
+        await self.configure()
+
+    async def _write(self, name: str, table: Mapping[str, Any] | None) -> None:
+        await asyncio.to_thread(self._workspace.change, {f"mcp.{name}": table})
+
+    def _approve(self, tool: str, fingerprint: str) -> None:
+        self._workspace.change({"permissions.approved": {**self._workspace.settings.approved, tool: fingerprint}})
+
+    def _tell(self) -> None:
+        for listener in tuple(self.listeners):
+            listener()

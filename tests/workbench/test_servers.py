@@ -1,0 +1,117 @@
+"""The user's MCP servers through a whole turn: a real server, a scripted model, real stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from helix_desktop import places
+from helix_desktop.engine.events import Asked, Event
+from helix_desktop.engine.facts import Text, ToolReturned
+from helix_desktop.engine.ports import Answer
+from helix_desktop.mcp_host.server import State
+from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.secrets import Secrets, Where
+from helix_desktop.workbench import Desk, Workbench
+from helix_desktop.workbench.tour import Quick
+from tests.peers.chat_server import ChatServer, reply
+
+SERVER = Path(__file__).parents[1] / "mcp_host" / "modern_server.py"
+PASTED = json.dumps({"mcpServers": {"modern": {"command": sys.executable, "args": [str(SERVER)]}}})
+
+
+class KeptHere(Secrets):
+    """Secrets of this session only: there is no keyring in a test."""
+
+    async def set(self, name: str, value: str, *, where: Where = Where.SESSION) -> None:
+        await super().set(name, value, where=Where.SESSION)
+
+
+def desk_at(home: Path) -> Desk:
+    where = places.find(home / "home")
+    return Desk(where, KeptHere(where.key_file, environ={}), clock=Quick())
+
+
+async def ready(bench: Workbench) -> None:
+    changed = asyncio.Event()
+    bench.servers.listeners.append(changed.set)
+    async with asyncio.timeout(30):
+        while not bench.servers.servers or bench.servers.servers[0].status.state is not State.READY:
+            changed.clear()
+            await changed.wait()
+
+
+async def test_a_pasted_servers_tools_are_called_through_a_turn_and_asked_for_first(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    desk = desk_at(tmp_path)
+    asked: list[str] = []
+    script = [reply(calls=[("modern__count", {})]), reply("Counted.")]
+    with ChatServer(script) as server:
+        try:
+            desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
+            bench = await desk.create("Served", folder)
+            await bench.choose_model("peer/scripted")
+            await bench.servers.paste(PASTED)
+            await ready(bench)
+            session = await bench.new_conversation()
+
+            def hear(event: Event) -> None:
+                if isinstance(event, Asked):
+                    asked.append(event.question.title)
+                    session.answer(event.number, Answer(allowed=True, scope="always"))
+
+            session.subscribe(hear)
+            session.send((Text("count"),))
+            await asyncio.wait_for(session.idle(), 30)
+            (returned,) = (r.fact for r in session.facts if isinstance(r.fact, ToolReturned))
+            assert returned.ok
+            assert b"3" in await bench.read(returned.output.digest, 0, 1_000)
+            assert asked == ["modern: count"]
+            assert "modern__count" in bench.workspace.settings.approved
+            names = [tool["function"]["name"] for tool in server.bodies[0]["tools"]]
+            assert "modern__ask" in names
+            await bench.servers.switch_tool("modern", "ask", on=False)
+            assert "modern__ask" not in [tool.spec.name for tool in bench.servers.tools()]
+            await bench.servers.switch("modern", on=False)
+            assert bench.servers.tools() == []
+            await bench.servers.remove("modern")
+            assert bench.workspace.settings.mcp == {}
+        finally:
+            await desk.aclose()
+
+
+async def test_a_secret_in_what_is_pasted_is_in_no_file(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    desk = desk_at(tmp_path)
+    table = {"command": sys.executable, "args": [str(SERVER)], "env": {"API_TOKEN": "ghp_planted0123456789"}}
+    try:
+        bench = await desk.create("Served", tmp_path / "project")
+        pasted = await bench.servers.paste(json.dumps({"mcpServers": {"modern": table}}))
+        assert list(pasted.secrets.values()) == ["ghp_planted0123456789"]
+        await ready(bench)
+    finally:
+        await desk.aclose()
+    files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert [path for path in files if b"ghp_planted" in path.read_bytes()] == []
+
+
+async def test_servers_are_there_again_after_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    desk = desk_at(tmp_path)
+    bench = await desk.create("Served", tmp_path / "project")
+    await bench.servers.paste(PASTED)
+    await desk.aclose()
+    desk = desk_at(tmp_path)
+    try:
+        bench = await desk.open("Served")
+        await ready(bench)
+        assert {tool.spec.name for tool in bench.servers.tools()} >= {"modern__count", "modern__grow"}
+        status, tools, _ = await bench.servers.test("modern")
+        assert status.state is State.READY
+        assert len(tools) == 3
+    finally:
+        await desk.aclose()
