@@ -6,14 +6,15 @@ the tree. Everything here is incremental: a message costs its own blocks, a fold
 
 from __future__ import annotations
 
-import json
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine import parts
 from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.calls import TEXT_ARGUMENT, Call, Turn, text_key
+from helix_desktop.engine.covers import contains, ends, nest, stands_in
 from helix_desktop.engine.facts import (
     BreakerClosed,
     Cover,
@@ -41,57 +42,18 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
-from helix_desktop.engine.sums import Sums
+from helix_desktop.engine.items import MARKER_TOKENS, Item, Items, becomes_clearable
+from helix_desktop.engine.items import MESSAGE_TOKENS as MESSAGE_TOKENS  # noqa: PLC0414  # savings.py looks here
 
-MESSAGE_TOKENS = 4  # what a message costs besides its parts
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 OBSERVED = (FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """What stands in the view for the facts `first` to `last`: a message, or the document of fold `fold`."""
-
-    first: int
-    last: int
-    blocks: tuple[Block, ...]
-    tokens: int
-    born: int  # how many steps there had been when it came
-    fold: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call on its way: the id the model gave it, the one it has in requests, and the part it is."""
-
-    id: str
-    shown: str
-    ref: PartRef
-    call: ToolCall
-
-
 @dataclass(slots=True)
-class Turn:
-    """The turn that runs, or the last one. `words`: the user's message that began it and those that steered it."""
-
-    words: list[int] = field(default_factory=list)
-    running: bool = False
-
-    @property
-    def begin(self) -> int:
-        return self.words[0] if self.words else 0
-
-
-@dataclass(slots=True)
-class Line:
+class Line(Items):
     """Mutable; only `advance` changes it, and only from facts."""
 
     messages: dict[int, Recorded] = field(default_factory=dict)
-    order: list[int] = field(default_factory=list)  # the seqs of messages
-    items: list[Item] = field(default_factory=list)
-    keys: list[int] = field(default_factory=list)  # the `first` of each item
-    tokens: Counter[Kind] = field(default_factory=Counter)
-    shown_messages: int = 0
     folds: dict[str, Folded] = field(default_factory=dict)  # every fold that was ever in force here
     live: dict[str, None] = field(default_factory=dict)
     spans: list[str] = field(default_factory=list)  # the live folds over spans
@@ -111,15 +73,9 @@ class Line:
     step_times: list[float] = field(default_factory=list)
     born: dict[int, int] = field(default_factory=dict)  # of each message: how many steps there had been
     fold_born: dict[str, int] = field(default_factory=dict)
-    plain_tokens: int = 0  # of the messages, documents left out
-    token_births: int = 0  # the sum of tokens x born over these messages: what `carried` is computed from
     text_keys: dict[PartRef, str] = field(default_factory=dict)  # of calls that give a text: the file
     newest_text: dict[str, PartRef] = field(default_factory=dict)  # the last such call of each file
-    token_sums: Sums = field(default_factory=Sums)  # by message: what the item that begins there takes
-    freed_sums: Sums = field(default_factory=Sums)  # by message: what a marker could free, by length alone
-    changed: int = 0  # the first item that is not as it was when `take_changed` was last asked
     clearable: list[int] = field(default_factory=list)  # tokens a marker could free, by the step they came after
-    plain_outputs: list[int] = field(default_factory=list)  # outputs and long calls a marker could take the place of
     todo: tuple[tuple[str, str], ...] = ()
     failures: Counter[FoldKind] = field(default_factory=Counter)
     handovers: int = 0
@@ -182,7 +138,7 @@ class Line:
         self.token_sums.append(0)
         self.freed_sums.append(0)
         item = self._item(recorded.seq)
-        self._append(item)
+        self.append(item)
         if self.clearable:
             self.clearable[-1] += sum(b.tokens - MARKER_TOKENS for b in item.blocks if becomes_clearable(b))
 
@@ -190,7 +146,7 @@ class Line:
         if steering and self.turn.running:
             self.turn.words.append(seq)
         else:
-            self.turn = Turn([seq], running=True)
+            self.turn = Turn([seq], self.turn.begin, running=True)
 
     def _reply(self, recorded: Recorded, fact: ModelReplied) -> None:
         """A new reply closes the batch before it: what has not come by now never will."""
@@ -260,15 +216,7 @@ class Line:
 
     def may_nest(self, cover: Cover) -> bool:
         """Whether a fold of `cover` would nest with every live span, or lie beside it."""
-        first, last = ends(cover)
-        for name in self.spans:
-            other_first, other_last = ends(self.folds[name].cover)
-            apart = last < other_first or other_last < first
-            inside = other_first <= first and last <= other_last
-            around = first <= other_first and other_last <= last
-            if not (apart or inside or around):
-                return False
-        return True
+        return all(nest(cover, self.folds[name].cover) for name in self.spans)
 
     def words_to_keep(self, cover: Cover, *, panic: bool) -> Iterator[PartRef]:
         """What the running turn is about, and what the user has brought back, stays word for word in a longer fold."""
@@ -326,10 +274,10 @@ class Line:
         self._refresh(ref)
 
     def is_pinned(self, ref: PartRef) -> bool:
-        return _stands_in(self.pins, ref)
+        return stands_in(self.pins, ref)
 
     def is_excluded(self, ref: PartRef) -> bool:
-        return _stands_in(self.exclusions, ref)
+        return stands_in(self.exclusions, ref)
 
     def _open_reasoning(self, ref: Cover) -> bool:
         """Reasoning the model still needs back: its tool loop is open. It is taken out whole, later, or not at all."""
@@ -344,15 +292,6 @@ class Line:
 
     # --- what is shown ----------------------------------------------------------------------------------------------
 
-    @property
-    def total_tokens(self) -> int:
-        """All that is shown, with what each message costs besides its parts."""
-        return self.tokens.total() + MESSAGE_TOKENS * self.shown_messages
-
-    def tail(self, first: int) -> list[Item]:
-        """The items from the message `first` on."""
-        return self.items[bisect_left(self.keys, first) :]
-
     def carried(self, first_kept: int) -> int:
         """Of the messages that stand before `first_kept`: their tokens times the steps that carried them. Documents
         are left out, and a part that is a marker by now counts as one.
@@ -362,46 +301,6 @@ class Line:
         births = self.token_births - sum(item.tokens * item.born for item in tail)
         return tokens * len(self.steps) - births
 
-    def shown_tokens(self, cover: Cover) -> int:
-        """What the facts of `cover` count as they are shown now."""
-        if isinstance(cover, PartRef):
-            item = self.items[self._at(cover.seq)]
-            return sum(block.tokens for block in item.blocks if block.source == cover)
-        first, last = self._positions(cover)
-        return sum(item.tokens for item in self.items[first:last])
-
-    def covered(self, span: Span) -> list[int]:
-        """The seqs of the messages from the span's first to its last fact."""
-        return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
-
-    def take_changed(self) -> int:
-        """From which item on the line has changed since this was last asked."""
-        changed, self.changed = self.changed, len(self.items)
-        return changed
-
-    def count_messages(self, span: Span, enough: int) -> int:
-        """How many messages of the span stand in the view as messages; counting stops at `enough`."""
-        low, high = self._positions(span)
-        count = 0
-        for index in range(low, high):
-            count += not self.items[index].fold
-            if count >= enough:
-                break
-        return count
-
-    def covered_by(self, item: Item) -> list[int]:
-        """The messages an item stands for."""
-        return self.covered(Span(item.first, item.last))
-
-    def visible(self, span: Span) -> list[Item]:
-        """What is shown of the facts of a span."""
-        first, last = self._positions(span)
-        return self.items[first:last]
-
-    def shows_itself(self, seq: int) -> bool:
-        """Whether the message stands in the view as a message, not inside a document."""
-        return bool(self.items) and not self.items[self._at(seq)].fold
-
     def output(self, seq: int) -> ToolReturned:
         """The output with this number."""
         fact = self.messages[seq].fact
@@ -409,17 +308,9 @@ class Line:
             raise TypeError(f"number {seq} is no output")
         return fact
 
-    def item_at(self, seq: int) -> Item:
-        """What stands in the view for the message `seq`."""
-        return self.items[self._at(seq)]
-
-    def position(self, seq: int) -> int:
-        """Where the message `seq` stands among all messages, or would stand."""
-        return bisect_left(self.order, seq)
-
     def inside_live(self, span: Span) -> bool:
         """Whether a live span covers all of this one."""
-        return any(_contains(self.folds[name].cover, span) for name in self.spans)
+        return any(contains(self.folds[name].cover, span) for name in self.spans)
 
     def step_before(self, seq: int) -> int | None:
         """The last reply before `seq`."""
@@ -448,31 +339,14 @@ class Line:
                 end = -last
         return outermost
 
-    def _at(self, seq: int) -> int:
-        return max(0, bisect_right(self.keys, seq) - 1)
-
-    def _positions(self, cover: Cover) -> tuple[int, int]:
-        first, last = ends(cover)
-        low = self._at(first)
-        if low < len(self.items) and self.items[low].last < first:
-            low += 1
-        return low, bisect_right(self.keys, last)
-
     def _refresh(self, cover: Cover) -> None:
         """Show again whatever stands for the facts of `cover`."""
-        low, high = self._positions(cover)
+        low, high = self.positions(cover)
         if low >= high:
             return
         first, last = ends(cover)
         span = Span(min(first, self.items[low].first), max(last, self.items[high - 1].last))
-        for item in self.items[low:high]:
-            self._count(item, -1)
-        fresh = list(self._build(span))
-        self.items[low:high] = fresh
-        self.changed = min(self.changed, low)
-        self.keys[low:high] = [item.first for item in fresh]
-        for item in fresh:
-            self._count(item, 1)
+        self.replace(low, high, list(self._build(span)))
 
     def _build(self, span: Span) -> Iterator[Item]:
         position = span.first
@@ -495,7 +369,7 @@ class Line:
         originals = tuple(Stored(digest, 0) for digest in fold.entries)
         text = Text(fold.text, fold.tokens)
         document = Block(kind, Role.USER, cover, text, fold.tokens, fold.fold, cached=originals)
-        gone = any(_contains(ref, cover) for ref in self.exclusions)
+        gone = any(contains(ref, cover) for ref in self.exclusions)
         blocks = (() if gone else (document,)) + tuple(self._kept_blocks(fold.fold, cover))
         tokens = sum(block.tokens for block in blocks)
         return Item(cover.first, cover.last, blocks, tokens, self.fold_born[fold.fold], fold.fold)
@@ -512,91 +386,6 @@ class Line:
             first, last = ends(ref)
             for seq in self.covered(Span(max(first, cover.first), min(last, cover.last))):
                 count = len(parts.parts_of(parts.message(self.messages[seq])))
-                yield from (PartRef(seq, i) for i in range(count) if _contains(ref, PartRef(seq, i)))
+                yield from (PartRef(seq, i) for i in range(count) if contains(ref, PartRef(seq, i)))
 
     # --- counting ---------------------------------------------------------------------------------------------------
-
-    def _append(self, item: Item) -> None:
-        self.items.append(item)
-        self.keys.append(item.first)
-        self._count(item, 1)
-
-    def _count(self, item: Item, sign: int) -> None:
-        position = self.position(item.first)
-        self.token_sums.add(position, sign * item.tokens)
-        if not item.fold:
-            freed = sum(block.tokens - MARKER_TOKENS for block in item.blocks if becomes_clearable(block))
-            self.freed_sums.add(position, sign * freed)
-        for block in item.blocks:
-            self.tokens[block.kind] += sign * block.tokens
-        self.shown_messages += sign * bool(item.blocks)
-        if not item.fold:
-            self.plain_tokens += sign * item.tokens
-            self.token_births += sign * item.tokens * item.born
-        self._list(item, sign)
-
-    def _list(self, item: Item, sign: int) -> None:
-        """Keep `plain_outputs` in step: messages with a part long enough to be worth a marker."""
-        if item.fold or not any(worth_a_marker(block) for block in item.blocks):
-            return
-        if sign > 0:
-            insort(self.plain_outputs, item.first)
-        else:
-            del self.plain_outputs[bisect_left(self.plain_outputs, item.first)]
-
-
-MARKER_TOKENS = 90  # what a marker takes, about
-LONG_ARGUMENT = 1_000  # tokens of arguments that are long whatever they are
-TEXT_ARGUMENT = 150  # tokens of arguments that may be a file's text
-PATH_KEYS = ("path", "file_path", "filename", "file")
-SHORT = 120  # tokens; what is shorter is not worth a marker
-
-
-def worth_a_marker(block: Block) -> bool:
-    """A raw output or a raw call that is long enough."""
-    if block.fold and not isinstance(block.content, Text):
-        return False
-    outputs = block.role is Role.TOOL and block.kind is Kind.OUTPUT
-    calls = block.role is Role.ASSISTANT and isinstance(block.content, ToolCall)
-    return (outputs or calls) and block.tokens > SHORT and not block.pinned
-
-
-def becomes_clearable(block: Block) -> bool:
-    """What growth counts: outputs, and arguments that are long by any rule."""
-    return worth_a_marker(block) and (block.role is Role.TOOL or block.tokens > LONG_ARGUMENT)
-
-
-def text_key(call: ToolCall) -> str:
-    """The file a call is about; empty where its arguments name none."""
-    try:
-        values = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(values, dict):
-        return ""
-    return next((value for key in PATH_KEYS if isinstance(value := values.get(key), str)), "")
-
-
-def ends(cover: Cover) -> tuple[int, int]:
-    """The first and the last seq a cover touches."""
-    return (cover.seq, cover.seq) if isinstance(cover, PartRef) else (cover.first, cover.last)
-
-
-def overlap(one: Cover, other: Cover) -> bool:
-    """Whether two covers touch a fact in common."""
-    first, last = ends(one)
-    other_first, other_last = ends(other)
-    return first <= other_last and other_first <= last
-
-
-def _contains(outer: Cover, inner: Cover) -> bool:
-    if isinstance(outer, PartRef):
-        return outer == inner
-    first, last = ends(inner)
-    return outer.first <= first and last <= outer.last
-
-
-def _stands_in(refs: dict[Cover, None], ref: PartRef) -> bool:
-    if not refs:
-        return False
-    return ref in refs or any(isinstance(span, Span) and _contains(span, ref) for span in refs)

@@ -16,6 +16,7 @@ from helix_desktop.engine.asking import Asking, plain_request, with_question
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.covers import overlap
 from helix_desktop.engine.details import Detail
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
@@ -33,7 +34,8 @@ from helix_desktop.engine.facts import (
     Unfolded,
     Unpinned,
 )
-from helix_desktop.engine.line import Item, Line, overlap
+from helix_desktop.engine.items import Item
+from helix_desktop.engine.line import Line
 from helix_desktop.engine.ports import About, Cache, Clock, ModelClient, Tokens
 from helix_desktop.engine.strategies import handover, observation, reflection, truncation
 from helix_desktop.engine.strategies.document import Document, Making, document

@@ -20,7 +20,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     Unfolded,
 )
-from helix_desktop.engine.line import MARKER_TOKENS, text_key
+from helix_desktop.engine.items import MARKER_TOKENS
 from tests.engine.talk import Talk
 
 
@@ -91,10 +91,6 @@ def test_messages_worth_a_marker_are_known() -> None:
 
 
 def test_the_newest_text_of_a_file_is_known() -> None:
-    assert text_key(ToolCall("a", "write", '{"file_path": "a.py", "text": "x"}')) == "a.py"
-    assert text_key(ToolCall("a", "write", '{"n": 1}')) == ""
-    assert text_key(ToolCall("a", "write", "{broken")) == ""
-    assert text_key(ToolCall("a", "write", "[1]")) == ""
     talk = Talk()
     talk.user("go")
     refs = []

@@ -43,13 +43,15 @@ class Plan:
 
 
 def tail_start(situation: Situation) -> int:
-    """The first message that stays as it is: the last turn between turns, else the last steps of the running one."""
+    """The first message that stays as it is: of the last turn between turns, else of the last steps; these never
+    reach back behind the turn before, so a turn that begins takes nothing out of reach that was in it a moment ago.
+    """
     line, steps = situation.line, situation.policy.tail_steps
     if not line.order:
         return 1
     if not line.turn.running:
         return line.turn.begin or line.order[0]
-    return line.steps[-steps] if len(line.steps) >= steps else line.order[0]
+    return max(line.steps[-steps] if len(line.steps) >= steps else line.order[0], line.turn.before)
 
 
 def panic_start(situation: Situation) -> int:

@@ -34,6 +34,20 @@ def test_inside_a_turn_the_tail_is_the_last_steps() -> None:
     assert foldable(situation(talk)) == Span(1, line.steps[-8] - 1)
 
 
+def test_a_turn_that_begins_protects_no_more_than_was_protected_between_turns() -> None:
+    talk = Talk()
+    for _ in range(6):
+        begun = talk.user("go")
+        talk.steps(2)
+        talk.add(TurnEnded(TurnEnd.DONE))
+    between = tail_start(situation(talk))
+    assert between == begun
+    talk.user("go on")
+    assert tail_start(situation(talk)) == between
+    talk.steps(7)
+    assert tail_start(situation(talk)) >= between
+
+
 def test_an_open_call_is_never_cut() -> None:
     talk = Talk()
     talk.user("one")

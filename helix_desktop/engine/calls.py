@@ -1,0 +1,45 @@
+"""Who is speaking: the turn that runs, and the calls on their way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from helix_desktop.engine.facts import PartRef, ToolCall
+
+TEXT_ARGUMENT = 150  # tokens of arguments that may be a file's text
+PATH_KEYS = ("path", "file_path", "filename", "file")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call on its way: the id the model gave it, the one it has in requests, and the part it is."""
+
+    id: str
+    shown: str
+    ref: PartRef
+    call: ToolCall
+
+
+@dataclass(slots=True)
+class Turn:
+    """The turn that runs, or the last one. `words`: the user's message that began it and those that steered it."""
+
+    words: list[int] = field(default_factory=list)
+    before: int = 0  # where the turn before this one began
+    running: bool = False
+
+    @property
+    def begin(self) -> int:
+        return self.words[0] if self.words else 0
+
+
+def text_key(call: ToolCall) -> str:
+    """The file a call is about; empty where its arguments name none."""
+    try:
+        values = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(values, dict):
+        return ""
+    return next((value for key in PATH_KEYS if isinstance(value := values.get(key), str)), "")
