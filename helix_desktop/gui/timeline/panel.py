@@ -275,7 +275,7 @@ def _document(text: str, ink: Ink, width: float) -> Iterator[Box]:
 
 
 def _parts(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
-    """Each output a batch of folds covers, with its entry; a click takes back this one alone."""
+    """Each output a batch of folds covers, with its entry; “Restore” takes back this one alone."""
     event = shown.event
     for number, fold in enumerate(event.folds[:200]):
         undone = fold.fold in shown.undone
@@ -283,9 +283,9 @@ def _parts(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
         about = shown.about(fold.cover) if isinstance(fold.cover, PartRef) else ""
         right = tr("Cache again") if undone else tr("Restore")
         line = CallLine(about or tr("output"), Look.DONE if undone else Look.CACHED, tuple(chips), right)
-        yield CallBox(
-            ink, width, line, Toggle(("fold", fold.fold)), opened=False, gap=float(ink.px(6) if number else 0)
-        )
+        open_it = OpenEntry(fold.entries[0]) if fold.entries else Toggle(_BEFORE_AFTER)
+        back = Toggle(("fold", fold.fold))
+        yield CallBox(ink, width, line, open_it, right=back, gap=float(ink.px(6) if number else 0))
     if event.kind is FoldKind.EXCERPT:
         for fold in event.folds[:20]:
             yield heading(tr("What the model sees"), ink, width)

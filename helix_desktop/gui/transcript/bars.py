@@ -15,14 +15,25 @@ _DASHES = [1.75, 1.0]
 
 
 class CallBox(Box):
-    """Dot, words, chips, and how it went at the right. A click on the line opens it."""
+    """Dot, words, chips, and how it went at the right. A click on the line does `toggle`; on the words at the right,
+    `right`, or what the line wants there.
+    """
 
-    def __init__(self, ink: Ink, width: float, line: CallLine, toggle: Act, *, opened: bool, gap: float = 0.0) -> None:
+    def __init__(
+        self,
+        ink: Ink,
+        width: float,
+        line: CallLine,
+        toggle: Act,
+        *,
+        right: Act | None = None,
+        gap: float = 0.0,
+    ) -> None:
         super().__init__(ink, width, gap=gap)
         self.text = line.words
         self.height = float(ink.px(38))
-        self._opened = opened
         self._line = line
+        self._act = right if right is not None else line.want
         self._chips: list[tuple[Chip, QRectF]] = []
         self._right = QRectF()
         self._arrange(toggle)
@@ -51,7 +62,7 @@ class CallBox(Box):
         painter.drawText(self._right, _MIDDLE | Qt.AlignmentFlag.AlignRight, self._line.right)
 
     def _right_colour(self) -> str:
-        if self._line.want is not None:
+        if self._act is not None:
             return "accent"
         return "danger" if self._line.look is Look.FAILED else "muted"
 
@@ -101,8 +112,8 @@ class CallBox(Box):
     def _make_hots(self, toggle: Act) -> None:
         line = self._line
         self.hots = [Hot(place, chip.want, chip.text) for chip, place in self._chips if chip.want is not None]
-        if line.want is not None:
-            self.hots.append(Hot(self._right.adjusted(-4, 6, 4, -6), line.want, line.right))
+        if self._act is not None:
+            self.hots.append(Hot(self._right.adjusted(-4, 6, 4, -6), self._act, line.right))
         self.hots.append(Hot(QRectF(0, 0, self.width, self.height), toggle, line.spoken))
 
 

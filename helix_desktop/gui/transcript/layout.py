@@ -176,7 +176,7 @@ def _call(at: At) -> Iterator[Box]:
     state = page.items.call(index)
     key = ("open", item.seq, item.part)
     opened = page.open(key)
-    yield CallBox(page.ink, page.width, call_line(state, page.now()), Toggle(page.key(*key)), opened=opened)
+    yield CallBox(page.ink, page.width, call_line(state, page.now()), Toggle(page.key(*key)))
     if state.returned is not None:
         for stored in state.returned.images:
             yield from _picture(page, stored, tr("picture"))
@@ -262,7 +262,7 @@ def _live_call(at: At) -> Iterator[Box]:
     name, arguments = page.items.live_call(index)
     right = tr("writing… {n} characters", n=f"{len(arguments):,}")
     line = CallLine(called(name, arguments), Look.RUNNING, (), right)
-    yield CallBox(page.ink, page.width, line, Toggle(page.key("live", index)), opened=False)
+    yield CallBox(page.ink, page.width, line, Toggle(page.key("live", index)))
 
 
 def _fold(at: At) -> Iterator[Box]:

@@ -1,0 +1,92 @@
+"""The chart shows the extremes of any number of steps, and finds the step under the pointer."""
+
+from __future__ import annotations
+
+from array import array
+
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline.chart import Chart, Pyramid
+from helix_desktop.gui.timeline.story import Event, Story
+from tests.gui.timeline.conftest import Written
+
+POINTS = st.lists(st.integers(0, 1_000), min_size=1, max_size=700)
+
+
+@given(POINTS, st.integers(1, 40))
+def test_no_extreme_is_lost(points: list[int], pixels: int) -> None:
+    found = Pyramid(array("q", points)).sample(0, len(points) - 1, pixels)
+    assert max(high for _, _, high in found) == max(points)
+    assert min(low for _, low, _ in found) == min(points)
+    assert len(found) <= 2 * pixels + 10 or len(points) <= 8
+
+
+@given(POINTS, POINTS)
+def test_a_pyramid_that_grew_is_one_that_was_built(points: list[int], more: list[int]) -> None:
+    growing = array("q", points)
+    pyramid = Pyramid(growing)
+    growing.extend(more)
+    pyramid.grow()
+    assert pyramid._levels == Pyramid(array("q", points + more))._levels
+
+
+def chart_of(theme: Theme, written: Written) -> tuple[Chart, Story]:
+    story = Story()
+    story.extend(written.facts)
+    chart = Chart(theme)
+    chart.resize(640, 130)
+    chart.show_story(story, ())
+    chart.show()
+    return chart, story
+
+
+def test_a_click_on_a_mark_chooses_it(theme: Theme, written: Written) -> None:
+    chart, story = chart_of(theme, written)
+    chosen: list[Event] = []
+    chart.chosen.connect(chosen.append)
+    x = round(chart._x(story.events[2].point))
+    QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=QPoint(x, 60))
+    assert chosen == [story.events[2]]
+
+
+def test_a_click_beside_a_mark_goes_to_the_step(theme: Theme) -> None:
+    written = Written()
+    for number in range(40):
+        written.step(1_000 * number)
+    chart, _ = chart_of(theme, written)
+    steps: list[int] = []
+    chart.step_chosen.connect(steps.append)
+    QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=QPoint(320, 60))
+    assert steps == [21]
+
+
+def test_zooming_keeps_the_place_and_ends_at_the_ends(theme: Theme) -> None:
+    written = Written()
+    for number in range(200):
+        written.step(1_000 + number)
+    chart, _ = chart_of(theme, written)
+    chart.zoom(0.5, 100.0)
+    first, last = chart.span
+    assert first <= 100 <= last
+    assert round(last - first) == round(199 / 2)
+    for _ in range(30):
+        chart.zoom(0.5)
+    assert chart.span[1] - chart.span[0] >= 12
+    chart.zoom(1_000)
+    assert chart.span == (0.0, 199.0)
+    chart.setFocus()
+    QTest.keyClick(chart, Qt.Key.Key_Plus)
+    assert chart.span != (0.0, 199.0)
+    QTest.keyClick(chart, Qt.Key.Key_0)
+    assert chart.span == (0.0, 199.0)
+
+
+def test_a_step_in_words(theme: Theme, written: Written) -> None:
+    chart, story = chart_of(theme, written)
+    assert chart.words_at(0).startswith("step 1 · 20K tokens · ")
+    assert chart.words_at(story.events[2].point).endswith("Handover 1")
+    assert "3 folds" in chart.accessibleDescription() or "4 folds" in chart.accessibleDescription()

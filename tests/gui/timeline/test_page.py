@@ -1,0 +1,216 @@
+"""The timeline by mouse and keyboard: read a fold, follow its sources, take it back, compare, edit, fold now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QDialogButtonBox, QHBoxLayout, QWidget
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.events import FactAppended
+from helix_desktop.engine.facts import DocumentEdited, FoldKind, Recorded, Unfolded
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.models.compare import CompareDialog
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline.now import FoldNow
+from helix_desktop.gui.timeline.page import TimelinePage
+from helix_desktop.gui.transcript.boxes import Address, Toggle
+from helix_desktop.gui.transcript.wants import OpenEntry, ShowInChat, Want
+from tests.gui.fake_desk import FakeSession, now
+from tests.gui.timeline.conftest import HASH, Written
+
+Settle = Callable[[], None]
+LEFT = Qt.MouseButton.LeftButton
+
+
+class Editable(FakeSession):
+    async def edit_document(self, fold: str, text: str) -> None:
+        self.append(DocumentEdited(fold, text, 3))
+
+
+@pytest.fixture
+def page(theme: Theme, written: Written, settle: Settle) -> Iterator[tuple[TimelinePage, Editable]]:
+    window = QWidget()
+    row = QHBoxLayout(window)
+    made = TimelinePage(theme, Doing(now), window)
+    row.addWidget(made, 1)
+    row.addWidget(made.panel)
+    window.resize(1130, 800)
+    window.show()
+    session = Editable("c", written.facts)
+    session.subscribe(lambda event: made.hear([event]))
+    made.open(session)
+    settle()
+    yield made, session
+    window.close()
+
+
+Page = tuple[TimelinePage, Editable]
+
+
+def dialogs(kind: type[CompareDialog | FoldNow]) -> list[CompareDialog | FoldNow]:
+    return [w for w in QApplication.topLevelWidgets() if isinstance(w, kind) and w.isVisible()]
+
+
+def click(page: TimelinePage, kind: type, name: str, number: int = 0) -> None:
+    """Click a place of the document by its name, the first or another one so called."""
+    view = page.panel.document
+    stack = view._stack
+    named = [s for s in stack.spots() if isinstance(stack.spot(s)[0].act, kind) and name in stack.spot(s)[0].name]
+    spot = named[number]
+    place = stack.spot(spot)[1].center().toPoint()
+    view.verticalScrollBar().setValue(max(0, place.y() - 100))
+    QTest.mouseClick(view.viewport(), LEFT, pos=place - QPoint(0, view.verticalScrollBar().value()))
+
+
+def test_the_newest_fold_is_shown(page: Page) -> None:
+    timeline, _ = page
+    assert timeline.panel._title.text() == "Handover 2"
+    assert timeline.panel._compare.text() == "Compare with 1"
+    text = timeline.panel.document.text()
+    assert "Project Background" in text
+    assert "42 details found" in text
+    rows = [str(timeline.list.rows.data(timeline.list.rows.index(i))).split(",")[0] for i in range(4)]
+    assert rows == ["Handover 2", "Handover 1", "Cached 3 tool outputs", "Conversation started"]
+
+
+def test_the_list_and_the_chart_choose_the_same(page: Page, settle: Settle) -> None:
+    timeline, _ = page
+    timeline.list.setFocus()
+    QTest.keyClick(timeline.list, Qt.Key.Key_Down)
+    assert timeline.panel._title.text() == "Handover 1"
+    assert timeline.chart._selected is timeline.story.events[2]
+    timeline.show_fold("m1")
+    assert timeline.list.currentIndex().row() == 2
+    assert timeline.panel._title.text() == "Cached 3 tool outputs"
+
+
+def test_sources_lead_into_the_chat_and_to_entries(page: Page) -> None:
+    timeline, _ = page
+    wanted: list[Want] = []
+    timeline.wanted.connect(wanted.append)
+    click(timeline, Address, "7")
+    click(timeline, OpenEntry, Digest.parse(HASH).short)
+    assert wanted == [ShowInChat("c", 7), OpenEntry(Digest.parse(HASH))]
+
+
+def test_undo_one_of_a_batch_and_all_of_it(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    timeline.show_fold("m0")
+    settle()
+    click(timeline, Toggle, "Restore", 1)
+    assert session.done == ["undo m1"]
+    session.append(Unfolded("m1"))
+    settle()
+    QTest.mouseClick(timeline.panel._undo, LEFT)
+    assert session.done[1:] == ["undo m0", "undo m1", "undo m2"]
+
+
+def test_an_undone_fold_can_be_redone(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    session.append(Unfolded("h2"))
+    settle()
+    assert timeline.panel._undo.text() == "Redo"
+    QTest.mouseClick(timeline.panel._undo, LEFT)
+    assert session.done == ["redo h2"]
+
+
+def test_two_handovers_are_compared_by_section(page: Page, settle: Settle) -> None:
+    timeline, _ = page
+    QTest.mouseClick(timeline.panel._compare, LEFT)
+    settle()
+    (dialog,) = dialogs(CompareDialog)
+    assert isinstance(dialog, CompareDialog)
+    left = dialog.view.left.lines
+    assert any("12 call sites" in left[i] for i in range(len(left)))
+    assert "only in the first" in dialog._said.text()
+
+
+def test_what_the_model_saw_before_and_after(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    click(timeline, Toggle, "before and after")
+    settle()
+    (dialog,) = dialogs(CompareDialog)
+    assert isinstance(dialog, CompareDialog)
+    event = timeline.story.event_of("h2")
+    assert event is not None
+    before, after = session.view(event.seq - 1), session.view(event.seq)
+    left = "\n".join(dialog.view.left.lines[i] for i in range(len(dialog.view.left.lines)))
+    right = "\n".join(dialog.view.right.lines[i] for i in range(len(dialog.view.right.lines)))
+    assert left.count("── ") // 1 >= len(before.blocks) - 1
+    assert "re-enters the shard [7]" in right
+    assert "re-enters the shard [7]" not in left
+    assert after.blocks != before.blocks
+
+
+def test_a_document_is_edited_by_hand_as_a_fact(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    QTest.mouseClick(timeline.panel._edit, LEFT)
+    editor = timeline.panel._editor
+    assert editor.toPlainText() == timeline.story.events[-1].folds[0].text
+    editor.setPlainText("## User Preferences\nAlways ask.")
+    timeline.panel._save_edit()
+    settle()
+    fact = session.state.facts[-1].fact
+    assert fact == DocumentEdited("h2", "## User Preferences\nAlways ask.", 3)
+    assert "Always ask." in timeline.panel.document.text()
+
+
+def test_hand_over_now_with_a_wish(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    QTest.mouseClick(timeline._now, LEFT)
+    (dialog,) = dialogs(FoldNow)
+    assert isinstance(dialog, FoldNow)
+    QTest.keyClicks(dialog.wish, "keep the API decisions")
+    buttons = dialog.findChild(QDialogButtonBox)
+    assert buttons is not None
+    QTest.mouseClick(buttons.buttons()[0], LEFT)
+    assert session.done == [f"fold {FoldKind.HANDOVER}"]
+
+
+def test_kinds_are_filtered(page: Page) -> None:
+    timeline, _ = page
+    timeline._choose_kinds(frozenset({FoldKind.MARKER}))
+    assert timeline.list.rows.rowCount() == 1
+    timeline._choose_kinds(frozenset())
+    assert timeline.list.rows.rowCount() == 4
+
+
+class Bench:
+    def __init__(self, facts: list[Recorded]) -> None:
+        self.facts = facts
+
+    def conversations(self) -> list[FakeSession]:
+        return [FakeSession("c"), FakeSession("other")]
+
+    async def child(self, conversation: str) -> list[Recorded]:
+        return self.facts
+
+
+def test_folds_of_the_whole_workspace(page: Page, written: Written, settle: Settle) -> None:
+    timeline, session = page
+    timeline.open(session, Bench(written.facts))  # type: ignore[arg-type]
+    settle()
+    timeline._choose_scope(everywhere=True)
+    settle()
+    assert timeline.list.rows.rowCount() == 8
+
+
+def test_it_is_live(page: Page, written: Written, settle: Settle) -> None:
+    timeline, _ = page
+    written.handover(3)
+    timeline.hear([FactAppended(written.facts[-1])])
+    settle()
+    assert timeline.list.rows.rowCount() == 5
+    assert timeline.panel._title.text() == "Handover 2"
+
+
+def test_an_empty_conversation_says_what_will_be_here(theme: Theme, settle: Settle) -> None:
+    made = TimelinePage(theme, Doing(now))
+    made.open(None)
+    settle()
+    assert "Choose a fold" in made.panel.document.text()
+    made.panel.deleteLater()

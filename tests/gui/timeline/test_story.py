@@ -1,0 +1,94 @@
+"""A conversation's facts as points and events."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.facts import DocumentEdited, FoldKind, Refolded, Rewound, Text, Unfolded, UserSaid
+from helix_desktop.gui.timeline.story import Story, merged
+from tests.gui.timeline.conftest import Written
+
+
+def story_of(written: Written) -> Story:
+    story = Story()
+    story.extend(written.facts)
+    return story
+
+
+def test_every_batch_is_one_event(written: Written) -> None:
+    story = story_of(written)
+    assert [(event.kind, len(event.folds)) for event in story.events] == [
+        (None, 0),
+        (FoldKind.MARKER, 3),
+        (FoldKind.HANDOVER, 1),
+        (FoldKind.HANDOVER, 1),
+    ]
+    markers = story.events[1]
+    assert (markers.before, markers.after) == (15_000, 90)
+    assert story.window == 128_000
+    assert story.events[0].words == "layered"
+
+
+def test_points_rise_with_steps_and_fall_with_folds(written: Written) -> None:
+    story = story_of(written)
+    steps = [i for i in range(len(story.points)) if i == 0 or story.steps[i] > story.steps[i - 1]]
+    assert [story.points[i] for i in steps] == [20_000, 21_000, 22_000, 40_000, 22_000, 23_000]
+    for event in story.events[1:]:
+        assert story.points[event.point] < story.points[event.point - 1]
+    assert len(story.points) == len(story.seqs) == len(story.times) == len(story.steps)
+
+
+def test_undo_and_redo_move_the_line_back_and_forth(written: Written) -> None:
+    story = story_of(written)
+    now = story.points[-1]
+    event = story.event_of("h2")
+    assert event is not None
+    written.add(Unfolded("h2"))
+    assert story.advance(written.facts[-1])
+    assert not story.live(event)
+    assert story.points[-1] > now
+    raised = story.points[-1]
+    written.add(Refolded("h2"))
+    story.advance(written.facts[-1])
+    assert story.live(event)
+    assert story.points[-1] == raised - (event.before - event.after)
+
+
+def test_a_rewind_goes_back_to_what_was(written: Written) -> None:
+    story = story_of(written)
+    event = story.events[1]
+    written.add(Rewound(8))
+    story.advance(written.facts[-1])
+    assert story.points[-1] == 21_000
+    assert not story.live(event)
+
+
+def test_totals_and_edits(written: Written) -> None:
+    story = story_of(written)
+    assert story.totals.steps == 6
+    assert story.totals.sent == 20_000 + 21_000 + 22_000 + 40_000 + 22_000 + 23_000
+    assert story.totals.unmanaged >= story.totals.sent
+    written.add(DocumentEdited("h2", "mine", 3))
+    story.advance(written.facts[-1])
+    assert story.edited["h2"] == "mine"
+
+
+def test_the_handover_before_is_the_one_it_updates(written: Written) -> None:
+    story = story_of(written)
+    earlier = story.handover_before(story.events[-1])
+    assert earlier is not None
+    assert earlier.name == "h1"
+    assert story.handover_before(story.events[2]) is None
+
+
+def test_without_reports_the_facts_add_up() -> None:
+    written = Written()
+    written.add(UserSaid((Text("x", 100),)))
+    written.step(0)
+    written.step(0)
+    story = story_of(written)
+    assert list(story.points) == [100, 120]
+
+
+def test_stories_are_merged_by_time(written: Written) -> None:
+    story = story_of(written)
+    times = [event.time for event in merged([story, story])]
+    assert times == sorted(times, reverse=True)
