@@ -201,9 +201,13 @@ def handover_floor(window: int, tokens: int = FLOOR_TOKENS, share: float = FLOOR
 # --- small windows ---------------------------------------------------------------------------------------------------
 
 
+SMALL_WINDOW = 96_000
+LEAST_LARGE = 500
+
+
 def large_output(window: int, tokens: int = 4_000) -> int:
-    """From how many tokens on an output is large: `tokens`, or 1/24 of a window below 96,000."""
-    return min(tokens, max(500, window // 24))
+    """From how many tokens on an output is large: `tokens`, and in a window below 96,000 in proportion less."""
+    return min(tokens, max(LEAST_LARGE, tokens * window // SMALL_WINDOW))
 
 
 def panic_tail(window: int) -> int:

@@ -23,7 +23,8 @@ class Figures:
     """`used` and `standing`: identifiers that came again, and those of them that stood in the view.
 
     `overflowed`: sessions with a request larger than the window. `fallbacks`: folds that a strategy gave up, or that
-    took a rung of the ladder beyond the usual writer. `waited`: the seconds a turn waited for folds, the longest.
+    took a rung of the ladder beyond the usual writer. `waited`: the seconds a turn waited for folds, the longest;
+    `longest_admission`: of them, for one batch of outputs.
     `plain_sent`, `plain_billed`: what sending everything every time would have come to.
     """
 
@@ -51,6 +52,7 @@ class Figures:
     output_tokens: int = 0  # of tool outputs, as they came
     output_shown: int = 0  # of them, in the last view
     waited: float = 0.0
+    longest_admission: float = 0.0
     marks: Sequence[Mark] = ()
     sessions: int = 1
 
@@ -91,6 +93,7 @@ class Figures:
             "output_tokens": self.output_tokens,
             "output_shown": self.output_shown,
             "waited_seconds": round(self.waited, 1),
+            "longest_admission_seconds": round(self.longest_admission, 1),
             "none": {"sent": self.plain_sent, "billed": self.plain_billed},
         }
 
@@ -127,5 +130,6 @@ def total(all_of: Sequence[Figures]) -> Figures:
         output_tokens=sum(one.output_tokens for one in all_of),
         output_shown=sum(one.output_shown for one in all_of),
         waited=max(one.waited for one in all_of),
+        longest_admission=max(one.longest_admission for one in all_of),
         sessions=len(all_of),
     )

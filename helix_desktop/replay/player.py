@@ -86,6 +86,7 @@ class Player:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waited = 0.0
         self._waited_now = 0.0
+        self._longest_admission = 0.0
         self._repeats = 0
         self._reads: dict[tuple[str, str, bytes], int] = {}
         self._calls: dict[str, tuple[str, str]] = {}
@@ -201,7 +202,9 @@ class Player:
 
     async def _outputs(self, batch: Sequence[RecordedMessage]) -> None:
         returned = [await self._returned(message) for message in batch]
+        before = self._waited_now
         folds = await self._timed(self._steward.admit(returned, {}))
+        self._longest_admission = max(self._longest_admission, self._waited_now - before)
         await self._conversation.append(*returned, *folds)
 
     async def _returned(self, message: RecordedMessage) -> ToolReturned:
@@ -272,5 +275,6 @@ class Player:
             output_tokens=watched.output_tokens,
             output_shown=watched.output_shown,
             waited=self._waited,
+            longest_admission=self._longest_admission,
             marks=watched.marks,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta, ToolResult
@@ -43,9 +43,9 @@ _FILL = "the work went on as it was asked and the rest of it is as it was said "
 _FOREIGN = "o trabalho continua como foi pedido e nada mais mudou desde a hora em que foi dito "
 _FOREIGN_SECTIONS = ("Fundo", "Detalhes", "Feito", "Problemas", "Tarefas", "Gostos")
 _OUTPUT = re.compile(r"^Output (\d+), of ", re.MULTILINE)
-_WORTH_KEEPING = re.compile(
-    r"https?://[^\s\"'<>)\]]+|(?<![\w/])/?(?:[\w.-]+/)+[\w.-]*\w|[^.\n]*\b(?:must|never|always|only)\b[^.\n]*"
-)
+_RULE = re.compile(r"\b(?:must|never|always|only)\b")
+_PLACE = re.compile(r"https?://[^\s\"'<>)\]]+|(?<![\w/.-])/?(?:[\w.-]+/)+[\w.-]*\w")
+READ = 20_000  # characters of each text that a good summary is made from
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,14 @@ class StandIn:
         if self._kind in ("empty", "wrong-form", "other-language"):
             return self._useless(size)
         size *= 20 if self._kind == "too-long" else 1
-        found = "" if self._kind == "forgetful" else self._worth_keeping(request, size // 3)
         if request.purpose == "admission":
             return self._choices(request)
+        if request.purpose not in ("handover", "observation", "reflection"):
+            return self._filled(size, _FILL)
+        found = "" if self._kind == "forgetful" else self._worth_keeping(request, size // 3)
         if request.purpose == "handover":
             return self._sections(size, SECTIONS, _FILL, found)
-        if request.purpose in ("observation", "reflection"):
-            return self._observations(size, found)
-        return self._filled(size, _FILL)
+        return self._observations(size, found)
 
     def _useless(self, size: int) -> str:
         if self._kind == "wrong-form":
@@ -121,16 +121,24 @@ class StandIn:
 
     def _worth_keeping(self, request: Request, room: int) -> str:
         """Lines copied from the request, the newest first, as a good summary would have them."""
-        lines: list[str] = []
-        for text in reversed(_texts(request)):
-            for match in _WORTH_KEEPING.finditer(text[:20_000]):
-                line = match.group().strip()[:200]
-                if line and line not in lines:
-                    room -= self._tokens.count(line) + 2
-                    if room < 0:
-                        return "\n".join(lines)
-                    lines.append(line)
-        return "\n".join(lines)
+        taken: dict[str, None] = {}
+        for line in _worth(request):
+            if line not in taken:
+                room -= self._tokens.count(line) + 2
+                if room < 0:
+                    break
+                taken[line] = None
+        return "\n".join(taken)
+
+
+def _worth(request: Request) -> Iterator[str]:
+    """Sentences that state a rule, addresses and paths."""
+    for text in reversed(_texts(request)):
+        for line in text[:READ].splitlines():
+            if _RULE.search(line):
+                yield line.strip()[:200]
+            else:
+                yield from _PLACE.findall(line[:1_000])
 
 
 def _texts(request: Request) -> list[str]:

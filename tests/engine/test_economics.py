@@ -165,5 +165,7 @@ def test_a_larger_window_never_lowers_or_raises_the_floor() -> None:
 def test_in_small_windows_less_is_large_and_less_stays() -> None:
     assert economics.large_output(128_000) == 4_000
     assert economics.large_output(32_000) == 1_333
+    assert economics.large_output(32_000, 2_000) == 666
     assert economics.large_output(2_000) == 500
+    assert economics.large_output(128_000, 60_000) == 60_000
     assert economics.panic_tail(32_000) == 8_000

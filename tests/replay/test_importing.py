@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.errors import WrongUse
@@ -111,6 +111,7 @@ fields = st.dictionaries(
 )
 
 
+@settings(max_examples=40)
 @given(st.lists(fields | json_values, max_size=6))
 def test_whatever_stands_in_a_file_it_is_read_or_refused_in_a_sentence(tmp_path_factory: pytest.TempPathFactory, values: list[object]) -> None:  # fmt: skip
     path = tmp_path_factory.mktemp("any") / "s.jsonl"

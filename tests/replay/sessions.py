@@ -1,0 +1,82 @@
+"""Made-up sessions for the tests of the replay."""
+
+from __future__ import annotations
+
+import random
+
+from helix_desktop.engine import policy
+from helix_desktop.engine.economics import Prices
+from helix_desktop.replay import clock
+from helix_desktop.replay.figures import Figures
+from helix_desktop.replay.player import Player, Stores, Terms
+from helix_desktop.replay.recording import RecordedCall, RecordedMessage, Recording
+from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+
+USUAL = Prices(0.1, 1.25, 5.0)
+
+
+class Words:
+    """Counts words: quick, and plain to reckon with."""
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+def user(text: str) -> RecordedMessage:
+    return RecordedMessage("user", text)
+
+
+def says(text: str, *calls: RecordedCall) -> RecordedMessage:
+    return RecordedMessage("assistant", text, calls)
+
+
+def returned(call: str, text: str) -> RecordedMessage:
+    return RecordedMessage("tool", text, answers=call)
+
+
+def step(number: int, output: str, *, name: str = "read") -> list[RecordedMessage]:
+    """A reply with one call, and what it returned."""
+    call = RecordedCall(f"c{number}", name, f'{{"path": "src/module_{number}.py"}}')
+    said = (
+        f"Step {number}: I look at identifier_{number:03} and what uses it. "
+        + "So the work goes on as it was asked. " * 12
+    )
+    return [says(said, call), returned(call.id, output)]
+
+
+def prose(random_numbers: random.Random, words: int) -> str:
+    """Lines of words that look like code and its output."""
+    names = [f"identifier_{random_numbers.randrange(200):03}" for _ in range(words)]
+    return "\n".join(" ".join(names[at : at + 9]) for at in range(0, words, 9))
+
+
+def long_session(seed: int, steps: int, words: int = 900) -> Recording:
+    """One long turn: reads, a rule of the user at its beginning, a change of the subject in the middle."""
+    numbers = random.Random(seed)
+    said = [user("You must never delete tests/data/golden.json. Look at all the modules.")]
+    for number in range(steps):
+        said += step(number, prose(numbers, numbers.randrange(50, words)))
+        if number == steps // 2:
+            said += [says("Half of it is done."), user("Go on with identifier_007, and be quick.")]
+    said.append(says("All of it is done."))
+    return Recording(f"made-up {seed}", tuple(said))
+
+
+def play(
+    recording: Recording,
+    name: str = "layered",
+    *,
+    window: int = 128_000,
+    stand_in: str = "works",
+    prices: Prices = USUAL,
+    **values: object,
+) -> Figures:
+    """The session under a policy, in memory, counting words."""
+    terms = Terms(policy.preset(name).with_values(values), window, prices, stand_in)
+
+    async def played() -> Figures:
+        now = clock.LoopClock().now
+        journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
+        return await Player(recording, terms, Stores(journal, cache, MemoryIndex(journal, cache)), Words()).play()
+
+    return clock.run(played())

@@ -1,0 +1,63 @@
+"""What folds may have lost, found without the engine's means."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import PartRef, Stored, Text
+from helix_desktop.errors import NotThere
+from helix_desktop.replay import clock, losses
+from helix_desktop.replay.losses import Standing
+from helix_desktop.replay.recording import RecordedCall
+from tests.replay.sessions import returned, says, user
+
+
+def test_what_must_not_be_lost() -> None:
+    said = set(losses.details(user("Hello. You must use tabs! See https://example.org/a?b=1.")))
+    assert {"You must use tabs!", "https://example.org/a?b=1"} <= said
+    assert "Hello." not in said
+    printed = set(losses.details(returned("c", "ok\nFAILED tests/test_a.py::test_b\nValueError: no such thing")))
+    assert {"FAILED tests/test_a.py::test_b", "ValueError: no such thing"} <= printed
+    called = set(
+        losses.details(says("", RecordedCall("c", "write", '{"path": "a/b.py", "text": "first\\nlong_identifier"}')))
+    )
+    assert {"a/b.py", "long_identifier"} <= called
+
+
+def test_arguments_are_read_without_their_escapes() -> None:
+    assert losses.plain('{"a": "x\\ny", "b": [1, {"c": "z"}]}') == "a\nx\ny\nb\n1\nc\nz"
+    assert losses.plain("{broken") == "{broken"
+    assert losses.plain("plain") == "plain"
+
+
+def test_a_detail_stands_whatever_the_space_in_it() -> None:
+    standing = Standing(["You must\n  use tabs!", "long_identifier"])
+    assert standing.lost(["You must use tabs!", "long_identifier", "other_identifier", " "]) == {"other_identifier"}
+
+
+def test_every_hash_of_a_view_is_found() -> None:
+    named, behind, shown = (Digest.of(text) for text in (b"named", b"behind", b"shown"))
+    text = f'[CACHED] recall_cached_content("{named.hex}")\nand {Digest.of(b"no call").hex}'
+    blocks = [
+        Block(Kind.OUTPUT, Role.TOOL, PartRef(1), Text(text), 1, cached=(Stored(behind, 1),)),
+        Block(Kind.OUTPUT, Role.TOOL, PartRef(2), Stored(shown, 1), 1),
+    ]
+    found = list(losses.hashes(blocks, lambda block: block.content.text if isinstance(block.content, Text) else ""))
+    assert found == [named, behind, shown]
+
+
+def test_a_recall_is_proved_by_its_hash() -> None:
+    digest = Digest.of(b"right")
+
+    async def right(_: Digest) -> bytes:
+        return b"right"
+
+    async def wrong(_: Digest) -> bytes:
+        return b"wrong"
+
+    async def nothing(_: Digest) -> bytes:
+        raise NotThere("It is not there.")
+
+    assert clock.run(losses.recalled(digest, right)) == b"right"
+    assert clock.run(losses.recalled(digest, wrong)) is None
+    assert clock.run(losses.recalled(digest, nothing)) is None

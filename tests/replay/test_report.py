@@ -1,0 +1,41 @@
+"""What a replay came to, as lines and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from helix_desktop.replay import report
+from helix_desktop.replay.report import Result
+from tests.replay.test_figures import ONE
+
+RESULT = Result("layered", 1_000, [ONE, replace(ONE, name="a/very/long/name/of/a/session/that/does/not/fit.jsonl")])
+
+
+def test_one_line_per_session_and_a_total() -> None:
+    heading, columns, first, second, summed = report.lines(RESULT)
+    assert heading == "layered · window 1,000"
+    assert first.startswith("a ")
+    assert second.startswith("…")
+    assert "fit.jsonl" in second
+    assert summed.startswith("total")
+    assert "0.500 / 0.333" in first
+    assert columns.index("folds") == first.index("3 marker")
+
+
+def test_policies_side_by_side() -> None:
+    _, _, one, other = report.side_by_side([RESULT, Result("none", 1_000, [ONE])])
+    assert one.startswith("layered")
+    assert other.startswith("none")
+
+
+def test_json_of_one_and_of_several() -> None:
+    alone = report.as_json([RESULT], compared=False)
+    assert (alone["policy"], alone["window"]) == ("layered", 1_000)
+    sessions = alone["sessions"]
+    assert isinstance(sessions, list)
+    assert sessions[0]["session"] == "a"
+    compared = report.as_json([RESULT, Result("none", 1_000, [ONE])], compared=True)
+    policies = compared["policies"]
+    assert isinstance(policies, dict)
+    assert policies["layered"] == alone
+    assert list(policies) == ["layered", "none"]

@@ -1,0 +1,53 @@
+"""How much of what the agent uses still stood in view."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import PartRef, Stored, Text, ToolCall
+from helix_desktop.replay.recording import RecordedCall
+from helix_desktop.replay.retention import Retention
+from tests.replay.sessions import says, user
+
+STORED = Stored(Digest.of(b"x"), 1)
+
+
+def block(content: Text | ToolCall | Stored, kind: Kind = Kind.CONVERSATION, role: Role = Role.USER) -> Block:
+    return Block(kind, role, PartRef(1), content, 1)
+
+
+def test_what_came_earlier_and_stands_counts() -> None:
+    retention = Retention(lambda _: "stored_identifier")
+    retention.heard(user("first_identifier and second_identifier and stored_identifier"))
+    retention.show([block(Text("first_identifier")), block(STORED)])
+    retention.uses(
+        says("first_identifier, never_heard_before", RecordedCall("c", "f", '"second_identifier stored_identifier"'))
+    )
+    assert (retention.used, retention.standing) == (3, 2)
+
+
+def test_short_words_are_no_identifiers() -> None:
+    retention = Retention(lambda _: "")
+    retention.heard(user("short words only"))
+    retention.uses(says("short words only"))
+    assert retention.share == 1.0
+
+
+def test_summaries_and_the_system_count_as_nothing() -> None:
+    retention = Retention(lambda _: "")
+    retention.heard(user("first_identifier"))
+    text = Text("first_identifier")
+    kinds = [block(text, Kind.HANDOVER), block(text, Kind.OBSERVATIONS), block(text, Kind.SYSTEM, Role.SYSTEM)]
+    retention.show(kinds)
+    retention.uses(says("first_identifier"))
+    assert retention.share == 0.0
+
+
+def test_what_leaves_the_view_counts_no_more() -> None:
+    retention = Retention(lambda _: "")
+    retention.heard(user("first_identifier"))
+    one, other = block(Text("first_identifier")), block(ToolCall("c", "f", '{"path": "first_identifier"}'))
+    for shown in ([one, other], [other], []):
+        retention.show(shown)
+        retention.uses(says("first_identifier"))
+    assert (retention.used, retention.standing) == (3, 2)
