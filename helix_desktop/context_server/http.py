@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
@@ -70,8 +72,6 @@ class _Quiet(uvicorn.Server):
 
 async def serve(server: Server[Any], port: int, token: str, started: Callable[[int], Awaitable[None]]) -> None:
     """Answer until cancelled. `started` is told the port once it listens (0 takes a free one)."""
-    import socket
-
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -83,4 +83,16 @@ async def serve(server: Server[Any], port: int, token: str, started: Callable[[i
         app = Guard(server.streamable_http_app(streamable_http_path=PATH, host=HOST), token, port)
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="on")
         await started(port)
-        await _Quiet(config).serve([listening])
+        await _until_cancelled(_Quiet(config), listening)
+
+
+async def _until_cancelled(server: _Quiet, listening: socket.socket) -> None:
+    """Uvicorn ends in order only when it is told to; cut off, it leaves its connections and its lifespan behind."""
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve([listening]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            server.should_exit = True
+            await asyncio.wait([serving], timeout=3)
+            raise

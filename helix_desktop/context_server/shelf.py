@@ -165,8 +165,8 @@ async def history(shelf: Shelf, *, fold: str, conversation: str = "") -> dict[st
     async for _, state in _states(shelf, conversation):
         if state.fold(wanted) is not None:
             return {"fold": wanted, "text": await recall.history(state, shelf.cache, shelf.tokens, wanted)}
-    where = f"The conversation {conversation[:40]}" if conversation else f"None of the newest {NEWEST} conversations"
-    raise NotThere(f"{where} has no fold {wanted[:80]!r}.", remedy="Name its conversation, or list the resources.")
+    where = f"In the conversation {conversation[:40]}" if conversation else f"In the newest {NEWEST} conversations"
+    raise NotThere(f"{where} there is no fold {wanted[:80]!r}.", remedy="Name its conversation, or list the resources.")
 
 
 async def handovers(shelf: Shelf) -> list[tuple[str, str, Folded]]:

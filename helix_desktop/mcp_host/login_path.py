@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pwd
 import signal
 import sys
 from collections.abc import Mapping
@@ -24,8 +23,12 @@ async def login_path(environment: Mapping[str, str]) -> str:
 
 
 def _shell(environment: Mapping[str, str]) -> str:
+    if given := environment.get("SHELL"):
+        return given
+    import pwd  # there is none on Windows
+
     with suppress(KeyError):
-        return environment.get("SHELL") or pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+        return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
     return "/bin/sh"
 
 

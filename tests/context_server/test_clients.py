@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.context_server import clients
+from helix_desktop.errors import ConfigMistake, WrongUse
+
+COMMAND = ["helix-desktop", "mcp", "--workspace", "w-1"]
+
+
+def made(client: str, tmp_path: Path) -> clients.Snippet:
+    return clients.snippet(client, COMMAND, "helix", folder=tmp_path / "project", home=tmp_path)
+
+
+@pytest.mark.parametrize("client", ["claude-code", "cursor", "vscode"])
+def test_it_is_written_beside_what_is_there(client: str, tmp_path: Path) -> None:
+    found = made(client, tmp_path)
+    outer = found.path_in[0]
+    found.file.parent.mkdir(parents=True)
+    found.file.write_text(json.dumps({outer: {"other": {"command": "x"}}, "theme": "é"}))
+    assert clients.write(found)
+    whole = json.loads(found.file.read_text())
+    assert whole["theme"] == "é"
+    assert whole[outer]["other"] == {"command": "x"}
+    assert whole[outer]["helix"]["command"] == "helix-desktop"
+    assert whole[outer]["helix"]["args"] == ["mcp", "--workspace", "w-1"]
+    assert not clients.write(found)
+    assert json.loads(found.text)[outer]["helix"] == whole[outer]["helix"]
+
+
+def test_a_new_file_is_made(tmp_path: Path) -> None:
+    assert clients.write(made("cursor", tmp_path))
+    assert (tmp_path / "project" / ".cursor" / "mcp.json").exists()
+
+
+@pytest.mark.parametrize("content", ["// mine\n{}", "[]", '{"mcpServers": []}', "{"])
+def test_what_is_not_understood_is_left_untouched(content: str, tmp_path: Path) -> None:
+    found = made("claude-code", tmp_path)
+    found.file.parent.mkdir(parents=True)
+    found.file.write_text(content)
+    with pytest.raises(ConfigMistake, match="nothing was written"):
+        clients.write(found)
+    assert found.file.read_text() == content
+
+
+def test_gooses_is_shown_and_not_written(tmp_path: Path) -> None:
+    found = made("goose", tmp_path)
+    assert '  "helix":\n    name: "helix"' in found.text
+    with pytest.raises(WrongUse, match="by hand"):
+        clients.write(found)
+    with pytest.raises(WrongUse, match="claude-code, cursor, vscode, goose"):
+        made("emacs", tmp_path)

@@ -1,0 +1,77 @@
+"""A shelf on stores in memory, with two entries and a handover."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from helix_desktop.context_server.shelf import CatalogueRow, Shelf
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Fact,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    Span,
+    Stop,
+    Text,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.engine.ports import About, Hit
+from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+
+LOG = "".join(f"line {number}\n" for number in range(1, 2001)).encode()
+
+
+class Words:
+    """Counts a token for every four characters."""
+
+    def count(self, text: str) -> int:
+        return -(-len(text) // 4)
+
+
+@dataclass
+class Catalogue:
+    cache: MemoryCache
+    index: MemoryIndex
+
+    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
+        return await self.index.search(query, tool=tool, limit=limit, entries_only=entries_only)
+
+    async def listed(self, *, tool: str, limit: int) -> tuple[Sequence[CatalogueRow], int]:
+        rows: list[Any] = [
+            SimpleNamespace(stored=e.stored, about=e.about, tokens=1, time=e.time, uses=0, pinned=False)
+            for _, e in self.cache.contents()
+            if tool in {"", e.about.tool}
+        ]
+        return rows[:limit], len(rows)
+
+    async def figures(self) -> dict[str, int]:
+        return {"entries": len(list(self.cache.contents()))}
+
+
+async def matching(pattern: str, content: AsyncIterator[bytes], context: int) -> str:
+    whole = b"".join([piece async for piece in content]).decode()
+    return "\n".join(line for line in whole.splitlines() if pattern in line)
+
+
+async def compact(digest: Digest, keep: str) -> str:
+    return f"{digest.short} kept: {keep}"
+
+
+async def shelf() -> tuple[Shelf, Digest]:
+    """The shelf, and the hash of the long entry on it."""
+    cache, journal = MemoryCache(now=lambda: 1.0), MemoryJournal(now=lambda: 1.0)
+    stored = await cache.put(LOG, About("run_command", "make"))
+    await cache.put(b"\xff\x00binary", About("user", "a.bin", "application/octet-stream"))
+    said: list[Fact] = [UserSaid((Text("Do it, never quickly.", 400),)), ModelReplied((Text("Done. " * 300, 400),), "m", Stop.END)]
+    await journal.append("c1", [ConversationStarted(title="Work"), *said, TurnEnded(TurnEnd.DONE)])
+    document = Folded("f1", FoldKind.HANDOVER, Span(2, 3), "## Completed Work\nIt is done.", 8, 800, number=1)
+    await journal.append("c1", [document])
+    made = Shelf("w", cache, Catalogue(cache, MemoryIndex(journal, cache)), journal, Words(), matching, compact)
+    return made, stored.digest
