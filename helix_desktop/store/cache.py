@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import plyvel
 import zstandard
 
 from helix_desktop.engine.digest import Digest
@@ -23,7 +22,7 @@ from helix_desktop.engine.ports import About
 from helix_desktop.errors import Ambiguous, CacheCorrupt, NewerVersion, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import records
 from helix_desktop.store.incoming import Incoming, Staged, line_count
-from helix_desktop.store.level import Level, Write, failure
+from helix_desktop.store.level import Level, Write
 from helix_desktop.store.records import CHUNK, Record, State
 
 _LAST = b"\xff" * 8
@@ -41,18 +40,20 @@ class CacheFolder:
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()
         self._staged: dict[Digest, Staged] = {}
-        self._check_version()
-        self._next = self._sweep()
-        self._marked = {
-            kind: {key[1:] for key in self.level.keys(kind, _after(kind))} for kind in (_QUARANTINED, _FORGOTTEN)
-        }
+        try:
+            self._check_version()
+            self._next = self._sweep()
+            marks = (_QUARANTINED, _FORGOTTEN)
+            self._marked = {kind: {key[1:] for key in self.level.keys(kind, _after(kind))} for kind in marks}
+        except StoreFailed:
+            self.level.close()
+            raise
 
     def _check_version(self) -> None:
         known = self.level.quick_get(records.VERSION_KEY)
         if known is None:
             self.level.write([(records.VERSION_KEY, str(records.VERSION).encode())])
         elif int(known) > records.VERSION:
-            self.level.close()
             raise NewerVersion(
                 f"This cache was written by a newer Helix Desktop (version {int(known)} of its format).",
                 remedy="Update the program; nothing was changed.",
@@ -151,9 +152,9 @@ class CacheFolder:
         """What makes a second put unnecessary: the same content on its way, or stored and intact."""
         if (staged := self._staged.get(digest)) is not None:
             return staged
-        if self.level.quick_get(b"h" + digest.raw) is None:
-            return None
         try:
+            if self.level.quick_get(b"h" + digest.raw) is None:
+                return None
             record = self.record(digest)
             for _ in self.content(record):
                 pass
@@ -164,7 +165,7 @@ class CacheFolder:
 
     def _retire(self, digest: Digest) -> None:
         """Make way for content that comes again: what is left of it was collected or is damaged."""
-        with contextlib.suppress(NotThere, ValueError, plyvel.Error):
+        with contextlib.suppress(NotThere, ValueError, CacheCorrupt):
             old = self.described(digest)
             gone: list[Write] = [(b"h" + digest.raw, None), (records.number_key(b"m", old.number), None)]
             self.drop_chunks(old.blob, extra=gone)
@@ -194,18 +195,21 @@ class CacheFolder:
             number, _ = records.unpack_place(held)
             value = self.level.get(records.number_key(b"m", number))
             record = records.unpack(number, value) if value is not None else None
-        except (plyvel.CorruptionError, ValueError, UnicodeDecodeError) as error:
+        except (CacheCorrupt, ValueError) as error:
             raise self.quarantine(digest, "its description is damaged") from error
-        except plyvel.Error as error:
-            raise failure(error, f"The entry {digest} cannot be read") from error
         if record is None or record.digest != digest:
             raise self.quarantine(digest, "its description is missing")
         if record.state is State.COLLECTED:
             raise self._collected(record)
         if digest.raw in self._marked[_QUARANTINED]:
-            why = self.level.quick_get(_QUARANTINED + digest.raw) or b"it does not match its hash"
-            raise _corrupt(digest, why.decode("utf-8", "replace"))
+            raise _corrupt(digest, self._why(digest))
         return record
+
+    def _why(self, digest: Digest) -> str:
+        with contextlib.suppress(CacheCorrupt):
+            if (said := self.level.quick_get(_QUARANTINED + digest.raw)) is not None:
+                return said.decode("utf-8", "replace")
+        return "it does not match its hash"
 
     def described(self, digest: Digest) -> Record:
         """Like `record`, and also for an entry that was collected or is quarantined, as long as it can be read."""
@@ -242,7 +246,7 @@ class CacheFolder:
                 return None
             value = self.level.quick_get(b"b" + held[8:] + _FIRST_CHUNK)
             content = self._unpacked(value) if value else None
-        except (plyvel.Error, zstandard.ZstdError, MemoryError):
+        except (CacheCorrupt, zstandard.ZstdError, MemoryError):
             return None
         return content if content is not None and hashlib.sha256(content).digest() == digest.raw else None
 
@@ -277,13 +281,11 @@ class CacheFolder:
     def _decoded(self, record: Record, chunk: int) -> bytes:
         try:
             value = self.level.get(records.chunk_key(record.blob, chunk))
-            if value is None:
-                raise self.quarantine(record.digest, f"chunk {chunk} is missing")
-            return self._unpacked(value)
-        except (plyvel.CorruptionError, zstandard.ZstdError, MemoryError, IndexError) as error:
+            if value:
+                return self._unpacked(value)
+        except (CacheCorrupt, zstandard.ZstdError, MemoryError) as error:
             raise self.quarantine(record.digest, f"chunk {chunk} cannot be read") from error
-        except plyvel.Error as error:
-            raise failure(error, f"The entry {record.digest} cannot be read") from error
+        raise self.quarantine(record.digest, f"chunk {chunk} is missing")
 
     def quarantine(self, digest: Digest, why: str) -> CacheCorrupt:
         """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
@@ -335,15 +337,14 @@ class CacheFolder:
         return ""
 
     def records(self, after: int = 0, limit: int = 1000) -> list[Record]:
-        """Known entries by number; unreadable ones are left out (verify names them)."""
+        """Known entries by number; unreadable ones are left out (a check names them)."""
         found: list[Record] = []
-        for key, value in self.level.scan(records.number_key(b"m", after + 1), b"m" + _LAST + b"\xff"):
-            try:
-                found.append(records.unpack(records.number_of(key), value))
-            except (ValueError, UnicodeDecodeError):
-                continue
-            if len(found) == limit:
-                break
+        with contextlib.suppress(CacheCorrupt):  # said at the end of the way, when what can be read has been
+            for key, value in self.level.scan(records.number_key(b"m", after + 1), b"m" + _LAST + b"\xff"):
+                with contextlib.suppress(ValueError):
+                    found.append(records.unpack(records.number_of(key), value))
+                if len(found) == limit:
+                    break
         return found
 
     # --- pins and removal -------------------------------------------------------------------------------------------

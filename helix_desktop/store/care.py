@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import plyvel
-
 from helix_desktop.engine.digest import Digest
-from helix_desktop.errors import HelixError, NotThere, StoreFailed
+from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, StoreFailed
 from helix_desktop.store import records
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.records import State
@@ -67,7 +65,7 @@ class Check:
                 if len(self._waiting) == _PAGE:
                     return
             self._at = _END
-        except (plyvel.Error, ValueError):
+        except (CacheCorrupt, ValueError):
             self._notes.append("A part of the cache's list of hashes cannot be read.")
             self._at = _behind(self._at)
 

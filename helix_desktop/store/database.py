@@ -11,6 +11,17 @@ from typing import BinaryIO
 
 from helix_desktop.errors import NewerVersion, StoreBusy, StoreFailed, StoreFull
 
+_SENSELESS = (
+    "no such ",
+    "malformed ",
+    "table ",
+    "Could not decode",
+    "near ",
+    "unknown ",
+    "vtable constructor",
+    "fts5: corrupt",
+)
+
 
 def connect(path: Path, corrupt: type[StoreFailed], what: str, *, synchronous: str = "FULL") -> sqlite3.Connection:
     """An open connection in WAL mode; used from the thread that made it, or one after another."""
@@ -112,9 +123,14 @@ def failure(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFai
         return StoreFull(f"The {what} could not be written: the disk is full.", remedy="Make room and try again.")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy(f"The {what} is used by another process.", remedy="Close it there, or wait.")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or isinstance(error, UnicodeDecodeError):
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _senseless(error):
         return corrupt(f"The {what}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
     return StoreFailed(f"The {what} could not be read or written: {error}.", remedy="Check the disk, then try again.")
+
+
+def _senseless(error: Exception) -> bool:
+    """Our SQL is always the same: where a table or a column of it is not known, what describes them is damaged."""
+    return isinstance(error, UnicodeDecodeError) or str(error).startswith(_SENSELESS)
 
 
 def sync(file: BinaryIO) -> None:

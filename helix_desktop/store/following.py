@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import HelixError
-from helix_desktop.store import opening, search
+from helix_desktop.store import database, opening, search
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.catalogue import EVERYTHING, NEAR, Catalogue, Filter, Order, Row, Sort, Stats, Use
-from helix_desktop.store.index import Progress, reading
+from helix_desktop.store.index import IndexDamaged, Progress, reading
 from helix_desktop.store.journal import JournalFile, Line
 from helix_desktop.store.records import Record
 from helix_desktop.store.thread import StoreThread
 
+T = TypeVar("T")
 _SLICE = 1 << 20  # bytes taken at once from the thread that also has to write
 
 
@@ -96,6 +99,7 @@ class Index:
         self._following: Future[None] | None = None
         self._prepared: Future[None] | None = None
         self._closing = False
+        self._damaged = False
         self.progress = Progress(0, 0, 0, 0, 0)
 
     @classmethod
@@ -141,23 +145,54 @@ class Index:
     def _step(self) -> None:
         try:
             self.progress = self._file.step()
+        except IndexDamaged:
+            self._damaged = True
+            return
         except HelixError:
             return  # the stores are closing or in trouble; the next change tries again
         if not self.progress.done and not self._closing:
             self._following = self._writer.submit(self._step)
 
     async def caught_up(self, report: Callable[[Progress], None] = lambda _: None) -> Progress:
-        """Wait until everything is in the index, reporting after each slice."""
+        """Wait until everything is in the index, reporting after each slice. A damaged one is made anew first."""
+        for _ in range(2):
+            try:
+                return await self._catch_up(report)
+            except IndexDamaged:
+                await self._make_anew()
+        return await self._catch_up(report)
+
+    async def _catch_up(self, report: Callable[[Progress], None]) -> Progress:
         while True:
             self.progress = await self._writer.run(self._file.step)
             report(self.progress)
             if self.progress.done:
                 return self.progress
 
+    async def _make_anew(self) -> None:
+        async def nothing() -> None: ...
+
+        self._damaged = False
+        await self.renew(nothing)
+
+    async def _ask(self, question: Callable[[Catalogue], T]) -> T:
+        """Answer it on the reading thread. Where the index is damaged it is made anew, and asked once more as far as it is."""
+        if self._damaged:
+            await self._make_anew()
+        try:
+            return await self._reader.run(self._answer, question)
+        except IndexDamaged:
+            await self._make_anew()
+            return await self._reader.run(self._answer, question)
+
+    def _answer(self, question: Callable[[Catalogue], T]) -> T:
+        with database.Reading(IndexDamaged, "index"):
+            return question(self._catalogue)
+
     async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
-        return await self._reader.run(
-            lambda: search.search(
-                self._catalogue.connection, self._feed, query, tool=tool, limit=limit, entries_only=entries_only
+        return await self._ask(
+            lambda asked: search.search(
+                asked.connection, self._feed, query, tool=tool, limit=limit, entries_only=entries_only
             )
         )
 
@@ -171,31 +206,35 @@ class Index:
         limit: int = 200,
     ) -> Sequence[Row]:
         """A page of the catalogue. Behind it, what a jump far down will need is made ready."""
-        rows = await self._reader.run(
-            lambda: self._catalogue.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
+        rows = await self._ask(
+            lambda asked: asked.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
         )
         if not self._closing and (self._prepared is None or self._prepared.done()):
             self._prepared = self._ahead.submit(self._prepare, (chosen, sort, descending))
         return rows
 
     def _prepare(self, order: Order) -> None:
-        if self._preparing.count(order[0]) > NEAR:
-            self._preparing.prepare(order)
+        try:
+            with database.Reading(IndexDamaged, "index"):
+                if self._preparing.count(order[0]) > NEAR:
+                    self._preparing.prepare(order)
+        except HelixError:
+            return  # whoever asks next is told
 
     async def count(self, chosen: Filter = EVERYTHING) -> int:
-        return await self._reader.run(self._catalogue.count, chosen)
+        return await self._ask(lambda asked: asked.count(chosen))
 
     async def row(self, digest: Digest) -> Row | None:
-        return await self._reader.run(self._catalogue.row, digest)
+        return await self._ask(lambda asked: asked.row(digest))
 
     async def tools(self) -> Sequence[tuple[str, int]]:
-        return await self._reader.run(self._catalogue.tools)
+        return await self._ask(Catalogue.tools)
 
     async def uses(self, digest: Digest) -> Sequence[Use]:
-        return await self._reader.run(self._catalogue.uses, digest)
+        return await self._ask(lambda asked: asked.uses(digest))
 
     async def stats(self) -> Stats:
-        return await self._reader.run(self._catalogue.stats)
+        return await self._ask(Catalogue.stats)
 
     async def reread(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that were known before: pins, removals."""
@@ -204,12 +243,20 @@ class Index:
 
     async def unused(self) -> Sequence[Digest]:
         """What collection takes first."""
-        return await self._reader.run(self._catalogue.unused)
+        return await self._ask(Catalogue.unused)
 
     async def expected(self) -> AsyncIterator[Sequence[Digest]]:
         """Every entry the index or a fact knows and that was not removed."""
         after = b""
-        while found := await self._reader.run(self._catalogue.expected, after, 1000):
+        while True:
+            try:
+                found = await self._reader.run(self._answer, partial(Catalogue.expected, after=after, limit=1000))
+            except IndexDamaged:
+                await self._make_anew()
+                await self.caught_up()
+                continue
+            if not found:
+                return
             after = found[-1].raw
             yield found
 

@@ -59,6 +59,10 @@ CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 
+class IndexDamaged(StoreFailed):
+    """The index makes no sense any more; whoever has it open makes it anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far the index is: entries known, entries whose words are in, facts; and of how many."""
@@ -103,7 +107,7 @@ class IndexFile:
         self._feed = feed
         self._count = count
         self._memory = 0
-        self.connection = database.connect(path, StoreFailed, "index", synchronous="NORMAL")
+        self.connection = database.connect(path, IndexDamaged, "index", synchronous="NORMAL")
         self.connection.execute("PRAGMA secure_delete=OFF")  # whatever is to be forgotten, the whole file goes
         self.connection.execute("PRAGMA wal_autocheckpoint=4000")
         database.prepare(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
@@ -124,6 +128,10 @@ class IndexFile:
 
     def step(self) -> Progress:
         """One slice of what is missing; call it until it is done. What the stores cannot give now is left for later."""
+        with database.Reading(IndexDamaged, "index"):
+            return self._step()
+
+    def _step(self) -> Progress:
         progress = self.progress()
         self._make_room(progress)
         if progress.rows < progress.entries:
@@ -144,7 +152,7 @@ class IndexFile:
             self._memory = pages
 
     def _writing(self) -> database.Writing:
-        return database.Writing(self.connection, StoreFailed, "index")
+        return database.Writing(self.connection, IndexDamaged, "index")
 
     # --- entries ----------------------------------------------------------------------------------------------------
 
@@ -294,7 +302,7 @@ def _recalled(parts: Iterable[object]) -> list[Digest]:
 
 def reading(path: Path) -> sqlite3.Connection:
     """A second connection, for the thread that answers questions."""
-    connection = database.connect(path, StoreFailed, "index", synchronous="NORMAL")
+    connection = database.connect(path, IndexDamaged, "index", synchronous="NORMAL")
     connection.execute("PRAGMA query_only=ON")
     connection.execute("PRAGMA cache_size=-16000")
     return connection

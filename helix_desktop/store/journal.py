@@ -114,7 +114,7 @@ class JournalFile:
         return tuple(found)
 
     def lines(self, conversation: str, after: int = 0, limit: int = 0) -> list[Line]:
-        with self._reading():
+        with database.Reading(JournalCorrupt, f"journal's conversation {conversation}"):
             rows = self.connection.execute(
                 "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE conversation = ? AND seq > ?"
                 " ORDER BY seq LIMIT ?",

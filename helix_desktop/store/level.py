@@ -23,6 +23,8 @@ import plyvel
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
 from helix_desktop.store.database import sync
 
+_CHECKED = {"verify_checksums": True, "fill_cache": False}
+_UNREAD = "The cache cannot be read"
 _MAPPED = 16 << 20  # bytes read through LevelDB's mappings before their pages are let go
 _DONTNEED = 4
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
@@ -102,6 +104,8 @@ class Level:
             value: bytes | None = self._db.get(key, verify_checksums=True)
         except RuntimeError:  # plyvel's word for a closed handle
             value = self._again().get(key, verify_checksums=True)
+        except plyvel.Error as error:
+            raise failure(error, _UNREAD) from error
         if value is not None:
             self._read += len(value)
             if self._read > _MAPPED:
@@ -114,17 +118,21 @@ class Level:
         return None
 
     def scan(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `start` up to but not `stop`, with their values."""
-        with self._again().iterator(
-            start=start, stop=stop, reverse=reverse, verify_checksums=True, fill_cache=False
-        ) as found:
-            yield from found
+        """Keys from `start` up to but not `stop`, with their values. Around damage it goes, and says so at the end."""
+        try:
+            with self._again().iterator(start=start, stop=stop, reverse=reverse, **_CHECKED) as found:
+                yield from found
+        except plyvel.Error as error:
+            raise failure(error, _UNREAD) from error
 
     def keys(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[bytes]:
-        with self._again().iterator(
-            start=start, stop=stop, reverse=reverse, include_value=False, verify_checksums=True, fill_cache=False
-        ) as found:
-            yield from found
+        try:
+            with self._again().iterator(
+                start=start, stop=stop, reverse=reverse, include_value=False, **_CHECKED
+            ) as found:
+                yield from found
+        except plyvel.Error as error:
+            raise failure(error, _UNREAD) from error
 
     def write(self, writes: Sequence[Write]) -> None:
         """All or nothing, on the disk when it returns. StoreFull or StoreFailed: none of it counts as written."""

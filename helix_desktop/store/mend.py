@@ -11,20 +11,18 @@ import sqlite3
 import struct
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop.engine import encoding
 from helix_desktop.engine.facts import Forgotten
-from helix_desktop.errors import HelixError
 from helix_desktop.store.journal import JournalFile, Line, seal
 
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGICS = (0x377F0682, 0x377F0683)
-_COLUMNS = "id, conversation, seq, time, fact, digest"
 _LOST = "This fact was damaged on the disk and could not be recovered."
 
 
@@ -108,13 +106,21 @@ def _sums(content: bytes | bytearray, first: int, second: int) -> tuple[int, int
     return first, second
 
 
-def salvaged(path: Path, log: Log) -> list[Line]:
-    """The intact facts in a log that SQLite would not read to its end."""
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What a log still holds that SQLite would not read to its end: intact facts, and how long conversations were."""
+
+    lines: tuple[Line, ...]
+    lengths: Mapping[str, int]
+
+
+def salvaged(path: Path, log: Log) -> Salvaged:
+    """Read it with its checksums made right; each fact is judged by its own digest."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         copy = Path(folder) / "journal.sqlite3"
         shutil.copyfile(path, copy)
         copy.with_name("journal.sqlite3-wal").write_bytes(resealed(log))
-        return list(readable(copy))
+        return Salvaged(tuple(readable(copy)), _lengths(copy))
 
 
 # --- reading what can be read ----------------------------------------------------------------------------------------
@@ -129,7 +135,7 @@ def readable(path: Path) -> Iterator[Line]:
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     with closing(connection):
         seen: set[tuple[str, int]] = set()
-        for order in ("id", "id DESC", "conversation, seq", "conversation DESC, seq DESC"):
+        for order in ("1", "1 DESC", "2, 3", "2 DESC, 3 DESC"):
             for line in _all(connection, order):
                 if line.intact and (line.conversation, line.seq) not in seen:
                     seen.add((line.conversation, line.seq))
@@ -137,9 +143,12 @@ def readable(path: Path) -> Iterator[Line]:
 
 
 def _all(connection: sqlite3.Connection, order: str) -> Iterator[Line]:
-    """Rows up to where the way through the file breaks off; another order gets behind that place."""
+    """Rows up to where the way through the file breaks off; another order gets behind that place.
+
+    Columns by place and not by name: the names stand in the file as well, and may be what is damaged.
+    """
     try:
-        for row in connection.execute(f"SELECT {_COLUMNS} FROM facts ORDER BY {order}"):  # noqa: S608 - made of constants
+        for row in connection.execute(f"SELECT * FROM facts ORDER BY {order}"):  # noqa: S608 - made of constants
             if _shaped(row):
                 yield Line(*row)
     except sqlite3.Error:
@@ -147,7 +156,8 @@ def _all(connection: sqlite3.Connection, order: str) -> Iterator[Line]:
 
 
 def _shaped(row: tuple[object, ...]) -> bool:
-    return all(isinstance(value, kind) for value, kind in zip(row, (int, str, int, float, str, bytes), strict=True))
+    kinds = (int, str, int, float, str, bytes)
+    return len(row) == len(kinds) and all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 
 # --- making a whole one again ----------------------------------------------------------------------------------------
@@ -161,10 +171,10 @@ class Mended:
     lost: tuple[str, ...]
 
 
-def rebuild(damaged: Path, backups: Iterable[Path], more: Iterable[Line], into: Path) -> Mended:
+def rebuild(damaged: Path, backups: Iterable[Path], more: Salvaged | None, into: Path) -> Mended:
     """Make a new journal of every intact fact there is: from the damaged file, its log, and its backups."""
     found: dict[str, dict[int, Line]] = {}
-    for source in (readable(damaged), more, *map(readable, backups)):
+    for source in (readable(damaged), more.lines if more else (), *map(readable, backups)):
         for line in source:
             found.setdefault(line.conversation, {}).setdefault(line.seq, line)
     expected = _lengths(damaged)
@@ -198,15 +208,24 @@ def _placeholder(conversation: str, seq: int, held: dict[int, Line]) -> Line:
     return Line(0, conversation, seq, time, text, seal(conversation, seq, time, text))
 
 
-def add_salvaged(journal: JournalFile, lines: Iterable[Line]) -> int:
-    """Append what a log still held behind what SQLite read of it; only where nothing is missing in between."""
-    added = 0
-    for line in sorted(lines, key=lambda line: (line.conversation, line.seq)):
-        try:
-            last = journal.conversation(line.conversation).last_seq
-        except HelixError:
-            last = 0
+def add_salvaged(journal: JournalFile, salvage: Salvaged) -> tuple[int, tuple[str, ...], bool]:
+    """Append what a log still held behind what SQLite read of it.
+
+    How many facts; the ones at the end that are not there, named; and whether one is missing before an intact one, so
+    that the whole journal has to be mended.
+    """
+    ends = {row.id: row.last_seq for row in journal.conversations()}
+    added, gap = 0, False
+    for line in sorted(salvage.lines, key=lambda line: (line.conversation, line.seq)):
+        last = ends.get(line.conversation, 0)
         if line.seq == last + 1:
-            journal.restore([line])
+            journal.take([line])
+            ends[line.conversation] = line.seq
             added += 1
-    return added
+        gap |= line.seq > last + 1
+    missing = tuple(
+        f"Fact {seq} of the conversation {name}"
+        for name, end in salvage.lengths.items()
+        for seq in range(ends.get(name, 0) + 1, end + 1)
+    )
+    return added, missing, gap

@@ -69,19 +69,20 @@ def _take_log(journal: JournalFile, log: mend.Log | None, note: Note) -> None:
         raise JournalCorrupt(f"The journal's log cannot be taken over: {error}.") from error
     if read >= log.committed:
         return
-    lines = mend.salvaged(journal.path, log)
-    added = mend.add_salvaged(journal, lines)
-    note(
-        f"The end of the journal's log was damaged or not written to its end; {added} facts were recovered from it."
-        " What was being written when the computer stopped may be missing."
-    )
+    added, missing, gap = mend.add_salvaged(journal, mend.salvaged(journal.path, log))
+    if gap:
+        journal.close()
+        raise JournalCorrupt("The journal's log is damaged in the middle.")
+    note(f"The end of the journal's log was damaged or never written whole; {added} facts were recovered from it.")
+    for fact in missing[:100]:
+        note(f"Lost, or still being written when the computer stopped: {fact}.")
 
 
 def _mended(workspace: Path, path: Path, log: mend.Log | None, note: Note) -> JournalFile:
     aside = _aside(workspace, path.parent.glob("journal.sqlite3*"))
     damaged = aside / path.name
     copies = [each.path for each in backup.backups(workspace)]
-    more = mend.salvaged(damaged, log) if log is not None and damaged.exists() else []
+    more = mend.salvaged(damaged, log) if log is not None and damaged.exists() else None
     mending = path.with_name("journal.mending")
     for left in path.parent.glob("journal.mending*"):
         left.unlink()

@@ -9,9 +9,9 @@ from typing import Protocol
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.encoding import decode
 from helix_desktop.engine.ports import About, Hit
-from helix_desktop.errors import HelixError, StoreFailed
-from helix_desktop.store import words
-from helix_desktop.store.index import SEARCHED, said
+from helix_desktop.errors import HelixError
+from helix_desktop.store import database, words
+from helix_desktop.store.index import SEARCHED, IndexDamaged, said
 from helix_desktop.store.journal import Line
 from helix_desktop.store.records import Record
 
@@ -57,12 +57,8 @@ def search(
 def _rows(
     connection: sqlite3.Connection, expression: str, tool: str, limit: int, *, entries_only: bool
 ) -> Sequence[tuple[int, int, int, str, int, bytes | None]]:
-    try:
+    with database.Reading(IndexDamaged, "index"):
         return connection.execute(_FOUND, (expression, tool, tool, entries_only, limit)).fetchall()
-    except sqlite3.Error as error:
-        raise StoreFailed(
-            f"The search index could not answer: {error}.", remedy="It is made anew when the workspace opens again."
-        ) from error
 
 
 def _hit(source: Source, row: tuple[int, int, int, str, int, bytes | None], terms: list[str]) -> Hit | None:

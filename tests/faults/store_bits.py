@@ -122,7 +122,13 @@ async def _facts(workspace: Workspace, names: set[str], named: list[str]) -> dic
 def _whole_end_named(fact: str, named: list[str]) -> bool:
     """A check names the end of a conversation, or a conversation that lost all, by the conversation."""
     name = fact.rpartition(" ")[2]
-    return any(f"end of the conversation {name} " in line or f"conversation {name} has lost" in line for line in named)
+    ways = (
+        f"end of the conversation {name} ",
+        f"conversation {name} has lost",
+        f"conversation {name}'s file",
+        f"conversation {name} could not be read",
+    )
+    return any(way in line for line in named for way in ways)
 
 
 def flip(folder: Path, chance: random.Random) -> str:

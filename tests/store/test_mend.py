@@ -42,7 +42,7 @@ def test_a_whole_log_is_read_by_sqlite_alone(tmp_path: Path) -> None:
     path = left_open(tmp_path)
     log = mend.log_of(path)
     assert log is not None
-    assert len(mend.salvaged(path, log)) == 21
+    assert len(mend.salvaged(path, log).lines) == 21
     journal = JournalFile(path)
     assert journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1] == log.committed
     assert len(journal.read("a")) == 21
@@ -57,11 +57,13 @@ def test_what_stands_behind_damage_in_the_log_is_salvaged(tmp_path: Path, where:
     flip(wal, {"header": 18, "early frame": 32 + 24 + 4000, "salt": 32 + 10}[where])
     log = mend.log_of(path)
     assert log is not None
-    lines = mend.salvaged(path, log)
+    salvage = mend.salvaged(path, log)
     journal = JournalFile(path)
     assert len(journal.lines("a")) < 21, "SQLite itself stops at the damage"
-    mend.add_salvaged(journal, lines)
-    assert len(journal.read("a")) >= 20
+    added, missing, gap = mend.add_salvaged(journal, salvage)
+    assert added > 0
+    assert not gap
+    assert len(journal.read("a")) + len(missing) == 21
     journal.close()
 
 
@@ -110,7 +112,7 @@ def damaged_journal(tmp_path: Path, seed: int) -> tuple[Path, Path]:
 @pytest.mark.parametrize("seed", range(6))
 def test_with_a_backup_everything_comes_back(tmp_path: Path, seed: int) -> None:
     path, backup = damaged_journal(tmp_path, seed)
-    result = mend.rebuild(path, [backup], [], tmp_path / "new")
+    result = mend.rebuild(path, [backup], None, tmp_path / "new")
     journal = JournalFile(tmp_path / "new")
     assert len(journal.read("b")) == 15
     assert len(journal.read("a")) >= 15
@@ -123,7 +125,7 @@ def test_with_a_backup_everything_comes_back(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_without_one_what_is_lost_is_named_and_keeps_its_place(tmp_path: Path, seed: int) -> None:
     path, _ = damaged_journal(tmp_path, seed)
-    result = mend.rebuild(path, [], [], tmp_path / "new")
+    result = mend.rebuild(path, [], None, tmp_path / "new")
     journal = JournalFile(tmp_path / "new")
     gone = [
         f"Fact {each.seq} of the conversation {name}."
@@ -139,4 +141,4 @@ def test_without_one_what_is_lost_is_named_and_keeps_its_place(tmp_path: Path, s
 def test_nothing_can_be_read_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "nonsense").write_bytes(b"nonsense" * 1000)
     assert list(mend.readable(tmp_path / "nonsense")) == []
-    assert mend.rebuild(tmp_path / "nonsense", [], [], tmp_path / "new") == mend.Mended(0, ())
+    assert mend.rebuild(tmp_path / "nonsense", [], None, tmp_path / "new") == mend.Mended(0, ())
