@@ -77,7 +77,7 @@ class Inspector(QWidget):
         self._soon.timeout.connect(self._refresh)
         self._reading = QTimer(self, interval=0)
         self._reading.timeout.connect(self._read_on)
-        self.slider.valueChanged.connect(self._soon.start)
+        self.slider.valueChanged.connect(lambda _: self._soon.start())
         self._now.clicked.connect(self._to_now)
         set_look(self, "inspector")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)

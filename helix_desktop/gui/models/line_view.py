@@ -343,6 +343,9 @@ class LineView(QAbstractScrollArea):
             self._caret = self.spot_at(point)
             self._told()
 
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        event.accept()
+
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         spot = self.spot_at(event.position().toPoint())
         if spot.line >= 0:

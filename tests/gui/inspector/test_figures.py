@@ -1,0 +1,71 @@
+"""What the inspector says agrees with the view, token for token."""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine import budget, policy
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.facts import ModelSet
+from helix_desktop.engine.view import State, state_of
+from helix_desktop.gui.inspector import figures
+from helix_desktop.gui.timeline.story import Totals
+from tests.gui import story
+
+
+def state() -> State:
+    return state_of(story.recorded())
+
+
+def test_parts_are_the_blocks_of_the_view() -> None:
+    now = state()
+    meter = budget.meter(now, policy.from_fact(now.settings.policy))
+    parts = figures.parts(now, meter.factor, figures.Calls().of(now))
+    assert [part.block for part in parts] == list(now.view().blocks)
+    by_kind = {kind: sum(p.tokens for p in parts if p.block.kind is kind) for kind in Kind}
+    assert all(abs(by_kind[kind] - meter.parts[kind]) <= len(parts) for kind in (Kind.HANDOVER, Kind.OUTPUT))
+    assert [part.cost for part in parts] == pytest.approx([part.tokens * 3e-6 for part in parts])
+
+
+def test_blocks_have_names_a_person_knows() -> None:
+    now = state()
+    names = [part.name for part in figures.parts(now, 1.0, figures.Calls().of(now))]
+    assert "Handover 3" in names
+    assert "edit_file src/lock/manager.rs" in names
+    assert any(name.startswith("The guard must never") for name in names)
+
+
+def test_the_largest_come_first() -> None:
+    now = state()
+    parts = figures.parts(now, 1.0, figures.Calls().of(now))
+    largest = figures.largest(parts)
+    assert [part.tokens for part in largest] == sorted((part.tokens for part in largest), reverse=True)
+    assert largest[0].name == "edit_file src/lock/manager.rs"
+
+
+def test_what_can_be_recalled() -> None:
+    assert figures.recallable(state()) in (0, 4_812 + 18_240)
+    assert figures.handover_name(state()) == "Handover 3"
+
+
+def test_the_calls_grow_with_the_facts() -> None:
+    facts, calls = story.recorded(), figures.Calls()
+    early = state_of(facts[:7])
+    assert calls.of(early) == {7: "read_file src/lock/table.rs"}
+    assert calls.of(state_of(facts))[8] == "cargo test --workspace"
+
+
+def test_savings() -> None:
+    totals = Totals(sent=480_000, unmanaged=2_910_000, cache_read=436_800, cost=1.2, steps=9)
+    rows = figures.savings(totals, None)
+    assert [(words, figure) for words, figure, _ in rows] == [
+        ("Sent without management", "2.91M"),
+        ("Sent", "480K"),
+        ("Read from provider cache", "91%"),
+        ("Cost so far", "$1.20"),
+        ("Saved", "84% · $6.07"),
+    ]
+    assert rows[-1][2]
+    priced = figures.savings(Totals(sent=1_000, unmanaged=2_000), ModelSet("main", "m", 128_000, price_input=3.0))
+    assert priced[-1][1] == "50% · $0.003"
+    assert len(figures.savings(Totals(), None)) == 2

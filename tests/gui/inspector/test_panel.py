@@ -1,0 +1,175 @@
+"""The inspector shows what the session would send, now and at any step, and changes it only by commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine import laws
+from helix_desktop.engine.blocks import Request
+from helix_desktop.engine.events import FactAppended, Folding
+from helix_desktop.engine.facts import Cover, Excluded, FoldKind, Included, Pinned, Text, Unpinned, UserSaid
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.inspector.panel import Inspector
+from helix_desktop.gui.inspector.request import RequestDialog, as_lines
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.wants import OpenFold, ShowInChat, Want
+from tests.gui import story
+from tests.gui.fake_desk import FakeSession, now
+
+Settle = Callable[[], None]
+
+
+class Commanded(FakeSession):
+    """Pins and exclusions are appended, requests are made, as the real session does."""
+
+    async def pin(self, ref: Cover) -> None:
+        self.append(Pinned(ref))
+
+    async def unpin(self, ref: Cover) -> None:
+        self.append(Unpinned(ref))
+
+    async def exclude(self, ref: Cover) -> None:
+        self.append(Excluded(ref))
+
+    async def include(self, ref: Cover) -> None:
+        self.append(Included(ref))
+
+    async def request_at(self, seq: int | None = None) -> Request:
+        return laws.request(self.view(None if seq is None else seq - 1), {})
+
+
+@pytest.fixture
+def session() -> Commanded:
+    return Commanded(story.CONVERSATION, story.recorded())
+
+
+@pytest.fixture
+def settle() -> Callable[[], None]:
+    def run() -> None:
+        for _ in range(40):
+            QApplication.processEvents()
+
+    return run
+
+
+@pytest.fixture
+def panel(theme: Theme, session: Commanded, settle: Settle) -> Iterator[Inspector]:
+    made = Inspector(theme, Doing(now))
+    made._soon.setInterval(0)
+    made.resize(300, 1_200)
+    made.show()
+    session.subscribe(lambda event: made.hear([event]))
+    made.open(session)
+    settle()
+    yield made
+    made.close()
+
+
+def act(panel: Inspector, name: str) -> None:
+    """Do what the place with this name does."""
+    stack = panel.view._stack
+    spot = next(s for s in stack.spots() if name in stack.spot(s)[0].name)
+    panel.view._act(stack.spot(spot)[0])
+
+
+def choose(panel: Inspector, block: str, words: str) -> None:
+    """An action of a block's menu."""
+    number = next(part.number for part in panel._parts if block in part.name)
+    menu = panel.menu_of(number)
+    next(action for action in menu.actions() if words in action.text()).trigger()
+
+
+def test_it_shows_the_sessions_own_meter(panel: Inspector, session: Commanded) -> None:
+    text = panel.view.text()
+    meter = session.meter()
+    assert "Context · 43.5K of 128K" in text
+    assert meter.used == 43_500 or abs(meter.used - 43_500) < 100
+    for line in ("System and tools  5.1K", "Handover 3  11.4K", "Tool outputs  16.8K", "hand over"):
+        assert line in text or line == "hand over"
+    assert session.forecast() in text
+
+
+def test_at_an_earlier_step_it_shows_what_was_seen(panel: Inspector, session: Commanded, settle: Settle) -> None:
+    panel.slider.setValue(1)
+    settle()
+    step = panel._steps[1]
+    then = session.state.at(step.seq - 1)
+    assert [part.block for part in panel._parts] == list(then.view().blocks)
+    assert panel._step.text().startswith("Step 2 of 3")
+    assert panel._now.isVisible()
+    panel._to_now()
+    settle()
+    assert [part.block for part in panel._parts] == list(session.view().blocks)
+
+
+def test_the_request_is_the_sessions(panel: Inspector, session: Commanded, settle: Settle) -> None:
+    act(panel, "Show the request")
+    settle()
+    (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()]
+    wanted = as_lines(laws.request(session.view(), {}))
+    assert [dialog.view.lines[i] for i in range(len(dialog.view.lines))] == wanted
+    assert any("The guard must never" in line for line in wanted)
+
+
+def test_blocks_are_listed_and_can_be_pinned(panel: Inspector, session: Commanded, settle: Settle) -> None:
+    act(panel, "blocks, in order")
+    settle()
+    choose(panel, "The guard must never", "Pin")
+    settle()
+    assert isinstance(session.state.facts[-1].fact, Pinned)
+    assert any(part.block.pinned for part in panel._parts)
+    choose(panel, "The guard must never", "Unpin")
+    settle()
+    assert isinstance(session.state.facts[-1].fact, Unpinned)
+
+
+def test_what_is_left_out_can_be_taken_in_again(panel: Inspector, session: Commanded, settle: Settle) -> None:
+    act(panel, "blocks, in order")
+    settle()
+    choose(panel, "edit_file", "Leave out")
+    settle()
+    excluded = session.state.facts[-1].fact
+    assert isinstance(excluded, Excluded)
+    act(panel, "left out")
+    settle()
+    assert session.state.facts[-1].fact == Included(excluded.ref)
+
+
+def test_a_fold_is_restored_and_opened(panel: Inspector, session: Commanded) -> None:
+    wanted: list[Want] = []
+    panel.wanted.connect(wanted.append)
+    choose(panel, "Handover 3", "Restore")
+    choose(panel, "Handover 3", "Open the fold")
+    choose(panel, "The guard", "Show in chat")
+    assert session.done == ["undo fold-3"]
+    assert wanted == [OpenFold("fold-3"), ShowInChat(story.CONVERSATION, 14)]
+
+
+def test_what_is_being_folded_is_said(panel: Inspector, settle: Settle) -> None:
+    panel.hear([Folding(story.CONVERSATION, FoldKind.HANDOVER, "it pays")])
+    settle()
+    assert "Making now: handover. it pays" in panel.view.text()
+    panel.hear([Folding(story.CONVERSATION, FoldKind.HANDOVER, done=True)])
+    settle()
+    assert "Making now" not in panel.view.text()
+
+
+def test_it_is_live(panel: Inspector, session: Commanded, settle: Settle) -> None:
+    before = len(panel._parts)
+    session.append(UserSaid((Text("One more.", 4),)))
+    settle()
+    assert len(panel._parts) == before + 1
+
+
+def test_without_a_conversation_it_says_what_will_be_here(theme: Theme) -> None:
+    made = Inspector(theme, Doing(now))
+    made.open(None)
+    assert "will show here" in made.view.text()
+    made.hear([FactAppended(story.recorded()[0])])
+
+
+def test_a_menu_of_nothing_is_empty(panel: Inspector) -> None:
+    assert panel.menu_of(999).isEmpty()
