@@ -14,7 +14,7 @@ from pathlib import Path
 
 from helix_desktop.engine import encoding
 from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded
-from helix_desktop.errors import JournalCorrupt, NotThere, WrongUse
+from helix_desktop.errors import JournalCorrupt, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import database
 from helix_desktop.store.conversations import COLUMNS, Row, advance, empty
 
@@ -230,9 +230,15 @@ class JournalFile:
     def damage(self) -> Iterator[str]:
         """Check everything; each defect in a sentence."""
         yield from database.defects(self.connection, "journal")
+        try:
+            yield from self._defects()
+        except StoreFailed as error:
+            yield error.what
+
+    def _defects(self) -> Iterator[str]:
+        rows = {row.id: row for row in self.conversations()}
         with self._reading():
             names = [row[0] for row in self.connection.execute("SELECT DISTINCT conversation FROM facts")]
-            rows = {row.id: row for row in self.conversations()}
         for name in names:
             yield from self._damage(name, rows.pop(name, None))
         for name in rows:

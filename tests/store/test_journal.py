@@ -68,6 +68,13 @@ def test_what_is_not_as_it_was_is_named(journal: JournalFile, change: str, named
     assert len(journal.read("b")) == 1
 
 
+def test_a_damaged_description_of_the_tables_is_named(journal: JournalFile) -> None:
+    journal.connection.execute("ALTER TABLE facts RENAME COLUMN digest TO tigest")
+    with pytest.raises(JournalCorrupt, match="conversation a's file is damaged"):
+        journal.read("a")
+    assert any("no such column" in line for line in journal.damage())
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

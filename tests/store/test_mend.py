@@ -138,6 +138,14 @@ def test_without_one_what_is_lost_is_named_and_keeps_its_place(tmp_path: Path, s
     journal.close()
 
 
+def test_facts_are_read_though_the_names_of_the_columns_are_damaged(tmp_path: Path) -> None:
+    path, _ = damaged_journal(tmp_path, 0)
+    before = len(list(mend.readable(path)))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"digest BLOB NOT NULL", b"tigest BLOB NOT NULL"))
+    assert len(list(mend.readable(path))) == before > 0
+
+
 def test_nothing_can_be_read_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "nonsense").write_bytes(b"nonsense" * 1000)
     assert list(mend.readable(tmp_path / "nonsense")) == []
