@@ -67,9 +67,11 @@ class Admission:
         if policy.admission == "off":
             return ()
         meter = self.conversation.meter()
-        own = {call.id for call in self.conversation.state.line.running_calls if call.call.name in RECALLS}
+        tools = {call.id: call.call.name for call in self.conversation.state.line.running_calls}
+        own = {call for call, tool in tools.items() if tool in RECALLS}
+        commands = [i for i, one in enumerate(batch) if admission.is_command(one, tools.get(one.call, ""))]
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
-        large = admission.held_back(sizes, policy, meter.window, meter.factor)
+        large = admission.held_back(sizes, policy, meter.window, meter.factor, commands)
         held = [await self._large(index, batch[index], policy) for index in large]
         if not held:
             return ()

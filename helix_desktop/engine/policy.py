@@ -86,6 +86,14 @@ class Policy:
         4_000, "An output longer than this is held back on arrival.",
         group="Large outputs", within=(500, 200_000), unit="tokens",
     )  # fmt: skip
+    admission_command_tokens: int = _declared(
+        2_000,
+        "The output of a command longer than this is held back on arrival: of a log the ends and the errors matter.",
+        group="Large outputs",
+        observational=4_000,
+        within=(500, 200_000),
+        unit="tokens",
+    )  # fmt: skip
     admission_batch_tokens: int = _declared(
         12_000, "The largest outputs of a parallel batch are held back when together they are longer than this.",
         group="Large outputs", within=(1_000, 500_000), unit="tokens",
@@ -154,7 +162,7 @@ class Policy:
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declared(
-        38_400, "No handover for gain below so many tokens, or below the share that follows, whichever is less.",
+        36_000, "No handover for gain below so many tokens, or below the share that follows, whichever is less.",
         group="Handover", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declared(

@@ -89,14 +89,15 @@ class Steward:
             return (said, FoldFailed(FoldKind.EXCERPT, error.what))
 
     async def before_step(self, *, overflowed: bool = False) -> None:
-        """Adopt what is ready, clear what is due, start what is due, and see to it that the next request fits.
+        """Adopt what is ready, clear what is due, start what is due, and see to it that the next request fits. While
+        a document is being written nothing is cleared: its adoption takes clearing along, and rewrites the prefix once.
 
         `overflowed`: the provider has just refused a request as too long, whatever the meter says.
         """
         await self._guarded(FoldKind.HANDOVER, self.adopt)
         if overflowed or not self.conversation.meter().fits:
             await self._guarded(FoldKind.TRUNCATION, lambda: self._panic(overflowed=overflowed))
-        else:
+        elif self._flying is None:
             await self._guarded(FoldKind.MARKER, self._clear)
         self._start_due()
 

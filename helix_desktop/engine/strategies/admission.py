@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from helix_desktop.engine import economics
@@ -19,6 +19,7 @@ _ALL = re.compile(
     r"(?:all|everything|full|the whole|whole|entire)(?: of it| content| text| (?:the )?file| output)*|(?:the )?(?:whole|entire|full) .{0,20}",
     re.IGNORECASE,
 )
+_COMMAND = re.compile(r"bash|shell|terminal|exec|command|console|(^|_)run(_|$)", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 
 
@@ -30,13 +31,21 @@ class Choice:
     keep: str = ""
 
 
-def held_back(batch: Sequence[ToolReturned], policy: Policy, window: int, factor: float) -> list[int]:
+def is_command(returned: ToolReturned, tool: str) -> bool:
+    """Whether an output is what a command printed, not something that was read to be had whole."""
+    return returned.exit_code is not None or bool(_COMMAND.search(tool))
+
+
+def held_back(
+    batch: Sequence[ToolReturned], policy: Policy, window: int, factor: float, commands: Collection[int] = ()
+) -> list[int]:
     """Which outputs of a batch are too large: each over the limit, then the largest while together they are over
-    the batch's. Repeated reads and pictures pass.
+    the batch's. `commands`: which of them are of commands, and have a limit of their own.
     """
     sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
     limit = economics.large_output(window, policy.admission_tokens)
-    large = [index for index, tokens in sizes.items() if tokens > limit]
+    of_command = min(limit, economics.large_output(window, policy.admission_command_tokens))
+    large = [index for index, tokens in sizes.items() if tokens > (of_command if index in commands else limit)]
     rest = sum(tokens for index, tokens in sizes.items() if index not in large)
     for index in sorted(sizes, key=lambda i: -sizes[i]):
         if rest <= limit * policy.admission_batch_tokens / policy.admission_tokens:

@@ -43,6 +43,23 @@ def test_what_is_held_back(sizes: list[int], held: list[int]) -> None:
     assert held_back(batch(*sizes), LAYERED, 128_000, 1.0) == held
 
 
+def test_the_output_of_a_command_has_a_limit_of_its_own() -> None:
+    assert held_back(batch(2_500, 2_500), LAYERED, 128_000, 1.0, [1]) == [1]
+    assert held_back(batch(2_500), policy.preset("observational"), 128_000, 1.0, [0]) == []
+    assert held_back(batch(900), LAYERED, 32_000, 1.0, [0]) == [0]
+
+
+@pytest.mark.parametrize("tool", ["bash", "run", "run_tests", "execute_command", "shell", "my_terminal", "tool_run"])
+def test_tools_that_run_commands(tool: str) -> None:
+    assert admission.is_command(batch(1)[0], tool)
+
+
+@pytest.mark.parametrize("tool", ["read", "view_file", "trunk_list", "prune", "web_search", ""])
+def test_tools_that_do_not(tool: str) -> None:
+    assert not admission.is_command(batch(1)[0], tool)
+    assert admission.is_command(ToolReturned("a", stored("x"), 5, exit_code=0), tool)
+
+
 def test_the_limit_counts_what_the_model_bills_and_shrinks_with_a_small_window() -> None:
     assert held_back(batch(3_500), LAYERED, 128_000, 1.32) == [0]
     assert held_back(batch(1_500), LAYERED, 32_000, 1.0) == [0]
