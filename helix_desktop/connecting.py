@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,9 +48,18 @@ DEMO = "demo/demo"
 
 
 class Connecting:
-    """Given what the desk holds: the providers' file, the keys, the connections."""
+    """Given what the desk holds: the providers' file, the keys, the connections. `allow_file` records that the user said
+    keys may stand in a file.
+    """
 
-    def __init__(self, configured: Configured, secrets: Secrets, connections: Connections) -> None:
+    def __init__(
+        self,
+        configured: Configured,
+        secrets: Secrets,
+        connections: Connections,
+        allow_file: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._allow_file = allow_file
         self._configured = configured
         self._secrets = secrets
         self._connections = connections
@@ -83,6 +92,8 @@ class Connecting:
         """The key first, so that a key that cannot be kept changes nothing."""
         from helix_desktop.providers.transport import checked_key
 
+        if key and keep == "file":
+            self._allow_file()
         if key:
             await self._secrets.set(provider.name, checked_key(key, provider.name), where=_WHERE[keep])
         await asyncio.to_thread(self._configured.put, self._config(provider))

@@ -145,7 +145,9 @@ class Program:
 
         secrets = Secrets(self._where.key_file, consent=lambda: self._settings[KEYS_IN_FILE], seen=self._redaction.add)
         desk = self._desk = desk_module.Desk(self._where, secrets, serve=self._serve)
-        connecting = Connecting(desk.configured, secrets, desk.connections)
+        connecting = Connecting(
+            desk.configured, secrets, desk.connections, lambda: self._settings.change(KEYS_IN_FILE, True)
+        )
         keeping = Keeping(self._where, secrets)
         self._front = front.Front(
             self.window, connecting, keeping, self._where.data.with_name("helix-tour"), self._tasks.spawn
@@ -212,7 +214,8 @@ class Program:
     def _failed(self, name: str, error: BaseException) -> None:
         """A bug: it is in the log with its trace, and the user is told that something is missing now."""
         if not isinstance(error, HelixError):
-            self.window.notices.tell(words.tr("Something went wrong in the program itself ({name}).", name=name))
+            text = words.tr("Something went wrong in the program itself ({name}).", name=name)
+            self.window.notices.tell(text, stays=600_000 if name.endswith("begin") else 15_000)
 
     # --- the end -------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ def declared() -> tuple[Action, ...]:
         Action("quit", tr("Quit"), file, "Ctrl+Q"),
         Action("find", tr("Find on this page"), edit, "Ctrl+F"),
         Action("palette", tr("Search everything"), edit, "Ctrl+K"),
-        Action("undo", tr("Undo the last change to the list"), edit, "Ctrl+Shift+Z"),
+        Action("undo", tr("Undo the last change to the list"), edit, "Ctrl+Alt+Z"),
         Action("compose", tr("Write a message"), edit, "Ctrl+L"),
         Action("attach", tr("Attach files…"), edit, "Ctrl+U"),
         Action("chat", tr("Show Chat"), view, "Alt+1"),

@@ -34,6 +34,7 @@ class EmptyChat(QWidget):
         words.setProperty("look", "muted")
         words.setWordWrap(True)
         words.setFixedWidth(theme.px(WIDTH))
+        words.setMinimumHeight(words.heightForWidth(theme.px(WIDTH)))
         words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         for widget in (self._title, words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)

@@ -264,6 +264,7 @@ class Sidebar(QWidget):
         self._elide()
 
     def _elide(self) -> None:
-        room = max(self.width() - self._theme.px(32), 40)
+        px = self._theme.px
+        room = max(self.width() - px(16 + 8 + 2 * 26 + 6), 40)
         metrics = QFontMetrics(self._theme.mono(11.5))
         self._path.setText(metrics.elidedText(self._folder, Qt.TextElideMode.ElideMiddle, room))

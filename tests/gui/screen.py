@@ -1,0 +1,117 @@
+"""A screen of its own with a window manager, and a keyboard and a mouse on it: what a person has. Needs Xvfb and xdotool."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+NEEDED = ("Xvfb", "openbox", "xdotool", "import")
+PATIENCE = 30.0
+
+
+def missing() -> str:
+    """What a screen needs and this machine lacks."""
+    return ", ".join(name for name in NEEDED if shutil.which(name) is None)
+
+
+class Screen:
+    """One X server. `key("ctrl+k")`, `type("words")`, `click(x, y)` are real events."""
+
+    def __init__(self, display: str) -> None:
+        self.display = display
+        self.environment = {**os.environ, "DISPLAY": display, "QT_QPA_PLATFORM": "xcb"}
+
+    def run(self, *command: str, check: bool = True) -> str:
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=check, timeout=PATIENCE
+        )
+        return done.stdout.strip()
+
+    def key(self, *keys: str) -> None:
+        self.run("xdotool", "key", "--delay", "40", *keys)
+        time.sleep(0.15)
+
+    def type(self, words: str) -> None:
+        self.run("xdotool", "type", "--delay", "15", words)
+        time.sleep(0.15)
+
+    def click(self, x: int, y: int) -> None:
+        self.run("xdotool", "mousemove", str(x), str(y), "click", "1")
+
+    def titles(self) -> list[str]:
+        """Of all windows that can be seen."""
+        found = self.run("xdotool", "search", "--onlyvisible", "--name", "", check=False).split()
+        return [name for window in found if (name := self.run("xdotool", "getwindowname", window, check=False))]
+
+    def active(self) -> str:
+        """The title of the window with the keyboard."""
+        return self.run("xdotool", "getactivewindow", "getwindowname", check=False)
+
+    def pixel(self, x: int, y: int) -> str:
+        """The colour at a place of the screen, as #rrggbb."""
+        shot = self.run("import", "-window", "root", "-crop", f"1x1+{x}+{y}", "-depth", "8", "txt:-")
+        return "#" + shot.split("#")[-1].split()[0][:6].lower()
+
+    def shot(self, file: Path) -> None:
+        self.run("import", "-window", "root", str(file))
+
+
+def wait_for(what: str, true: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Until it is so; fails with what was waited for."""
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            pytest.fail(f"waited in vain for {what}")
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def screen(size: str = "1600x1000") -> Iterator[Screen]:
+    """A new display with openbox; gone afterwards."""
+    reading, writing = os.pipe()
+    command = ["Xvfb", "-displayfd", str(writing), "-screen", "0", f"{size}x24", "-dpi", "96", "-nolisten", "tcp"]
+    server = subprocess.Popen(command, pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        made = Screen(f":{said.readline().strip()}")
+    manager = subprocess.Popen(["openbox"], env=made.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield made
+    finally:
+        for process in (manager, server):
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+@contextlib.contextmanager
+def program(
+    on: Screen, home: Path, *arguments: str, more: Sequence[tuple[str, str]] = ()
+) -> Iterator[subprocess.Popen[str]]:
+    """The program as a user starts it. Still running at the end, it is ended."""
+    environment = {**on.environment, "HELIX_HOME": str(home), **dict(more)}
+    with tempfile.TemporaryFile("w+") as said:
+        started = subprocess.Popen(
+            [sys.executable, "-m", "helix_desktop.app", *arguments], env=environment, stderr=said, text=True
+        )
+        try:
+            yield started
+        except BaseException:
+            on.shot(Path(tempfile.gettempdir(), "helix-walk-failed.png"))
+            raise
+        finally:
+            if started.poll() is None:
+                started.send_signal(signal.SIGKILL)
+                started.wait(PATIENCE)
+            said.seek(0)
+            errors = said.read()
+            assert "Traceback" not in errors, errors

@@ -1,0 +1,163 @@
+"""A walk through the program with real keyboard and mouse events on a screen of its own, against a scripted server.
+
+What came of each step is looked up where a user would have it: on the screen, at the server, in the files.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.gui.tokens import DARK, LIGHT
+from tests.gui import screen as screens
+from tests.gui.screen import Screen, program, wait_for
+from tests.peers.chat_server import ChatServer, reply
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(bool(screens.missing()), reason=f"needs {screens.missing()}"),
+]
+TITLE = "Helix Desktop"
+
+
+@pytest.fixture
+def screen() -> Iterator[Screen]:
+    with screens.screen() as made:
+        yield made
+
+
+def facts(home: Path, kind: str) -> list[str]:
+    """All facts of a kind, as they are stored."""
+    found: list[str] = []
+    for journal in sorted(home.glob("workspaces/*/journal.sqlite3")):
+        with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as connection:
+            tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            for table in tables:
+                for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - a name of our own
+                    found += [str(value) for value in row if isinstance(value, str) and f'"fact":"{kind}"' in value]
+    return found
+
+
+def begin(screen: Screen, home: Path, folder: Path, server: ChatServer) -> None:
+    """From the first start to the first answer, with the keyboard alone."""
+    wait_for("the window", lambda: TITLE in screen.active())
+    wait_for("what is behind it", lambda: list(home.rglob("window.sock")))
+    screen.key("ctrl+o")
+    wait_for("the dialog for a folder", lambda: "folder" in screen.active().lower())
+    screen.type(f"{folder}")
+    screen.key("Return")
+    wait_for("the workspace", lambda: folder.name in screen.active())
+    screen.type("Say hello.")
+    screen.key("Return")
+    wait_for("the question for a model", lambda: "Connect a model" in screen.active())
+    screen.type("Another")
+    screen.key("Tab")
+    screen.type(server.base_url)
+    screen.key("Tab")
+    screen.type("a-key")
+    screen.key("Return")
+    wait_for("the test of the key", lambda: any(seen.method == "GET" for seen in server.requests))
+    time.sleep(1)
+    screen.key("Tab", "Tab", "space")  # there is no keyring here: for this session only
+    wait_for("the model", lambda: "Connect a model" not in screen.active())
+    screen.key("Return")
+    wait_for("the request", lambda: len(server.bodies) > 0)
+    wait_for("the title", lambda: "Say hello." in screen.active())
+
+
+def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "project"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("nothing yet\n")
+    script = [
+        reply("Hello. What shall I do?"),
+        reply(calls=[("run_command", {"command": "echo made by the agent > made.txt"})]),
+        reply("The file is made."),
+        reply("This is another conversation."),
+    ]
+    with ChatServer(script) as server, program(screen, home) as process:
+        begin(screen, home, folder, server)
+        wait_for("the first answer", lambda: len(facts(home, "TurnEnded")) == 1)
+
+        screen.type("Make a file.")
+        screen.key("Return")
+        wait_for("the second request", lambda: len(server.bodies) == 2)
+        wait_for("the question", partial(_asks, screen))
+        assert not (folder / "made.txt").exists()
+        screen.key("alt+y")
+        wait_for("the file", (folder / "made.txt").exists)
+        assert (folder / "made.txt").read_text() == "made by the agent\n"
+        wait_for("the end of the turn", lambda: len(facts(home, "TurnEnded")) == 2)
+        assert any('"by":"user"' in fact for fact in facts(home, "Decided"))
+
+        screen.key("ctrl+n")
+        screen.type("Something else.")
+        screen.key("Return")
+        wait_for("another conversation", lambda: "Something else." in screen.active())
+        wait_for("its answer", lambda: len(facts(home, "TurnEnded")) == 3)
+
+        screen.key("ctrl+k")
+        screen.type("dark colours")
+        screen.key("Return")
+        wait_for("the dark", lambda: screen.pixel(600, 500) == DARK.panel)
+        screen.key("ctrl+k")
+        screen.type("move the conversation to the trash")
+        screen.key("Return")
+        wait_for("the trash", lambda: "Something else." not in screen.active())
+        screen.key("ctrl+alt+z")
+        wait_for("the undo", lambda: any('"trashed":false' in fact for fact in facts(home, "ConversationChanged")))
+
+        screen.type("half a sentence")
+        screen.key("ctrl+q")
+        process.wait(5)
+        assert process.returncode == 0
+
+    assert json.loads((home / "window.json").read_text())["look"]["scheme"] == "dark"
+    with program(screen, home) as process:
+        wait_for("the window again", lambda: folder.name in screen.active())
+        assert "half a sentence" in (home / "window.json").read_text()
+        wait_for("the dark again", lambda: screen.pixel(600, 500) == DARK.panel)
+        screen.key("ctrl+q")
+        process.wait(5)
+
+
+def _asks(screen: Screen) -> bool:
+    """The question's frame is there, in the colour of what waits for a person."""
+    shot = screen.run("import", "-window", "root", "-depth", "8", "txt:-")
+    return LIGHT.handover.upper() in shot
+
+
+def test_closing_while_an_answer_streams_loses_nothing_and_takes_no_time(screen: Screen, tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "project"
+    folder.mkdir()
+    slow = reply("one two three four five six seven eight").silent_after(4, 60)
+    with ChatServer([reply("Hello."), slow]) as server, program(screen, home) as process:
+        begin(screen, home, folder, server)
+        wait_for("the first answer", lambda: len(facts(home, "TurnEnded")) == 1)
+        screen.type("Count.")
+        screen.key("Return")
+        wait_for("the second request", lambda: len(server.bodies) == 2)
+        time.sleep(0.5)
+        begun = time.monotonic()
+        screen.key("ctrl+q")
+        process.wait(10)
+        assert process.returncode == 0
+        assert time.monotonic() - begun < 4  # two for the program, two for a busy machine and xdotool
+    assert sum('"Count."' in fact for fact in facts(home, "UserSaid")) == 1
+
+
+def test_a_second_start_brings_the_first_window_to_the_front(screen: Screen, tmp_path: Path) -> None:
+    with program(screen, tmp_path / "home") as first:
+        wait_for("the window", lambda: TITLE in screen.active())
+        wait_for("its socket", lambda: list((tmp_path / "home").rglob("window.sock")))
+        with program(screen, tmp_path / "home", "helix://settings") as second:
+            second.wait(20)
+            assert second.returncode == 0
+        wait_for("the settings", lambda: any("Settings" in title for title in screen.titles()))
+        assert first.poll() is None
