@@ -118,6 +118,7 @@ class Catalogue:
         self.connection = connection
         self.anchors: dict[Order, _Anchors] = {} if anchors is None else anchors
         self._counts: dict[Filter, tuple[int, int]] = {}
+        self._stats: tuple[int, Stats] | None = None
 
     def entries(
         self,
@@ -211,6 +212,13 @@ class Catalogue:
         return tuple(Use(*row) for row in rows)
 
     def stats(self) -> Stats:
+        """Half a second for a million entries, once for each state of the index."""
+        version = self._version()
+        if self._stats is None or self._stats[0] != version:
+            self._stats = (version, self._figures())
+        return self._stats[1]
+
+    def _figures(self) -> Stats:
         figures = self.connection.execute(
             "SELECT count(*), coalesce(sum(size), 0), coalesce(sum(kept), 0), coalesce(sum(tokens), 0),"
             " coalesce(sum(pinned), 0), coalesce(sum(state), 0) FROM entries"

@@ -175,19 +175,20 @@ class Index:
         self._damaged = False
         await self.renew(nothing)
 
-    async def _ask(self, question: Callable[[Catalogue], T]) -> T:
-        """Answer it on the reading thread. Where the index is damaged it is made anew, and asked once more as far as it is."""
+    async def _ask(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:
+        """Answer it, a slow one where it holds up no page. A damaged index is made anew, and asked as far as it is then."""
         if self._damaged:
             await self._make_anew()
+        thread = self._ahead if slow else self._reader
         try:
-            return await self._reader.run(self._answer, question)
+            return await thread.run(self._answer, question, slow=slow)
         except IndexDamaged:
             await self._make_anew()
-            return await self._reader.run(self._answer, question)
+            return await thread.run(self._answer, question, slow=slow)
 
-    def _answer(self, question: Callable[[Catalogue], T]) -> T:
+    def _answer(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:
         with database.Reading(IndexDamaged, "index"):
-            return question(self._catalogue)
+            return question(self._preparing if slow else self._catalogue)
 
     async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
         return await self._ask(
@@ -234,7 +235,7 @@ class Index:
         return await self._ask(lambda asked: asked.uses(digest))
 
     async def stats(self) -> Stats:
-        return await self._ask(Catalogue.stats)
+        return await self._ask(Catalogue.stats, slow=True)
 
     async def reread(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that were known before: pins, removals."""

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed
 from helix_desktop.store import config
@@ -50,6 +53,15 @@ def test_everything_is_read() -> None:
     assert settings.limit == 5000
     assert len(settings.warnings) == 1
     assert "line 6: mood" in settings.warnings[0]
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_whatever_is_in_the_file_it_is_read_or_refused_in_a_sentence(data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(GOOD)))
+    text = GOOD[:at] + data.draw(st.text(max_size=12)) + GOOD[at + data.draw(st.integers(0, 30)) :]
+    with contextlib.suppress(ConfigMistake, NewerVersion):
+        assert isinstance(parse(text, PATH), Settings)
 
 
 def test_an_empty_file_is_a_workspace_with_no_settings() -> None:

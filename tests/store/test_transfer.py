@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import shutil
 import zipfile
 from pathlib import Path
@@ -162,3 +164,31 @@ async def test_what_was_collected_is_still_known(workspace: Workspace, workspace
     with pytest.raises(NotThere, match="removed to make room"):
         await copy.cache.get(gone.digest)
     await copy.aclose()
+
+
+async def test_a_damaged_file_is_refused_or_named_and_never_half_taken(
+    workspace: Workspace, workspaces: Workspaces, tmp_path: Path
+) -> None:
+    """Bytes changed anywhere: in the archive itself, and in what it holds."""
+    await filled(workspace)
+    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    with zipfile.ZipFile(good) as source:
+        members = {name: source.read(name)[:30_000] for name in source.namelist()}
+    chance = random.Random(4)
+    for trial in range(24):
+        if trial % 2:
+            content = bytearray(good.read_bytes())
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+            bad.write_bytes(content)
+        else:
+            broken = chance.choice(sorted(members))
+            changed = bytearray(members[broken])
+            for _ in range(chance.choice((1, 1, 5))):
+                changed[chance.randrange(len(changed))] = chance.choice(b'"{}[],:0\n\\ax\xff')
+            with zipfile.ZipFile(bad, "w") as target:
+                for name, held in members.items():
+                    target.writestr(name, changed if name == broken else held)
+        with contextlib.suppress(HelixError):
+            shutil.rmtree((await workspaces.import_(bad)).folder)
+    assert [each.name for each in workspaces.list()] == ["Thesis"]
+    assert not list(workspaces.folder.glob(".importing*"))
