@@ -27,7 +27,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import Cache
 from helix_desktop.engine.view import State, state_of
-from helix_desktop.replay import losses
+from helix_desktop.replay import legality, losses
 from helix_desktop.replay.figures import Mark
 from helix_desktop.replay.recording import RecordedMessage
 from helix_desktop.replay.retention import Retention
@@ -93,7 +93,7 @@ class Watching:
     async def step(self, view: View, request: Request, reply: RecordedMessage) -> None:
         """One request, and the recorded reply to it."""
         self._steps += 1
-        self._illegal += bool(laws.violations(request))
+        self._illegal += bool(laws.violations(request) or legality.complaints(request))
         await self._read(view.blocks)
         self._retention.show(view.blocks)
         self._retention.uses(reply)
