@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 from mcp.server.lowlevel import Server
 
+from helix_desktop.context_server.stdio import LONGEST
 from helix_desktop.errors import WrongUse
 
 HOST = "127.0.0.1"
@@ -80,7 +81,9 @@ async def serve(server: Server[Any], port: int, token: str, started: Callable[[i
             raise WrongUse(f"Port {port} cannot be used: {error.strerror}.", remedy="Take another, or 0.") from None
         listening.listen(128)
         port = listening.getsockname()[1]
-        app = Guard(server.streamable_http_app(streamable_http_path=PATH, host=HOST), token, port)
+        app = Guard(
+            server.streamable_http_app(streamable_http_path=PATH, host=HOST, max_request_body_size=LONGEST), token, port
+        )
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="on")
         await started(port)
         await _until_cancelled(_Quiet(config), listening)
