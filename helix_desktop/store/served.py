@@ -23,6 +23,7 @@ from helix_desktop.store.thread import StoreThread
 
 __all__ = ["Cache", "Index", "Journal"]  # the three ports of an open workspace
 
+_PAGE = 500  # facts read before others get their turn
 _SLICE = 1 << 20  # bytes of puts that wait for one commit
 
 
@@ -47,8 +48,18 @@ class Journal:
         return recorded
 
     async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
+        """In pages, so that a long conversation being read holds up nobody's commit."""
+        found: list[Recorded] = []
+        while True:
+            size = min(_PAGE, limit - len(found)) if limit else _PAGE
+            page = await self._page(conversation, after + len(found), size)
+            found += page
+            if len(page) < size or len(found) == limit:
+                return tuple(found)
+
+    async def _page(self, conversation: str, after: int, size: int) -> Sequence[Recorded]:
         try:
-            return await self._thread.run(self._file.read, conversation, after, limit)
+            return await self._thread.run(self._file.read, conversation, after, size)
         except JournalCorrupt:
             self._damaged()
             raise

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import CacheCorrupt
+from helix_desktop.store import served
 from helix_desktop.store.records import CHUNK
 from helix_desktop.store.workspace import Workspace
 
@@ -79,3 +81,12 @@ async def test_a_large_entry_is_streamed_in_checked_chunks(workspace: Workspace)
     with pytest.raises(CacheCorrupt):
         await take()
     assert got == chunks[:2]
+
+
+async def test_a_long_conversation_is_read_in_pages(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "_PAGE", 4)
+    facts = await workspace.journal.append("c", [UserSaid((Text(str(number)),)) for number in range(20)])
+    for after, limit in [(0, 0), (3, 0), (0, 4), (0, 9), (5, 8), (16, 4), (18, 9), (20, 0)]:
+        assert list(await workspace.journal.read("c", after, limit)) == list(
+            facts[after : after + limit if limit else None]
+        )
