@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QFontMetricsF,
     QKeyEvent,
@@ -17,6 +17,7 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
+    QPixmap,
     QPolygonF,
     QWheelEvent,
 )
@@ -90,6 +91,8 @@ class Chart(QWidget):
         self._selected: Event | None = None
         self._dragged_from: float | None = None
         self._moved = False
+        self._drawn: QPixmap | None = None
+        self._drawn_for: object = None
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -104,6 +107,7 @@ class Chart(QWidget):
     def show_story(self, story: Story, thresholds: Sequence[Threshold]) -> None:
         """Another conversation: all of it."""
         self._story, self._thresholds = story, thresholds
+        self._drawn = None
         self._pyramid = Pyramid(story.points)
         self._selected, self._hover, self._whole = None, -1, True
         self._fit()
@@ -193,22 +197,41 @@ class Chart(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        painter.fillRect(self.rect(), self._theme.colour("panel"))
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if not len(self._story.points):
+            painter.fillRect(self.rect(), self._theme.colour("panel"))
             painter.setPen(self._theme.colour("faint"))
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, tr("Tokens over time will show here."))
             return
         top = self._top
-        self._paint_thresholds(painter, top)
-        self._paint_line(painter, top)
-        self._paint_marks(painter, top)
+        painter.drawPixmap(0, 0, self._picture(top))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self._selected is not None and self._selected.folds and self._first <= self._selected.point <= self._last:
+            self._paint_mark(painter, self._selected, top, 4.5)
         self._paint_hover(painter, top)
         if self.hasFocus():
             painter.setPen(QPen(self._theme.colour("accent"), 1))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
         painter.end()
+
+    def _picture(self, top: float) -> QPixmap:
+        """Line, thresholds and marks, drawn once for a span; the pointer and the chosen fold are drawn over it."""
+        size, ratio = self.size(), self.devicePixelRatioF()
+        points, events = self._story.points, self._story.events
+        look = (self._theme.dark, self._theme.zoom, ratio, size.width(), size.height())
+        key = (self._first, self._last, len(points), points[-1], len(events), look)
+        if self._drawn is None or self._drawn_for != key:
+            self._drawn_for = key
+            self._drawn = QPixmap(size * ratio)
+            self._drawn.setDevicePixelRatio(ratio)
+            self._drawn.fill(self._theme.colour("panel"))
+            painter = QPainter(self._drawn)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            self._paint_thresholds(painter, top)
+            self._paint_line(painter, top)
+            self._paint_marks(painter, top)
+            painter.end()
+        return self._drawn
 
     def _paint_thresholds(self, painter: QPainter, top: float) -> None:
         if not self._story.window:
@@ -227,44 +250,48 @@ class Chart(QWidget):
             painter.drawText(QPointF(4, y - 6), words)
 
     def _paint_line(self, painter: QPainter, top: float) -> None:
-        line = QPolygonF()
-        for place, low, high in self._pyramid.sample(self._first, self._last, self.width()):
-            x = self._x(place)
-            line.append(QPointF(x, self._y(high, top)))
-            if low != high:
-                line.append(QPointF(x, self._y(low, top)))
-        painter.setPen(QPen(self._theme.kind(Kind.CONVERSATION), 2))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawPolyline(line)
+        """A line where there is room for one; else, for each pixel, a stroke from the lowest to the highest."""
+        sampled = self._pyramid.sample(self._first, self._last, self.width())
+        if self._last - self._first <= self.width():
+            line = QPolygonF([QPointF(self._x(place), self._y(high, top)) for place, _, high in sampled])
+            painter.setPen(QPen(self._theme.kind(Kind.CONVERSATION), 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawPolyline(line)
+            return
+        columns: dict[int, tuple[int, int]] = {}
+        for place, low, high in sampled:
+            x = int(self._x(place))
+            lowest, highest = columns.get(x, (low, high))
+            columns[x] = (min(lowest, low), max(highest, high))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        painter.setPen(QPen(self._theme.kind(Kind.CONVERSATION), 1))
+        strokes = [QLineF(x, self._y(low, top) + 1, x, self._y(high, top) - 1) for x, (low, high) in columns.items()]
+        painter.drawLines(strokes)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
 
     def _paint_marks(self, painter: QPainter, top: float) -> None:
-        """One mark for each fold; where they would lie on each other, one for the pixel."""
+        """One mark for each fold; where they would lie on each other, one for some pixels."""
         taken = -10.0
-        width = self._theme.px(3)
+        width = self._theme.px(5)
         for event in self._marks_in_sight():
             x = self._x(event.point)
-            chosen = event is self._selected
-            if x - taken < width and not chosen:
-                continue
-            taken = x
-            colour = self._theme.kind(KIND[event.kind or FoldKind.MARKER])
-            y = self._y(self._story.points[min(event.point, len(self._story.points) - 1)], top)
-            size = 4.5 if chosen else 3.0
-            painter.setPen(QPen(self._theme.colour("panel"), 1.5))
-            painter.setBrush(colour)
-            painter.drawEllipse(QPointF(x, y), size, size)
+            if x - taken >= width:
+                taken = x
+                self._paint_mark(painter, event, top, 3.0)
+
+    def _paint_mark(self, painter: QPainter, event: Event, top: float, size: float) -> None:
+        y = self._y(self._story.points[min(event.point, len(self._story.points) - 1)], top)
+        painter.setPen(QPen(self._theme.colour("panel"), 1.5))
+        painter.setBrush(self._theme.kind(KIND[event.kind or FoldKind.MARKER]))
+        painter.drawEllipse(QPointF(self._x(event.point), y), size, size)
 
     def _marks_in_sight(self) -> Sequence[Event]:
         events = self._story.events
         first = bisect_left(events, self._first - 1, key=lambda event: event.point)
         last = bisect_left(events, self._last + 1, key=lambda event: event.point)
-        step = max(1, (last - first) // max(1, self.width() // 2))
-        shown = [
-            event for event in events[first:last:step] if event.kind is not None and event.kind is not FoldKind.EXCERPT
-        ]
-        if self._selected is not None and self._selected not in shown and self._selected.folds:
-            shown.append(self._selected)
-        return shown
+        step = max(1, (last - first) // max(1, self.width() // 3))
+        shown = events[first:last:step]
+        return [event for event in shown if event.kind is not None and event.kind is not FoldKind.EXCERPT]
 
     def _paint_hover(self, painter: QPainter, top: float) -> None:
         if 0 <= self._hover < len(self._story.points):

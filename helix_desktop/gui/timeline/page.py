@@ -16,7 +16,7 @@ from helix_desktop.engine import policy
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Event as SessionEvent
 from helix_desktop.engine.events import FactAppended
-from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, ToolCall, ToolReturned
+from helix_desktop.engine.facts import FoldKind, PartRef, Recorded, ToolCall, ToolReturned
 from helix_desktop.engine.view import State
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.doing import Doing
@@ -36,6 +36,7 @@ from helix_desktop.gui.words import tr
 
 SLICE = 0.006
 AT_ONCE = 256
+NEAR = 400  # facts between a call and its output, at most
 
 
 class TimelinePage(QWidget):
@@ -55,8 +56,6 @@ class TimelinePage(QWidget):
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: Event | None = None
         self._wanted_fold = ""
-        self._calls: dict[int, str] = {}
-        self._called: dict[str, tuple[str, str]] = {}
         self._facts: Iterator[Recorded] = iter(())
         self.chart = Chart(theme, self)
         self.list = FoldList(theme, self)
@@ -129,7 +128,7 @@ class TimelinePage(QWidget):
     def open(self, session: Session | None, bench: Bench | None = None) -> None:
         """Show a conversation. `bench` gives the others of the workspace, when they are asked for."""
         self._session, self._bench = session, bench
-        self.story, self._others, self._calls, self._called = Story(), [], {}, {}
+        self.story, self._others = Story(), []
         self._chosen = None
         self.panel.clear()
         facts = session.conversation.state.facts if session is not None else []
@@ -145,7 +144,6 @@ class TimelinePage(QWidget):
         grown = False
         for event in events:
             if isinstance(event, FactAppended) and event.recorded.conversation == self._session.id:
-                self._note_call(event.recorded)
                 grown = self.story.advance(event.recorded) or grown
         if grown:
             self.chart.grow()
@@ -167,7 +165,6 @@ class TimelinePage(QWidget):
         """A slice of the facts; a long conversation is there in some hundred milliseconds while the window lives."""
         until = time.perf_counter() + SLICE
         for number, recorded in enumerate(self._facts):
-            self._note_call(recorded)
             self.story.advance(recorded)
             if number % AT_ONCE == AT_ONCE - 1 and time.perf_counter() > until:
                 self._slices.start()
@@ -181,16 +178,6 @@ class TimelinePage(QWidget):
             newest = next((event for event in reversed(self.story.events) if event.folds), None)
             if newest is not None:
                 self._choose(newest)
-
-    def _note_call(self, recorded: Recorded) -> None:
-        """Remember what each output was of."""
-        fact = recorded.fact
-        if isinstance(fact, ModelReplied):
-            for part in fact.parts:
-                if isinstance(part, ToolCall):
-                    self._called[part.id] = (part.name, part.arguments)
-        elif isinstance(fact, ToolReturned) and fact.call in self._called:
-            self._calls[recorded.seq] = fact.call
 
     def _thresholds(self) -> Sequence[Threshold]:
         if self._session is None:
@@ -248,8 +235,15 @@ class TimelinePage(QWidget):
         return next((story for story in self._others if event in story.events), self.story)
 
     def _about(self, ref: PartRef) -> str:
-        call = self._called.get(self._calls.get(ref.seq, ""))
-        return called(*call) if call is not None else tr("number {n}", n=ref.seq)
+        """The call whose output a fold covers: it stands not far before it."""
+        facts = self._session.conversation.state.facts if self._session is not None else []
+        returned = facts[ref.seq - 1].fact if 0 < ref.seq <= len(facts) else None
+        if isinstance(returned, ToolReturned):
+            for recorded in reversed(facts[max(0, ref.seq - NEAR) : ref.seq - 1]):
+                for part in getattr(recorded.fact, "parts", ()):
+                    if isinstance(part, ToolCall) and part.id == returned.call:
+                        return called(part.name, part.arguments)
+        return tr("number {n}", n=ref.seq)
 
     def _show_step(self, seq: int) -> None:
         if self._session is not None:

@@ -7,6 +7,7 @@ add up to. A batch of folds is one event: one change of the prefix, one row of t
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,6 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     ToolsOffered,
     Unfolded,
-    Usage,
     UserSaid,
 )
 
@@ -91,7 +91,6 @@ class Story:
         self._folds: dict[str, Folded] = {}
         self._event_of: dict[str, Event] = {}
         self._batches: dict[str, Event] = {}
-        self._then: list[tuple[int, int]] = []
 
     def extend(self, facts: Iterable[Recorded]) -> None:
         for recorded in facts:
@@ -101,7 +100,8 @@ class Story:
         """One more fact; True when a point or an event came with it."""
         fact = recorded.fact
         if isinstance(fact, ToolReturned):
-            self._add(fact.tokens)
+            self._now += fact.tokens
+            self._all += fact.tokens
             return False
         if isinstance(fact, ModelReplied):
             self._replied(recorded, fact)
@@ -131,28 +131,23 @@ class Story:
         self._all += tokens
 
     def _replied(self, recorded: Recorded, fact: ModelReplied) -> None:
-        usage = fact.usage
-        if usage.input > 0:
-            self._now = usage.input
-        self._count(usage, self._now)
-        self._point(recorded)
-        said = sum(part.tokens for part in fact.parts)
-        self._add(said)
-
-    def _count(self, usage: Usage, sent: int) -> None:
-        totals = self.totals
+        usage, totals = fact.usage, self.totals
+        sent = self._now = usage.input if usage.input > 0 else self._now
         totals.steps += 1
         totals.sent += sent
         totals.unmanaged += max(sent, self._all)
         totals.cache_read += usage.cache_read
         totals.cost += usage.cost
+        self._point(recorded)
+        for part in fact.parts:
+            self._now += part.tokens
+            self._all += part.tokens
 
     def _point(self, recorded: Recorded) -> None:
         self.points.append(max(self._now, 0))
         self.seqs.append(recorded.seq)
         self.times.append(recorded.time)
         self.steps.append(self.totals.steps)
-        self._then.append((recorded.seq, self._now))
 
     def _fix(self, name: str, tokens: int) -> bool:
         """A part that is there once and replaced: the system prompt, the tools, a rules file."""
@@ -191,7 +186,8 @@ class Story:
         return True
 
     def _rewind(self, recorded: Recorded, fact: Rewound) -> bool:
-        self._now = next((tokens for seq, tokens in reversed(self._then) if seq <= fact.to), 0)
+        before = bisect_right(self.seqs, fact.to) - 1
+        self._now = self.points[before] if before >= 0 else 0
         self.dead |= {name for name, event in self._event_of.items() if event.seq > fact.to}
         self._point(recorded)
         return True
