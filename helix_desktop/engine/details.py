@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import Tokens
-from helix_desktop.engine.rules import states_a_rule
+from helix_desktop.engine.rules import states_a_rule, states_a_wish
 
 SENTENCE = 1_000  # characters of a stated rule or a decision that are kept
 ERROR_LINE = 2_000
@@ -27,7 +27,7 @@ LINES_READ = 100_000  # of one output: what is beyond is found by its hash
 PIECE = 1 << 16  # characters a pattern is run over at once, so that it never holds the interpreter for long
 REFERENCE_LIMIT = 2_000_000  # characters of the entry
 
-CRITICAL = ("rule", "todo", "decision", "failure", "lesson", "written", "artifact")
+CRITICAL = ("rule", "wish", "todo", "decision", "failure", "lesson", "written", "artifact")
 REFERENCE = ("message", "stored", "error", "url", "read", "command", "path", "identifier")
 KINDS = (*CRITICAL, *REFERENCE)
 
@@ -156,6 +156,8 @@ class _Collecting:
         for sentence in sentences(source.text[:MESSAGE]):
             if states_a_rule(sentence):
                 self._add("rule", sentence, source.seq)
+            elif states_a_wish(sentence):
+                self._add("wish", sentence, source.seq)
         if self._asked and len(source.text) < SENTENCE and _YES.match(source.text):
             self._add("decision", f"{self._asked} — {source.text.strip()}", source.seq)
         for name in source.names:
@@ -258,6 +260,7 @@ def error_lines(text: str) -> Iterator[str]:
 
 SECTION_OF: Mapping[str, str] = {
     "rule": "User Preferences",
+    "wish": "User Preferences",
     "todo": "TODO Items",
     "decision": "Project Background",
     "failure": "Current Issues",
@@ -267,6 +270,7 @@ SECTION_OF: Mapping[str, str] = {
 }
 ROOM: Mapping[str, float] = {  # shares of the room, so that no kind crowds out the others
     "rule": 0.5,
+    "wish": 0.05,
     "todo": 0.1,
     "decision": 0.1,
     "failure": 0.15,

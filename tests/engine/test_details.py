@@ -146,6 +146,13 @@ def test_the_newest_and_most_repeated_come_first_and_no_kind_crowds_out_the_othe
     assert [detail.seq for detail in taken] == sorted(detail.seq for detail in taken)
 
 
+def test_demands_come_before_wishes() -> None:
+    demands = [Detail("rule", f"you must keep rule {number}", number) for number in range(10)]
+    wishes = [Detail("wish", f"I want it to be {number}", 100 + number) for number in range(50)]
+    taken = chosen([*wishes, *demands], 90, Words())
+    assert set(demands) <= set(taken)
+
+
 def test_room_one_kind_leaves_is_taken_by_others() -> None:
     rules = [Detail("rule", f"you must keep rule {number}", number) for number in range(10)]
     assert len(chosen(rules, 100, Words())) == 10

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.rules import PACKS, UNSPACED, states_a_rule
+from helix_desktop.engine.rules import (
+    RULES,
+    RULES_INSIDE,
+    Packs,
+    states_a_rule,
+    states_a_wish,
+)
 
 
-@pytest.mark.parametrize("word", [word for pack in (*PACKS.values(), *UNSPACED.values()) for word in pack])
+def words(*packs: Packs) -> list[str]:
+    return [word for of_language in packs for pack in of_language.values() for word in pack]
+
+
+@pytest.mark.parametrize("word", words(RULES, RULES_INSIDE))
 def test_every_word_of_every_pack_makes_a_sentence_a_rule(word: str) -> None:
     assert states_a_rule(f"… {word} …")
 
@@ -17,6 +27,7 @@ def test_every_word_of_every_pack_makes_a_sentence_a_rule(word: str) -> None:
 )
 def test_other_sentences_are_none(sentence: str) -> None:
     assert not states_a_rule(sentence)
+    assert not states_a_wish(sentence)
 
 
 def test_typographic_apostrophes_and_capitals() -> None:
