@@ -1,0 +1,84 @@
+"""The program as a process, without a screen: it starts, is found by a second start, and ends when it is told to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import __version__, app
+
+PATIENCE = 40.0
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    def started(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "helix_desktop.app", "--home", str(tmp_path / "home"), *arguments]
+        environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+        with (tmp_path / "said").open("a") as said:
+            return subprocess.Popen(command, env=environment, stderr=said, text=True)
+
+    return started
+
+
+def wait_for(there: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not there():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def log(tmp_path: Path) -> str:
+    return (tmp_path / "home" / "logs" / "helix.log").read_text("utf-8")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_starts_and_ends_when_it_is_told_to(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    process = start()
+    wait_for(lambda: list((tmp_path / "home").rglob("window.sock")))
+    process.send_signal(number)
+    assert process.wait(10) == 0
+    assert (tmp_path / "said").read_text() == ""
+    assert not list((tmp_path / "home").rglob("window.sock"))
+    assert '"level": "error"' not in log(tmp_path)
+    assert '"level": "warning"' not in log(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_second_start_hands_its_link_over(start: Start, tmp_path: Path) -> None:
+    first = start()
+    wait_for(lambda: list((tmp_path / "home").rglob("window.sock")))
+    assert start("helix://settings").wait(PATIENCE) == 0
+    assert first.poll() is None
+    first.terminate()
+    assert first.wait(10) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_after_a_crash_it_starts_again(start: Start, tmp_path: Path) -> None:
+    first = start()
+    wait_for(lambda: list((tmp_path / "home").rglob("window.sock")))
+    first.kill()
+    first.wait(10)
+    left = next(iter((tmp_path / "home").rglob("window.sock"))).stat().st_mtime_ns
+    again = start()
+    wait_for(lambda: any(s.stat().st_mtime_ns != left for s in (tmp_path / "home").rglob("window.sock")))
+    again.terminate()
+    assert again.wait(10) == 0
+
+
+def test_the_version_and_the_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        app._arguments(["--version"])
+    assert capsys.readouterr().out.strip() == __version__
+    assert app._arguments(["helix://settings"]).link == "helix://settings"
+    assert app._arguments([]).home is None

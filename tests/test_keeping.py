@@ -1,0 +1,76 @@
+"""Looking after a real workspace from the settings, and the tour as the window takes it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import places
+from helix_desktop.keeping import Keeping
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk, Workbench
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    where = places.find(tmp_path / "home")
+    made = Desk(where, Secrets(where.key_file, environ={}))
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def keeping(desk: Desk) -> Keeping:
+    return Keeping(desk.places, desk.secrets)
+
+
+@pytest.fixture
+async def bench(desk: Desk, tmp_path: Path) -> Workbench:
+    (tmp_path / "folder").mkdir()
+    opened = await desk.create("one", tmp_path / "folder")
+    await opened.attach("a.txt", b"some text\n" * 100, "text/plain")
+    await opened.workspace.index.caught_up()
+    return opened
+
+
+async def test_what_is_kept_is_counted_backed_up_and_verified(keeping: Keeping, bench: Workbench) -> None:
+    kept = await keeping.kept(bench)
+    assert (kept.entries, kept.size, kept.backups) == (1, 1_000, [])
+    assert "Backed up as journal-" in await keeping.back_up(bench)
+    assert len((await keeping.kept(bench)).backups) == 1
+    said: list[str] = []
+    assert "every byte is as its hash says" in await keeping.verify(bench, said.append)
+
+
+async def test_room_is_made_only_down_to_a_limit(keeping: Keeping, bench: Workbench) -> None:
+    assert "There is no limit" in await keeping.collect(bench)
+    await keeping.change(bench, {"limits.cache_bytes": 1})
+    assert "entries removed" in await keeping.collect(bench)
+
+
+async def test_policy_model_and_limits_are_written_to_the_workspace(keeping: Keeping, bench: Workbench) -> None:
+    await keeping.choose_policy(bench, "observational", {"handover_share": 0.7})
+    await keeping.choose_model(bench, "demo/demo", "main")
+    await keeping.change(bench, {"limits.steps": 50})
+    chosen = keeping.chosen(bench)
+    assert (chosen.preset, dict(chosen.policy)) == ("observational", {"handover_share": 0.7})
+    assert chosen.models == {"main": "demo/demo"}
+    assert chosen.limits["steps"] == 50
+    assert bench.policy == "observational"
+
+
+async def test_the_installation_is_described(keeping: Keeping) -> None:
+    assert "PySide6-Essentials" in dict(keeping.versions())
+    assert "httpx" in keeping.licences()
+    assert {finding.state for finding in await keeping.examine()} <= {"good", "note", "bad"}
+
+
+async def test_the_tour_has_one_workspace_however_often_it_is_taken(
+    keeping: Keeping, desk: Desk, tmp_path: Path
+) -> None:
+    first = await keeping.tour_workbench(desk, tmp_path / "tour")
+    again = await keeping.tour_workbench(desk, tmp_path / "tour")
+    assert first is again
+    assert (tmp_path / "tour" / "run.log").exists()
