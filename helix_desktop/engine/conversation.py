@@ -14,7 +14,7 @@ from helix_desktop.engine import policy
 from helix_desktop.engine.blocks import View
 from helix_desktop.engine.budget import Meter, meter
 from helix_desktop.engine.events import Event, FactAppended
-from helix_desktop.engine.facts import Fact, Folded, PartRef, Recorded
+from helix_desktop.engine.facts import Fact, Folded, PartRef, PolicySet, Recorded
 from helix_desktop.engine.ports import Journal
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.errors import NotThere, StoreFailed
@@ -32,6 +32,8 @@ class Conversation:
         self.state = state
         self.listeners: list[Listener] = []
         self._lock = asyncio.Lock()
+        self._policy: policy.Policy | None = None
+        self._policy_fact: PolicySet | None = None
 
     @classmethod
     async def open(cls, journal: Journal, conversation: str) -> Conversation:
@@ -85,13 +87,18 @@ class Conversation:
 
     @property
     def policy(self) -> policy.Policy:
-        """The policy in force."""
-        return policy.from_fact(self.state.settings.policy)
+        """The policy in force; read from its fact once."""
+        fact = self.state.settings.policy
+        if fact is not self._policy_fact or self._policy is None:
+            self._policy_fact, self._policy = fact, policy.from_fact(fact)
+        return self._policy
 
     def meter(self, at: int | None = None) -> Meter:
         """How full the window is, now or then."""
-        state = self.state if at is None else self.state.at(at)
-        return meter(state, policy.from_fact(state.settings.policy))
+        if at is None:
+            return meter(self.state, self.policy)
+        then = self.state.at(at)
+        return meter(then, policy.from_fact(then.settings.policy))
 
 
 def placed(fact: Fact, first: int) -> Fact:

@@ -180,13 +180,12 @@ class Steward:
         if self._flying_plan is not None:
             return f"A {self._flying_plan.kind.value} is being written: {self._flying_plan.why}."
         situation = self.situation()
-        plan = self._due(situation)
+        plan, clearing = self._due(situation), caching.due(situation)
         if plan is not None:
             return f"Next: {plan.kind.value}, because {plan.why}."
-        clearing = caching.due(situation)
         if clearing is not None:
             return f"Next: old outputs become markers, {clearing.why}."
-        return f"Nothing is due: {situation.meter.figures()}."
+        return f"Nothing is due: {situation.meter.figures()}. {outlook(situation)}"
 
     # --- deciding ---------------------------------------------------------------------------------------------------
 
@@ -335,3 +334,22 @@ class Steward:
         except Exception:
             log.exception("a %s failed", kind.value)
             await self._failed(kind, "an error in the program; it is in the log")
+
+
+def outlook(situation: Situation) -> str:
+    """What the policy will do later, and from which figures on."""
+    policy, window = situation.policy, situation.meter.window
+    later = []
+    if policy.caching == "steps":
+        later.append(f"outputs older than {policy.caching_steps} steps become markers")
+    if policy.caching == "pays":
+        later.append("old outputs become markers when that pays")
+    if policy.observation:
+        later.append(f"history is observed from {policy.observation_share * window:,.0f} tokens on")
+    if policy.handover == "pays":
+        later.append(f"a handover is written from {handover.floor(situation):,.0f} tokens on, when that pays")
+    if policy.handover in ("share", "pays"):
+        later.append(f"at {handover.latest(situation):,.0f} tokens in any case")
+    if not later:
+        return "Nothing is folded by this policy."
+    return f"Later: {', '.join(later)}."

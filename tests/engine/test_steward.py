@@ -409,6 +409,31 @@ async def test_a_strategy_switched_off_by_the_user_rests() -> None:
     assert kept.folds() == []
 
 
+async def test_the_forecast_says_what_comes_next_and_why() -> None:
+    kept = await keeping("helix", window=100_000, handover_share=0.1)
+    assert kept.steward.forecast().endswith("outputs older than 10 steps become markers, at 10,000 tokens in any case.")
+    await kept.say("a task")
+    await worked(kept, 10, 600)
+    kept.writers["main"].hangs = kept.writers["fast"].hangs = True
+    await worked(kept, 1, 600)
+    assert kept.steward.forecast() == ("Next: old outputs become markers, older than 10 steps, 500 tokens and more.")
+    await worked(kept, 30, 400)
+    assert kept.steward.forecast() == "A handover is being written: the window is 10% full."
+    await kept.steward.aclose()
+
+
+@pytest.mark.parametrize(
+    ("preset", "words"),
+    [
+        ("layered", "a handover is written from 6,000 tokens on, when that pays"),
+        ("observational", "history is observed from 6,000 tokens on"),
+        ("none", "Nothing is folded by this policy."),
+    ],
+)
+async def test_the_forecast_of_an_empty_conversation_is_its_policy(preset: str, words: str) -> None:
+    assert words in (await keeping(preset)).steward.forecast()
+
+
 async def test_pins_stay_word_for_word_behind_a_handover() -> None:
     kept = await keeping(window=100_000)
     await kept.say("a task")

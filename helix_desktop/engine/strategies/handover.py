@@ -30,7 +30,7 @@ def due(situation: Situation) -> Plan | None:
     policy, line, meter = situation.policy, situation.line, situation.meter
     if policy.handover not in ("share", "pays"):
         return None
-    full = meter.used >= _early(situation)
+    full = meter.used >= latest(situation)
     if not full and (policy.handover == "share" or meter.used < floor(situation)):
         return None
     if line.last_handover and situation.now - line.last_handover < policy.handover_cooldown:
@@ -43,7 +43,7 @@ def due(situation: Situation) -> Plan | None:
     return _when_it_pays(situation, span)
 
 
-def _early(situation: Situation) -> float:
+def latest(situation: Situation) -> float:
     """Where a handover is started at the latest: before the next request would not fit, so that no turn waits."""
     meter = situation.meter
     return min(situation.policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * EARLY)
