@@ -5,8 +5,6 @@ Refused, each with a sentence: paths outside the roots, `..`, links that lead ou
 Writing never truncates: the new content is written beside the old, synced and renamed over it, with its mode kept.
 """
 
-# ruff: noqa: PTH110, PTH115, PTH116 -- this is about handles and what the system says of them
-
 from __future__ import annotations
 
 import errno
@@ -22,13 +20,15 @@ from secrets import token_hex
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
-from helix_desktop.tools import beneath
-from helix_desktop.tools.beneath import DIRECTORY
+
+if sys.platform == "win32":
+    from helix_desktop.tools import folders_windows as folders
+else:
+    from helix_desktop.tools import folders
 
 LARGEST_READ = 64 * 1024 * 1024
 _PIECE = 1 << 20
 _MOST_LINKS = 40
-_SYSTEM = ("/proc", "/sys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Roots:
 
 def read(roots: Roots, place: Place, limit: int = LARGEST_READ) -> bytes:
     """The file's bytes. A larger file than `limit` is refused rather than cut."""
-    with _opened(roots, place, os.O_RDONLY) as handle:
+    with _opened(roots, place) as handle:
         size = _regular(handle, roots.shown(place)).st_size
         if size > limit:
             raise WrongUse(f"{roots.shown(place)} has {size:,} bytes; files of up to {limit:,} are read whole.")
@@ -115,14 +115,14 @@ def read(roots: Roots, place: Place, limit: int = LARGEST_READ) -> bytes:
 @contextmanager
 def opened(roots: Roots, place: Place) -> Iterator[int]:
     """A regular file's open handle, for reading one of any size."""
-    with _opened(roots, place, os.O_RDONLY) as handle:
+    with _opened(roots, place) as handle:
         _regular(handle, roots.shown(place))
         yield handle
 
 
 def piece(roots: Roots, place: Place, start: int, length: int) -> bytes:
     """Some bytes of a file of any size."""
-    with _opened(roots, place, os.O_RDONLY) as handle:
+    with _opened(roots, place) as handle:
         _regular(handle, roots.shown(place))
         os.lseek(handle, start, os.SEEK_SET)
         return os.read(handle, length)
@@ -130,9 +130,13 @@ def piece(roots: Roots, place: Place, start: int, length: int) -> bytes:
 
 def look(roots: Roots, place: Place) -> os.stat_result:
     """What a file or folder is, refused where it is neither."""
-    with _opened(roots, place, os.O_RDONLY) as handle:
-        found = os.fstat(handle)
-        return found if stat.S_ISDIR(found.st_mode) else _regular(handle, roots.shown(place))
+    with _sentences(roots.shown(place)):
+        if sys.platform == "win32" and place.path.is_dir():
+            with folders.folder(place.root, place.inside):
+                return place.path.stat()
+        with _opened(roots, place) as handle:
+            found = os.fstat(handle)
+            return found if stat.S_ISDIR(found.st_mode) else _regular(handle, roots.shown(place))
 
 
 def content_or_none(roots: Roots, place: Place) -> bytes | None:
@@ -145,11 +149,8 @@ def content_or_none(roots: Roots, place: Place) -> bytes | None:
 
 def listing(roots: Roots, place: Place) -> list[Item]:
     """The entries of a folder by name; links are shown as links and not followed."""
-    with (
-        _opened(roots, place, DIRECTORY) as handle,
-        os.scandir(handle if os.scandir in os.supports_fd else place.path) as entries,
-    ):
-        return sorted((_item(entry) for entry in entries), key=lambda item: item.name)
+    with _folder(roots, place) as folder:
+        return sorted((_item(*entry) for entry in folder.entries()), key=lambda item: item.name)
 
 
 def walk(roots: Roots, place: Place, skip: frozenset[str] = frozenset()) -> Iterator[tuple[str, Item]]:
@@ -163,15 +164,13 @@ def walk(roots: Roots, place: Place, skip: frozenset[str] = frozenset()) -> Iter
             yield inside, item
 
 
-def replace(roots: Roots, place: Place, content: bytes, *, expected: Digest | None, force: bool = False) -> None:
+def replace(roots: Roots, place: Place, content: bytes, *, expected: Digest | None) -> None:
     """Put `content` in the file's place, if it still is what the caller saw: `expected`, or None for no file."""
     place = _through_links(roots, place)
     with _parent(roots, place, make=True) as folder:
-        name = place.path.name
-        before = _stat(folder, name, roots.shown(place))
-        if not force:
-            _unchanged(roots, place, expected)
-        _swap_in(folder, name, content, stat.S_IMODE(before.st_mode) if before else None)
+        before = _stat(folder, place.path.name, roots.shown(place))
+        _unchanged(roots, place, expected)
+        _swap_in(folder, place.path.name, content, before)
 
 
 def remove(roots: Roots, place: Place, *, expected: Digest) -> None:
@@ -179,7 +178,7 @@ def remove(roots: Roots, place: Place, *, expected: Digest) -> None:
     with _parent(roots, place) as folder:
         _stat(folder, place.path.name, roots.shown(place))
         _unchanged(roots, place, expected)
-        os.unlink(place.path.name, dir_fd=folder)
+        folder.remove(place.path.name)
 
 
 # --- underneath ------------------------------------------------------------------------------------------------------
@@ -191,36 +190,36 @@ def _spelling(path: str) -> str:
 
 
 @contextmanager
-def _opened(roots: Roots, place: Place, flags: int) -> Iterator[int]:
+def _opened(roots: Roots, place: Place) -> Iterator[int]:
     with _sentences(roots.shown(place)):
-        root = _root(place)
-        try:
-            handle = beneath.open_beneath()(root, place.inside or ".", flags)
-        finally:
-            os.close(root)
-        try:
+        _there(place)
+        with folders.file(place.root, place.inside) as handle:
             _check_real(roots, handle)
             yield handle
-        finally:
-            os.close(handle)
 
 
-def _root(place: Place) -> int:
-    try:
-        return os.open(place.root, DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise NotThere(f"The workspace's folder {place.root} is not there (any more).") from None
+@contextmanager
+def _folder(roots: Roots, place: Place) -> Iterator[folders.Folder]:
+    with _sentences(roots.shown(place)):
+        _there(place)
+        with folders.folder(place.root, place.inside) as folder:
+            if sys.platform == "win32":
+                roots.check_open(folder.path)
+            else:
+                _check_real(roots, folder.handle)
+            yield folder
+
+
+def _there(place: Place) -> None:
+    if not place.root.exists():
+        raise NotThere(f"The workspace's folder {place.root} is not there (any more).")
 
 
 def _check_real(roots: Roots, handle: int) -> None:
-    """Links inside a root may still lead to the program's own data, or to a mounted /proc: ask the open handle."""
-    if os.path.exists("/proc/self/fd"):
-        roots.check_open(Path(os.readlink(f"/proc/self/fd/{handle}")))
-    device = os.fstat(handle).st_dev
-    for system in _SYSTEM:
-        with suppress(OSError):
-            if os.stat(system).st_dev == device != os.stat("/").st_dev:
-                raise Refused(f"Files of {system} are not open to tools.")
+    """Links inside a root may still lead to the program's own data: ask the open handle where it is."""
+    where = folders.real(handle)
+    if where is not None:
+        roots.check_open(where)
 
 
 def _regular(handle: int, shown: str) -> os.stat_result:
@@ -241,37 +240,35 @@ def _all_of(handle: int, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def _item(entry: os.DirEntry[str]) -> Item:
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except OSError:
-        return Item(entry.name, "other")
+def _item(name: str, found: os.stat_result | None) -> Item:
+    if found is None:
+        return Item(name, "other")
     kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
     kind = next((word for test, word in kinds if test(found.st_mode)), "other")
-    return Item(entry.name, kind, found.st_size if kind == "file" else 0, found.st_mtime_ns)
+    return Item(name, kind, found.st_size if kind == "file" else 0, found.st_mtime_ns)
 
 
 @contextmanager
-def _parent(roots: Roots, place: Place, *, make: bool = False) -> Iterator[int]:
+def _parent(roots: Roots, place: Place, *, make: bool = False) -> Iterator[folders.Folder]:
     if not place.inside:
         raise WrongUse(f"{place.path} is a folder of the workspace, and no file.")
     above = Place(place.root, place.inside.rpartition("/")[0])
     if make:
         _make(roots, above)
-    with _opened(roots, above, DIRECTORY) as folder:
+    with _folder(roots, above) as folder:
         yield folder
 
 
 def _make(roots: Roots, place: Place) -> None:
-    """Make a folder and those above it; each is made inside a handle that has been opened safely."""
+    """Make a folder and those above it; each is made inside a folder that has been opened safely."""
     try:
-        with _opened(roots, place, DIRECTORY):
+        with _folder(roots, place):
             return
     except NotThere:
         if not place.inside:
             raise
     with _parent(roots, place, make=True) as folder, suppress(FileExistsError):
-        os.mkdir(place.path.name, dir_fd=folder)
+        folder.make(place.path.name)
 
 
 def _through_links(roots: Roots, place: Place) -> Place:
@@ -281,7 +278,7 @@ def _through_links(roots: Roots, place: Place) -> Place:
         if not target:
             return place
         above = place.inside.rpartition("/")[0]
-        if target.startswith("/"):
+        if Path(target).is_absolute():
             raise Refused(f"{roots.shown(place)} is a link that leads out of the workspace's folders.")
         place = Place(place.root, f"{above}/{target}" if above else target)
     raise Refused(f"{roots.shown(place)} is a link to a link without an end.")
@@ -290,13 +287,13 @@ def _through_links(roots: Roots, place: Place) -> Place:
 def _link_target(roots: Roots, place: Place) -> str:
     """What a link says; empty for everything else."""
     with suppress(NotThere), _parent(roots, place) as folder, suppress(OSError):
-        return os.readlink(place.path.name, dir_fd=folder)
+        return folder.link(place.path.name)
     return ""
 
 
-def _stat(folder: int, name: str, shown: str) -> os.stat_result | None:
+def _stat(folder: folders.Folder, name: str, shown: str) -> os.stat_result | None:
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        found = folder.stat(name)
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(found.st_mode):
@@ -319,24 +316,22 @@ def _unchanged(roots: Roots, place: Place, expected: Digest | None) -> None:
         )
 
 
-def _swap_in(folder: int, name: str, content: bytes, mode: int | None) -> None:
+def _swap_in(folder: folders.Folder, name: str, content: bytes, before: os.stat_result | None) -> None:
     beside = f".{name[:60]}.{token_hex(6)}.helix"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(beside, flags, 0o666, dir_fd=folder)
+    handle = folder.create(beside)
     try:
         try:
             _write_all(handle, content)
-            if mode is not None:
-                os.fchmod(handle, mode)
+            if before is not None:
+                folders.set_mode(handle, before)
             os.fsync(handle)
         finally:
             os.close(handle)
-        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        folder.rename(beside, name)
     except BaseException:
         with suppress(OSError):
-            os.unlink(beside, dir_fd=folder)
+            folder.remove(beside)
         raise
-    os.fsync(folder)
 
 
 def _write_all(handle: int, content: bytes) -> None:

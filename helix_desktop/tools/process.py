@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from helix_desktop.tools import jobs_windows
 from helix_desktop.tools.jail import descendants
 
 _PIECE = 1 << 16
@@ -21,13 +24,15 @@ CommandLine = Callable[[int], list[str]]  # given the lifeline's number
 
 @dataclass(slots=True)
 class Command:
-    """A running command under `jail.py`. `lifeline`: our end of the pipe whose closing ends everything."""
+    """A running command. `lifeline`: what ends everything when it is closed: our end of the pipe to `jail.py`, or a job."""
 
     process: asyncio.subprocess.Process
     lifeline: int
 
     @classmethod
     async def start(cls, command_line: CommandLine, folder: Path, environment: Mapping[str, str]) -> Command:
+        if sys.platform == "win32":
+            return await cls._start_in_job(command_line(0), folder, environment)
         reading, writing = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -47,6 +52,21 @@ class Command:
             os.close(reading)
         return cls(process, writing)
 
+    if sys.platform == "win32":
+
+        @classmethod
+        async def _start_in_job(cls, argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Command:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                cwd=folder,
+                env=dict(environment),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                creationflags=subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP,
+            )
+            return cls(process, jobs_windows.job_for(process.pid))
+
     async def output(self) -> AsyncIterator[bytes]:
         """What it prints, until it and all it started have ended."""
         printed = cast(asyncio.StreamReader, self.process.stdout)
@@ -56,7 +76,10 @@ class Command:
     def end(self) -> None:
         """Kill the whole tree now; returns at once. Harmless when it has ended."""
         if self.lifeline >= 0:
-            os.close(self.lifeline)
+            if sys.platform == "win32":
+                jobs_windows.end(self.lifeline)
+            else:
+                os.close(self.lifeline)
             self.lifeline = -1
 
     async def gone(self) -> int:
@@ -67,11 +90,17 @@ class Command:
                 async with asyncio.timeout(_GRACE):
                     return await self.process.wait()
             except TimeoutError:  # its keeper is held up, or stopped by the command: help it from here
-                for pid in descendants(self.process.pid):
-                    with suppress(OSError):
-                        os.kill(pid, signal.SIGKILL)
-                with suppress(OSError):
-                    os.kill(self.process.pid, signal.SIGCONT)
+                _help(self.process.pid)
+
+
+def _help(keeper: int) -> None:
+    """Kill what a keeper keeps, and let it go on."""
+    if sys.platform != "win32":
+        for pid in descendants(keeper):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(OSError):
+            os.kill(keeper, signal.SIGCONT)
 
 
 async def killed(process: asyncio.subprocess.Process) -> int:
@@ -81,12 +110,17 @@ async def killed(process: asyncio.subprocess.Process) -> int:
     """
     if process.returncode is None:
         with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+            if sys.platform == "win32":
+                process.kill()
+            else:
+                os.kill(process.pid, signal.SIGKILL)
     return await process.wait()
 
 
 def shell(command: str) -> list[str]:
-    """The command line as the system's shell takes it."""
+    """The command line as the system's shell takes it. PowerShell gets it encoded: no quoting can go wrong."""
     if sys.platform == "win32":
-        return [os.environ.get("COMSPEC", "cmd.exe"), "/d", "/s", "/c", command]
+        script = f"{command}\nif ($LASTEXITCODE -ne $null) {{ exit $LASTEXITCODE }}"
+        encoded = base64.b64encode(script.encode("utf-16-le")).decode("ascii")
+        return ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded]
     return ["/bin/bash" if Path("/bin/bash").exists() else "/bin/sh", "-c", command]

@@ -174,6 +174,8 @@ _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache
 
 
 def _jailed(options: Mapping[str, object], argv: Sequence[str]) -> list[str]:
+    if sys.platform == "win32":  # there a job object does what the jail does
+        return list(argv)
     return [sys.executable, "-I", "-S", str(JAIL), json.dumps(options), *argv]
 
 

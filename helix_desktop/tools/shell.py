@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import itertools
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -355,7 +356,7 @@ def _news(one: Background) -> str:
 
 
 _RUN = (
-    "Run a shell command in the workspace's folder; standard output and errors come back together. It runs in a "
+    f"Run a {'PowerShell' if sys.platform == 'win32' else 'shell'} command in the workspace's folder; standard output and errors come back together. It runs in a "
     "sandbox that writes only inside the workspace and has no network unless `network` is set and allowed. "
     "Start servers and watchers with `background`."
 )

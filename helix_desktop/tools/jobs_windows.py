@@ -1,0 +1,65 @@
+"""A Windows job object: what a command starts is in it from the beginning, and ends with it, also when we end first."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+if sys.platform == "win32":
+    from ctypes import wintypes
+
+    _ALL_ACCESS, _EXTENDED_LIMITS, _KILL_ON_CLOSE = 0x1F0FFF, 9, 0x2000
+
+    class _Basic(ctypes.Structure):
+        _fields_ = (
+            ("PerProcessUserTimeLimit", wintypes.LARGE_INTEGER),
+            ("PerJobUserTimeLimit", wintypes.LARGE_INTEGER),
+            ("LimitFlags", wintypes.DWORD),
+            ("MinimumWorkingSetSize", ctypes.c_size_t),
+            ("MaximumWorkingSetSize", ctypes.c_size_t),
+            ("ActiveProcessLimit", wintypes.DWORD),
+            ("Affinity", ctypes.c_size_t),
+            ("PriorityClass", wintypes.DWORD),
+            ("SchedulingClass", wintypes.DWORD),
+        )
+
+    class _Extended(ctypes.Structure):
+        _fields_ = (
+            ("BasicLimitInformation", _Basic),
+            ("IoInfo", ctypes.c_ulonglong * 6),
+            ("ProcessMemoryLimit", ctypes.c_size_t),
+            ("JobMemoryLimit", ctypes.c_size_t),
+            ("PeakProcessMemoryUsed", ctypes.c_size_t),
+            ("PeakJobMemoryUsed", ctypes.c_size_t),
+        )
+
+    _kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+    _kernel.CreateJobObjectW.restype = wintypes.HANDLE
+    _kernel.CreateJobObjectW.argtypes = [wintypes.LPVOID, wintypes.LPCWSTR]
+    _kernel.SetInformationJobObject.argtypes = [wintypes.HANDLE, ctypes.c_int, wintypes.LPVOID, wintypes.DWORD]
+    _kernel.OpenProcess.restype = wintypes.HANDLE
+    _kernel.OpenProcess.argtypes = [wintypes.DWORD, wintypes.BOOL, wintypes.DWORD]
+    _kernel.AssignProcessToJobObject.argtypes = [wintypes.HANDLE, wintypes.HANDLE]
+    _kernel.CloseHandle.argtypes = [wintypes.HANDLE]
+
+    def job_for(pid: int) -> int:
+        """A job that holds the process; `end` kills all that is in it."""
+        job = _checked(_kernel.CreateJobObjectW(None, None))
+        limits = _Extended()
+        limits.BasicLimitInformation.LimitFlags = _KILL_ON_CLOSE
+        _checked(_kernel.SetInformationJobObject(job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)))
+        process = _checked(_kernel.OpenProcess(_ALL_ACCESS, False, pid))
+        try:
+            _checked(_kernel.AssignProcessToJobObject(job, process))
+        finally:
+            _kernel.CloseHandle(process)
+        return job
+
+    def end(job: int) -> None:
+        """Close the job: everything in it is killed."""
+        _kernel.CloseHandle(job)
+
+    def _checked(result: int) -> int:
+        if not result:
+            raise ctypes.WinError(ctypes.get_last_error())
+        return result
