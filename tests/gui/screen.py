@@ -95,13 +95,13 @@ def screen(size: str = "1600x1000") -> Iterator[Screen]:
 
 @contextlib.contextmanager
 def program(
-    on: Screen, home: Path, *arguments: str, more: Sequence[tuple[str, str]] = ()
+    on: Screen, home: Path, *arguments: str, more: Sequence[tuple[str, str]] = (), within: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[str]]:
-    """The program as a user starts it. Still running at the end, it is ended."""
+    """The program as a user starts it, `within` another command. Still running at the end, it is ended."""
     environment = {**on.environment, "HELIX_HOME": str(home), **dict(more)}
     with tempfile.TemporaryFile("w+") as said:
         started = subprocess.Popen(
-            [sys.executable, "-m", "helix_desktop.app", *arguments], env=environment, stderr=said, text=True
+            [*within, sys.executable, "-m", "helix_desktop.app", *arguments], env=environment, stderr=said, text=True
         )
         try:
             yield started

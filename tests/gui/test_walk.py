@@ -6,6 +6,7 @@ What came of each step is looked up where a user would have it: on the screen, a
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -44,8 +45,8 @@ def facts(home: Path, kind: str) -> list[str]:
     return found
 
 
-def begin(screen: Screen, home: Path, folder: Path, server: ChatServer) -> None:
-    """From the first start to the first answer, with the keyboard alone."""
+def begin(screen: Screen, home: Path, folder: Path, server: ChatServer, *, keyring: bool = False) -> None:
+    """From the first start to the first request, with the keyboard alone."""
     wait_for("the window", lambda: TITLE in screen.active())
     wait_for("what is behind it", lambda: list(home.rglob("window.sock")))
     screen.key("ctrl+o")
@@ -63,8 +64,9 @@ def begin(screen: Screen, home: Path, folder: Path, server: ChatServer) -> None:
     screen.type("a-key")
     screen.key("Return")
     wait_for("the test of the key", lambda: any(seen.method == "GET" for seen in server.requests))
-    time.sleep(1)
-    screen.key("Tab", "Tab", "space")  # there is no keyring here: for this session only
+    if not keyring:
+        time.sleep(1)
+        screen.key("Tab", "Tab", "space")  # for this session only
     wait_for("the model", lambda: "Connect a model" not in screen.active())
     screen.key("Return")
     wait_for("the request", lambda: len(server.bodies) > 0)
@@ -161,3 +163,39 @@ def test_a_second_start_brings_the_first_window_to_the_front(screen: Screen, tmp
             assert second.returncode == 0
         wait_for("the settings", lambda: any("Settings" in title for title in screen.titles()))
         assert first.poll() is None
+
+
+SERVICE = 'echo -n a-password | gnome-keyring-daemon --unlock --components=secrets >/dev/null; exec "$@"'
+needs_a_service = pytest.mark.skipif(
+    shutil.which("gnome-keyring-daemon") is None or shutil.which("dbus-run-session") is None, reason="no secret service"
+)
+
+
+@needs_a_service
+def test_with_a_secret_service_the_key_is_there_after_a_restart(screen: Screen, tmp_path: Path) -> None:
+    home, folder, user = tmp_path / "home", tmp_path / "project", tmp_path / "user"
+    folder.mkdir()
+    user.mkdir()
+    more = [
+        ("HOME", str(user)),
+        ("XDG_DATA_HOME", str(user / "data")),
+        ("PYTHON_KEYRING_BACKEND", "keyring.backends.SecretService.Keyring"),
+    ]
+    within = ["dbus-run-session", "--", "sh", "-c", SERVICE, "sh"]
+    with ChatServer([reply("Hello."), reply("Again.")]) as server:
+        with program(screen, home, more=more, within=within) as process:
+            begin(screen, home, folder, server, keyring=True)
+            wait_for("the first answer", lambda: len(facts(home, "TurnEnded")) == 1)
+            screen.key("ctrl+q")
+            process.wait(10)
+        assert not any("a-key" in file.read_text("utf-8", "replace") for file in home.rglob("*.toml"))
+        assert not (home / "keys.json").exists()
+        with program(screen, home, more=more, within=within) as process:
+            wait_for("the conversation", lambda: "Say hello." in screen.active())
+            screen.type("Again.")
+            screen.key("Return")
+            wait_for("the second request", lambda: len(server.bodies) == 2)
+            screen.key("ctrl+q")
+            process.wait(10)
+    sent = [seen.headers.get("authorization") for seen in server.requests if seen.method == "POST"]
+    assert sent == ["Bearer a-key", "Bearer a-key"]
