@@ -40,7 +40,7 @@ class CachePage(QWidget):
         self._doing = doing
         self._catalogue: Catalogue | None = None
         self._query = ""
-        self._show_next: Digest | None = None
+        self._fresh = False
         self.bar = FilterBar(theme, self)
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)
@@ -84,6 +84,7 @@ class CachePage(QWidget):
         self.table.opened.connect(self.viewer.body.lines.setFocus)
         self.table.copy_wanted.connect(self.copy_hashes)
         self.model.grown.connect(self.table.shift)
+        self.model.arrived.connect(self._first_rows)
         self.viewer.wanted.connect(self.wanted)
         self.viewer.save_wanted.connect(self.save)
         self.viewer.verify_wanted.connect(self.verify)
@@ -101,8 +102,15 @@ class CachePage(QWidget):
         self.viewer.clear()
         self.table.selected.clear()
         self.bar.set_conversations(conversations)
+        self._fresh = True
         self.model.open(catalogue)
         self._figures()
+
+    def _first_rows(self) -> None:
+        """The newest entry is the one that is looked at first."""
+        if self._fresh and self.model.rowCount() and self.viewer.row is None:
+            self._fresh = False
+            self.table.go_to(0)
 
     def refresh(self) -> None:
         """Something was stored or used: look again, soon."""

@@ -201,7 +201,12 @@ def test_forgetting_says_what_it_means_first(page: CachePage, catalogue: MemoryC
     settle()
     assert catalogue.done == [("forget", digest)]
     assert page.model.rowCount() == 304
-    assert page.viewer.row is None
+    assert page.viewer.row is None or page.viewer.row.stored.digest != digest
+
+
+def test_the_newest_entry_is_looked_at_first(page: CachePage, catalogue: MemoryCatalogue) -> None:
+    assert page.viewer.row is not None
+    assert page.viewer.row.stored == catalogue.lines[-1].stored
 
 
 def test_two_entries_are_compared(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
