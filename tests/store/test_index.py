@@ -28,6 +28,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About
+from helix_desktop.store import index as module
 from helix_desktop.store.index import IndexFile, said, used
 from helix_desktop.store.journal import Line
 from helix_desktop.store.records import Record, State
@@ -119,6 +120,23 @@ def test_it_follows_entries_and_facts(index: IndexFile, feed: ListFeed) -> None:
     assert finish(index) == 1, "what is done is done"
 
 
+def test_many_entries_get_their_orders_afterwards(
+    index: IndexFile, feed: ListFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MANY", 20)
+    monkeypatch.setattr(module, "ROWS", 8)
+    for number in range(40):
+        feed.add(f"zebra {number}".encode())
+    first = index.step()
+    assert (first.rows, first.orders, first.done) == (8, 9, False)
+    finish(index)
+    assert index.progress().orders == 0
+    assert column(index, "number") == list(range(1, 41))
+    feed.add(b"one more")
+    finish(index)
+    assert found(index, "zebra") == 40
+
+
 def test_gaps_in_the_numbers_do_no_harm(index: IndexFile, feed: ListFeed) -> None:
     for number in (3, 7, 8, 50):
         feed.add(f"zebra {number}".encode(), number=number)
@@ -155,7 +173,7 @@ def test_changes_of_known_entries_are_taken_over(index: IndexFile, feed: ListFee
     assert (column(index, "number"), column(index, "pinned")) == ([1], [1])
     gone = Record(record.number, record.blob, record.digest, 3, 0, 1, 2.0, record.about, (), State.COLLECTED)
     feed.entries.append((gone, content))
-    index._add_row(gone, pinned=False)
+    index._insert_rows([gone], frozenset())
     assert column(index, "state") == [0, 1]
 
 
