@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import importlib
 import os
 import secrets
 import shutil
@@ -60,6 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def serve(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     """Answer MCP requests about this workspace and no other, until the caller goes away."""
+    for name in ("server", "stdio", "http")[
+        : 2 if arguments.http is None else 3
+    ]:  # half a second, and a window may be open
+        await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")
     from helix_desktop.context_server import server, stdio
 
     shelf = shelf_of(workspace, arguments.home)
@@ -178,6 +184,8 @@ def _as_json(found: Sequence[object]) -> str:
 
 
 def _program() -> list[str]:
-    """How other programs start us: by our command where it is on the path, else by our Python."""
+    """How other programs start us: by our command where it is on the path, else by ourselves."""
     command = shutil.which("helix-desktop")
-    return [command] if command else [sys.executable, "-m", "helix_desktop"]
+    if command or getattr(sys, "frozen", False):  # a bundle is its own program
+        return [command or sys.executable]
+    return [sys.executable, "-m", "helix_desktop"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib
 import json
 import logging
 import time
@@ -199,6 +200,8 @@ class Hosted:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Any]:
         """The SDK's client on this server, closed in the task that opened it."""
+        for name in ("mcp", "helix_desktop.mcp_host.transport"):  # half a second, the first time
+            await asyncio.to_thread(importlib.import_module, name)
         import mcp
         import mcp_types as types
 

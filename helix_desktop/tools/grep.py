@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from helix_desktop.tools.process import killed
 
 SECONDS = 10.0
 _LONGEST_PATTERN = 10_000
+_UTF8 = {"PYTHONIOENCODING": "utf-8:surrogatepass"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ async def grep(
         str(Path(grep_worker.__file__)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env={"PYTHONIOENCODING": "utf-8:surrogatepass"},
+        env={name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ} | _UTF8,
         limit=1 << 20,
     )
     lines: list[Line] = []

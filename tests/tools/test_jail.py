@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.tools import jail
+from helix_desktop.tools.process import Command
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has job objects")
+SCRIPT = Path(jail.__file__)
+
+
+def command_line(*argv: str) -> list[str]:
+    return [sys.executable, "-I", "-S", str(SCRIPT), '{"lifeline": 0}', *argv]
+
+
+def run(*argv: str) -> int:
+    """Under a jail whose lifeline is an input that stays open."""
+    with subprocess.Popen(command_line(*argv), stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        return process.wait(timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["/bin/sh", "-c", "exit 7"], 7),
+        (["/bin/true"], 0),
+        (["/bin/sh", "-c", "kill -TERM $$"], 143),
+        (["no-such-program"], 127),
+        ([str(SCRIPT)], 126),
+    ],
+)
+def test_the_commands_exit_code_is_passed_on(argv: list[str], code: int) -> None:
+    assert run(*argv) == code
+
+
+def test_it_imports_nothing_of_ours_and_nothing_slow() -> None:
+    code = f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import jail; print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "helix_desktop" not in loaded
+    assert "'asyncio'" not in loaded
+
+
+def test_when_the_program_dies_its_commands_die(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    script = f"""
+import asyncio, pathlib, sys
+from helix_desktop.tools.process import Command
+from helix_desktop.tools.sandbox import Kind, Sandbox
+async def main():
+    box = Sandbox(Kind.NONE, (), pathlib.Path("/tmp"))
+    line = ["/bin/sh", "-c", "setsid sleep 1000 & echo $! > {mark}; sleep 1000"]
+    await Command.start(lambda n: box.command(line, n, network=False), pathlib.Path("/"), {{"PATH": "/usr/bin:/bin"}})
+    while not pathlib.Path({str(mark)!r}).exists():
+        await asyncio.sleep(0.01)
+    import os
+    os._exit(9)
+asyncio.run(main())
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    pid = int(mark.read_text())
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and _lives(pid):
+        time.sleep(0.01)
+    assert not _lives(pid)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return (
+        "Z"
+        not in subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    )
+
+
+async def test_a_keeper_that_is_stopped_still_goes() -> None:
+    command = await Command.start(
+        lambda lifeline: [
+            *command_line()[:4],
+            f'{{"lifeline": {lifeline}}}',
+            "/bin/sh",
+            "-c",
+            "kill -STOP $PPID; sleep 1000",
+        ],
+        Path("/"),
+        {"PATH": "/usr/bin:/bin"},
+    )
+    while "T" not in Path(f"/proc/{command.process.pid}/stat").read_text().rpartition(")")[2].split()[0]:
+        time.sleep(0.005)
+    began = time.monotonic()
+    await command.gone()
+    assert time.monotonic() - began < 4
