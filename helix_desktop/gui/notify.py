@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QSystemTrayIcon
 from helix_desktop.gui.doing import Spawn
 
 if TYPE_CHECKING:
-    from jeepney.io.asyncio import DBusRouter
+    from jeepney.io.asyncio import DBusConnection, DBusRouter
 
 log = logging.getLogger(__name__)
 
@@ -81,19 +81,26 @@ class Notifier(QObject):
         from jeepney.io.asyncio import DBusRouter, open_dbus_connection
 
         if self._bus is None:
-            self._bus = DBusRouter(await open_dbus_connection(bus="SESSION"))
-            self._spawn(self._listen(self._bus), name="clicks on notifications")
+            connection = await open_dbus_connection(bus="SESSION")
+            self._bus = DBusRouter(connection)
+            self._spawn(self._listen(self._bus, connection), name="clicks on notifications")
         return self._bus
 
-    async def _listen(self, bus: DBusRouter) -> None:
+    async def _listen(self, bus: DBusRouter, connection: DBusConnection) -> None:
+        """For as long as the program runs; its owner ends it, and the connection with it."""
         from jeepney import MatchRule, message_bus
 
         rule = MatchRule(type="signal", interface=_SERVICE, member="ActionInvoked", path=_PATH)
-        with bus.filter(rule) as clicks:
-            await bus.send(message_bus.AddMatch(rule))
-            while True:
-                number = (await clicks.get()).body[0]
-                self.clicked.emit(self._places.pop(number, ""))
+        try:
+            async with bus:
+                with bus.filter(rule) as clicks:
+                    await bus.send(message_bus.AddMatch(rule))
+                    while True:
+                        number = (await clicks.get()).body[0]
+                        self.clicked.emit(self._places.pop(number, ""))
+        finally:
+            self._bus = None
+            await connection.close()
 
     def _by_tray(self, title: str, text: str, place: str) -> None:
         if not QSystemTrayIcon.isSystemTrayAvailable():

@@ -101,7 +101,11 @@ def program(
     environment = {**on.environment, "HELIX_HOME": str(home), **dict(more)}
     with tempfile.TemporaryFile("w+") as said:
         started = subprocess.Popen(
-            [*within, sys.executable, "-m", "helix_desktop.app", *arguments], env=environment, stderr=said, text=True
+            [*within, sys.executable, "-m", "helix_desktop.app", *arguments],
+            env=environment,
+            stderr=said,
+            text=True,
+            start_new_session=True,
         )
         try:
             yield started
@@ -110,7 +114,7 @@ def program(
             raise
         finally:
             if started.poll() is None:
-                started.send_signal(signal.SIGKILL)
+                os.killpg(started.pid, signal.SIGKILL)
                 started.wait(PATIENCE)
             said.seek(0)
             errors = said.read()
