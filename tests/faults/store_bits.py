@@ -145,8 +145,7 @@ def flip(folder: Path, chance: random.Random) -> str:
     return f"{path.name} bit {bit}"
 
 
-def trials(count: int, seed: int) -> Counter[str]:
-    found: Counter[str] = Counter()
+def trials(count: int, seed: int, found: Counter[str]) -> None:
     base = Path(tempfile.mkdtemp(prefix="helix-bits-"))
     try:
         truth = prepare(base, seed)
@@ -165,7 +164,6 @@ def trials(count: int, seed: int) -> Counter[str]:
             shutil.rmtree(folder)
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    return found
 
 
 def prepare(base: Path, seed: int) -> Truth:
@@ -209,7 +207,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("bits", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
+    return report("bits", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
 
 
 if __name__ == "__main__":

@@ -179,9 +179,8 @@ def said_by(calls: list[Call], folder: Path) -> Acknowledged:
     return Acknowledged.of(text.decode().splitlines())
 
 
-def trials(count: int, seed: int) -> Counter[str]:
+def trials(count: int, seed: int, found: Counter[str]) -> None:
     chance = random.Random(seed)
-    found: Counter[str] = Counter()
     base = Path(tempfile.mkdtemp(prefix="helix-crash-"))
     recorded, folder = base / "recorded", base / "image"
     try:
@@ -199,7 +198,6 @@ def trials(count: int, seed: int) -> Counter[str]:
             shutil.rmtree(folder)
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    return found
 
 
 def main() -> int:
@@ -209,7 +207,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if not shim.loaded():
         return shim.again("tests.faults.store_crash", sys.argv[1:])
-    return report("crash", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
+    return report("crash", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
 
 
 if __name__ == "__main__":

@@ -57,8 +57,7 @@ async def kept(folder: Path) -> str:
     return f"hole {entries} {damage}" if hole else f"{whole} {facts}"
 
 
-def trials(count: int, seed: int) -> Counter[str]:
-    found: Counter[str] = Counter()
+def trials(count: int, seed: int, found: Counter[str]) -> None:
     base = Path(tempfile.mkdtemp(prefix="helix-cut-"))
     try:
         workspace = _filled(base / "killed")
@@ -76,7 +75,6 @@ def trials(count: int, seed: int) -> Counter[str]:
             before[name] = max(here, before.get(name, 0))
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    return found
 
 
 def _filled(folder: Path) -> Path:
@@ -130,7 +128,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("cut", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
+    return report("cut", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
 
 
 if __name__ == "__main__":

@@ -103,9 +103,8 @@ def one(folder: Path, at: int, number: int, *, for_good: bool) -> tuple[list[str
     return lines, calls
 
 
-def trials(count: int, seed: int) -> Counter[str]:
+def trials(count: int, seed: int, found: Counter[str]) -> None:
     """Every call of the life in every way, or `count` of those by chance."""
-    found: Counter[str] = Counter()
     base = Path(tempfile.mkdtemp(prefix="helix-disk-"))
     try:
         _, calls = one(_fresh(base), 0, 0, for_good=False)
@@ -124,7 +123,6 @@ def trials(count: int, seed: int) -> Counter[str]:
                 found[f"LOST {name}: {line}"] += 1
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    return found
 
 
 def _fresh(base: Path) -> Path:
@@ -141,7 +139,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if not shim.loaded():
         return shim.again("tests.faults.store_disk", sys.argv[1:])
-    return report("disk", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
+    return report("disk", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
 
 
 if __name__ == "__main__":

@@ -23,10 +23,9 @@ from tests.faults.store_report import report
 GENERATIONS = 25  # kills before the workspace is begun anew, so that files of every age are hit
 
 
-def trials(count: int, seed: int) -> Counter[str]:
+def trials(count: int, seed: int, found: Counter[str]) -> None:
     """Kill `count` times; what was found, counted. Anything under a key that begins with LOST is a failure."""
     chance = random.Random(seed)
-    found: Counter[str] = Counter()
     folder = Path(tempfile.mkdtemp(prefix="helix-kill-"))
     try:
         for trial in range(count):
@@ -41,7 +40,6 @@ def trials(count: int, seed: int) -> Counter[str]:
             found["kills"] += 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return found
 
 
 def killed(folder: Path, chance: random.Random, found: Counter[str]) -> list[str]:
@@ -70,7 +68,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("kill", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
+    return report("kill", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
 
 
 if __name__ == "__main__":

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 
 
-def report(name: str, seed: int, trials: Callable[[], Counter[str]]) -> int:
-    """Run the trials and print a line of counts, then what was lost. The exit code: 1 for a failure, or for no trial."""
+def report(name: str, seed: int, trials: Callable[[Counter[str]], None]) -> int:
+    """Run the trials and print a line of counts, then what was lost. The exit code: 1 for a failure, or for no trial.
+
+    Interrupted, it says what was found by then.
+    """
     started = time.monotonic()
-    found = trials()
+    found: Counter[str] = Counter()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        trials(found)
     lost = [key for key in found if key.startswith("LOST")]
     counts = ", ".join(f"{count} {key}" for key, count in found.items() if key not in lost)
     seconds = time.monotonic() - started

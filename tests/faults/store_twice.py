@@ -36,9 +36,8 @@ async def intrude(folder: Path, say: Say, *, chance: random.Random) -> None:
         say("got in")
 
 
-def trials(count: int, seed: int) -> Counter[str]:
+def trials(count: int, seed: int, found: Counter[str]) -> None:
     chance = random.Random(seed)
-    found: Counter[str] = Counter()
     folder = Path(tempfile.mkdtemp(prefix="helix-twice-"))
     try:
         begin(folder)
@@ -49,7 +48,6 @@ def trials(count: int, seed: int) -> Counter[str]:
                 found[f"LOST: {line}"] += 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return found
 
 
 def _owned(folder: Path, chance: random.Random, found: Counter[str], tries: int) -> list[str]:
@@ -97,7 +95,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    return report("twice", arguments.seed, lambda: trials(arguments.trials, arguments.seed))
+    return report("twice", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found))
 
 
 if __name__ == "__main__":
