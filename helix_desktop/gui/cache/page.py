@@ -85,6 +85,7 @@ class CachePage(QWidget):
         self.table.copy_wanted.connect(self.copy_hashes)
         self.model.grown.connect(self.table.shift)
         self.model.arrived.connect(self._first_rows)
+        self.model.counted.connect(self._first_rows)
         self.viewer.wanted.connect(self.wanted)
         self.viewer.save_wanted.connect(self.save)
         self.viewer.verify_wanted.connect(self.verify)
@@ -106,9 +107,9 @@ class CachePage(QWidget):
         self.model.open(catalogue)
         self._figures()
 
-    def _first_rows(self) -> None:
+    def _first_rows(self, _: object = None) -> None:
         """The newest entry is the one that is looked at first."""
-        if self._fresh and self.model.rowCount() and self.viewer.row is None:
+        if self._fresh and self.model.rowCount() and self.model.row(0) is not None:
             self._fresh = False
             self.table.go_to(0)
 
@@ -189,6 +190,8 @@ class CachePage(QWidget):
         number = self.model.row_of(row.stored.digest)
         if number >= 0:
             self.table.go_to(number)
+        else:
+            self.table.look_away()
         self.viewer.open(self._catalogue, row)
 
     def _into_table(self) -> None:

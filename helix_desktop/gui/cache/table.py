@@ -138,6 +138,7 @@ class EntryTable(QTableView):
         self._theme = theme
         self._anchor = 0
         self._at = -1
+        self._waiting = False
         self.cells = Cells(theme, self)
         self.setModel(entries)
         self.setItemDelegate(self.cells)
@@ -215,6 +216,12 @@ class EntryTable(QTableView):
             self.selected.set(row, row)
         self._look_at(row)
 
+    def look_away(self) -> None:
+        """No row is looked at: what is shown stands in none that is here."""
+        self._at, self._waiting = -1, False
+        self.selected.clear()
+        self._chosen()
+
     def select_all(self) -> None:
         if self.entries.rowCount():
             self.selected.set(0, self.entries.rowCount() - 1)
@@ -222,6 +229,7 @@ class EntryTable(QTableView):
 
     def _look_at(self, row: int) -> None:
         self._at = row
+        self._waiting = self.entries.row(row) is None
         self.setCurrentIndex(self.entries.index(row, max(0, self.currentIndex().column())))
         self.scrollTo(self.entries.index(row, 0))
         self._chosen()
@@ -334,7 +342,8 @@ class EntryTable(QTableView):
 
     def _repaint(self) -> None:
         self.viewport().update()
-        if self._at >= 0 and self.entries.row(self._at) is not None:
+        if self._waiting and self._at >= 0 and self.entries.row(self._at) is not None:
+            self._waiting = False
             self.current_changed.emit(self._at)
 
     def _kept_place(self) -> None:
