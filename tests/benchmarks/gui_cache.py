@@ -58,9 +58,14 @@ def fill(path: Path, entries: int) -> None:
         figures = (size, size // 4, size // 40, size // 4, 1.7e9 + number, number % 7, 0.0, number % 1000 == 0, 0)
         return (number, digest, tools[number % 5], source, "text/plain", *figures)
 
+    kept = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL").fetchall()
+    for name, _ in kept:
+        connection.execute(f"DROP INDEX {name}")  # rows first, then their indices: ten times as fast
     with connection:
         connection.executemany(f"INSERT INTO entries VALUES({','.join('?' * 14)})", map(row, range(1, entries + 1)))
         connection.execute("INSERT OR IGNORE INTO sources SELECT DISTINCT source FROM entries")
+    for _, sql in kept:
+        connection.execute(sql)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
 

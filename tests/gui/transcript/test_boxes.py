@@ -1,0 +1,89 @@
+"""Boxes know where their letters are, in any script."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PySide6.QtCore import QPointF
+
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.boxes import Words, length, piece
+from helix_desktop.gui.transcript.code import CodeBox
+from helix_desktop.gui.transcript.ink import Ink, Marks, right_to_left
+from helix_desktop.gui.transcript.markdown import Paragraph, Span, Style, Table
+from helix_desktop.gui.transcript.table import TableBox
+
+
+@given(st.text(max_size=40), st.integers(0, 40), st.integers(0, 40))
+def test_pieces_count_as_qt_does(text: str, first: int, last: int) -> None:
+    text = text.encode("utf-8", "replace").decode()
+    units = text.encode("utf-16-le")
+    first, last = sorted((min(first, length(text)), min(last, length(text))))
+    assert length(text) == len(units) // 2
+    assert piece(text, first, last) == units[2 * first : 2 * last].decode("utf-16-le", "replace")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@given(st.text("ab é漢👩 \u05d0", min_size=1, max_size=120), st.integers(0, 119))
+def test_the_caret_stands_where_a_click_finds_it(theme: Theme, text: str, at: int) -> None:
+    box = Words(Ink(theme), 200.0, Paragraph((Span(text),)))
+    at = min(at, length(text))
+    found = box.offset_at(box.caret(at).center())
+    assert abs(found - at) <= max(2, length(text)) if right_to_left(text) or "\u05d0" in text else abs(found - at) <= 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("abc", False), ("  مرحبا", True), ("1. שלום", True), ("a שלום", False)]
+)
+def test_the_first_letter_gives_the_direction(text: str, expected: bool) -> None:
+    assert right_to_left(text) is expected
+
+
+def test_links_have_a_place_on_every_line_they_stand_on(theme: Theme) -> None:
+    words = "a link that is long enough to stand on more than one line of a narrow column"
+    box = Words(Ink(theme), 120.0, Paragraph((Span("See "), Span(words, Style.PLAIN, "http://x"))))
+    assert len(box.hots) > 1
+    assert all(box.hot_at(hot.place.center()) == hot for hot in box.hots)
+    assert box.hot_at(QPointF(1, 1)) is None
+
+
+def test_a_word_is_found_around_a_letter(theme: Theme) -> None:
+    box = Words(Ink(theme), 300.0, Paragraph((Span("one two_three four"),)))
+    assert box.words_at(6) == (4, 13)
+
+
+def test_marks_as_a_piece_sees_them() -> None:
+    marks = Marks((5, 20), ((2, 3), (12, 3), (18, 3)), 1)
+    inner = marks.within(10, 6)
+    assert inner.selected == (0, 6)
+    assert inner.found == ((2, 3),)
+    assert inner.current == 0
+
+
+def test_code_scrolls_sideways_only_as_far_as_it_goes(theme: Theme) -> None:
+    box = CodeBox(Ink(theme), 300.0, "x" * 200 + "\nshort")
+    assert box.scroll(50)
+    assert box.scroll(100_000)
+    assert not box.scroll(10)
+    assert box.scroll(-1e9)
+    assert box.scrolled == 0
+    assert not CodeBox(Ink(theme), 300.0, "short").scroll(50)
+
+
+def test_a_line_of_a_megabyte_is_cut(theme: Theme) -> None:
+    box = CodeBox(Ink(theme), 300.0, "x" * 1_000_000)
+    assert length(box.text) < 3_000
+
+
+def test_columns_fit_and_pieces_keep_them(theme: Theme) -> None:
+    def row(*cells: str) -> tuple[tuple[Span, ...], ...]:
+        return tuple((Span(cell),) for cell in cells)
+
+    wide = Table((row("a", "b"), row("word " * 60, "x")), ("left", "right"))
+    box = TableBox(Ink(theme), 400.0, wide)
+    assert sum(box.columns) <= 400.0
+    assert box.text == "a\tb\n" + "word " * 60 + "\tx"
+    more = TableBox(Ink(theme), 400.0, Table((row("1", "2"),), ("left", "right"), continues=True), like=box)
+    assert more.columns == box.columns
+    assert box.offset_at(box.caret(0).center()) in (0, 1)
