@@ -54,7 +54,7 @@ def main() -> int:
             found, seconds = trial(Path(folder), way, arguments.races, random.Random(arguments.seed))
         if way is not check_then_open:
             failed |= bool(found["ESCAPED"])
-        print(f"{way.__name__}: {arguments.races:,} races in {seconds:.0f} s: {dict(sorted(found.items()))}")  # noqa: T201 -- the report
+        print(f"{way.__name__}: {arguments.races:,} races in {seconds:.0f} s: {dict(sorted(found.items()))}")
     return 1 if failed else 0
 
 

@@ -75,7 +75,7 @@ async def trials(rounds: int, megabytes: int) -> int:
 
 
 def say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 -- the report
+    print(line, flush=True)
 
 
 @asynccontextmanager

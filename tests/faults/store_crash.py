@@ -186,7 +186,9 @@ def trials(count: int, seed: int, found: Counter[str]) -> None:
     try:
         for trial in range(count):
             if trial % RUNS == 0:
-                calls = recorded_run(recorded, chance.randrange(1 << 40), chance.choice(STEPS))
+                calls = recorded_run(
+                    recorded, chance.randrange(1 << 40), chance.choice(STEPS) if count >= RUNS else STEPS[0]
+                )
                 begun = next(at for at, call in enumerate(calls) if call.content.endswith(b"/said"))
                 found["recorded calls"] += len(calls)
             until = chance.randrange(begun, len(calls)) + 1

@@ -142,7 +142,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    return report("turn_kill", given.seed, lambda: trials(given.trials, given.seed))
+    return report("turn_kill", given.seed, lambda found: found.update(trials(given.trials, given.seed)))
 
 
 if __name__ == "__main__":
