@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import mcp
+import pytest
+
+from helix_desktop import cli
+
+
+@pytest.fixture
+def made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """A workspace `w`, and the beginning of every command line about it."""
+    (tmp_path / "work").mkdir()
+    base = ["--home", str(tmp_path / "home")]
+    assert cli.main([*base, "workspace", "new", "w", "--folder", str(tmp_path / "work")]) == 0
+    capsys.readouterr()
+    return base
+
+
+def test_the_configuration_is_shown_for_every_program(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*made, "mcp", "install", "--workspace", "w", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["client"] for one in shown] == ["claude-code", "cursor", "vscode", "goose"]
+    arguments = shown[0]["entry"]["args"]
+    assert arguments[arguments.index("mcp") :][:2] == ["mcp", "--workspace"]
+    assert arguments[arguments.index("--home") + 1] == made[1]
+
+
+def test_it_is_written_only_when_asked_and_only_for_one_program(
+    made: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "work" / ".mcp.json"
+    assert cli.main([*made, "mcp", "install", "-w", "w", "--client", "claude-code"]) == 0
+    assert not file.exists()
+    assert cli.main([*made, "mcp", "install", "-w", "w", "--client", "claude-code", "--write"]) == 0
+    assert json.loads(file.read_text())["mcpServers"]["helix-context-cache"]["type"] == "stdio"
+    assert cli.main([*made, "mcp", "install", "-w", "w", "--write"]) == 2
+    assert "Name it with --client" in capsys.readouterr().err
+
+
+def test_the_workspace_has_to_be_named(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*made, "mcp"]) == 2
+    assert "Which workspace" in capsys.readouterr().err
+    assert cli.main([*made, "mcp", "-w", "gone"]) == 1
+    with pytest.raises(SystemExit):
+        cli.main([*made, "mcp", "-w", "w", "--http", "70000"])
+
+
+async def test_an_agent_uses_the_workspace_over_stdio(made: list[str], tmp_path: Path) -> None:
+    """The whole way: another process, the real stores, an entry put by the command line."""
+    program = [sys.executable, "-m", "helix_desktop", *made]
+    (tmp_path / "log").write_text("one\nneedle\n")
+    put = subprocess.run(
+        [*program, "cache", "put", "-w", "w", str(tmp_path / "log")], capture_output=True, text=True, check=True
+    )
+    server = mcp.StdioServerParameters(command=program[0], args=[*program[1:], "mcp", "--workspace", "w"])
+    async with mcp.Client(server, cache=None) as client:
+        recalled = await client.call_tool("recall_cached_content", {"sha256": put.stdout.strip(), "grep": "need"})
+        assert recalled.structured_content["text"] == "2: needle"
+        hits = (await client.call_tool("search_cached_content", {"query": "needle"})).structured_content["hits"]
+        assert [hit["sha256"] for hit in hits] == [put.stdout.strip()]
+        refused = await client.call_tool("compact_cached_content", {"sha256": put.stdout.strip(), "keep": "x"})
+        assert refused.is_error
+        assert "No model is chosen" in str(refused.content)
