@@ -33,18 +33,22 @@ KINDS = (*CRITICAL, *REFERENCE)
 
 _SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
 _URL = re.compile(r"\bhttps?://[^\s<>\"'`\\]+")
+# Every repetition is bounded: texts come from anywhere, and a run of a million letters must not cost a million squared.
 _PATH = re.compile(
-    r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]+[/\\])+[\w.@+-]+|\b[\w-]+\.[a-zA-Z][\w]{0,5}\b"
+    r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"  # with a separator
+    r"|(?<![\w/])~?/[\w.@+-]{1,120}"  # right below the root, or below home
+    r"|\b[\w-]{1,120}\.[a-zA-Z]\w{0,9}\b"  # a name with an ending
+    r"|(?<![\w.])\.[A-Za-z][\w.-]{1,60}"  # a name that begins with a dot
 )
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{5,80}")
-_NUMBERED = re.compile(r"\b[\w-]*\d[\w-]{3,}\b")
+_NUMBERED = re.compile(r"\b[\w-]{0,60}\d[\w-]{3,60}\b")
 _ERROR = re.compile(
     r"\b(?:error|exception|traceback|fatal|failed|failure|panic|cannot|can't|denied|refused|undefined|unresolved|"
-    r"not found|no such|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|^E\s{2,}|✗|错误|失败|Fehler",
+    r"not found|no such|unable to|could not|unexpected|killed|ENOENT|EACCES|errno|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|\bERR!|^E\s{2,}|✗|错误|失败|Fehler",
     re.IGNORECASE,
 )
 _ARTIFACT = re.compile(
-    r"\b(?:saved|wrote|written|created|generated|exported|uploaded|downloaded)\b[^.\n]{0,40}?([\w./\\-]+\.\w{1,6})\b"
+    r"\b(?:saved|wrote|written|created|generated|exported|uploaded|downloaded)\b[^.\n]{0,40}?([\w./\\-]{1,120}\.\w{1,6})\b"
 )
 _YES = re.compile(
     r"^\W*(?:yes|yep|yeah|ok(?:ay)?|sure|agreed|correct|right|exactly|go ahead|do it|sounds good|approved|confirmed|ja\b|genau|einverstanden|oui|d'accord|sí|好的?|可以|同意|是的|对|はい|네|да)",

@@ -97,7 +97,8 @@ class Panic:
                 written = await self._writer.write(reading, self._steward.new_fold(FoldKind.HANDOVER), left / 2)
         except (TimeoutError, NothingWritten) as error:
             why = error.what if isinstance(error, NothingWritten) else f"nothing was written within {left:.0f} seconds"
-            await self._steward.conversation.append(FoldFailed(FoldKind.HANDOVER, why))
+            spent = error.spent if isinstance(error, NothingWritten) else ()
+            await self._steward.conversation.append(*spent, FoldFailed(FoldKind.HANDOVER, why))
             return
         await self._steward.append(written)
 

@@ -33,7 +33,7 @@ from helix_desktop.engine.safety import Panic
 from helix_desktop.engine.strategies import caching, handover, observation, reflection
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, tail_start
 from helix_desktop.engine.sweeping import Sweeping
-from helix_desktop.engine.writing import NothingWritten, Reading, Writer, Written, read, still_same
+from helix_desktop.engine.writing import NothingWritten, Reading, Writer, Written, read, spent_on, still_same
 from helix_desktop.errors import HelixError, NotThere, Refused, Stopped
 
 log = logging.getLogger(__name__)
@@ -252,7 +252,7 @@ class Steward:
             wait = reading.situation.policy.summary_wait
             self._ready = await self._writer.write(reading, self.new_fold(plan.kind), wait)
         except HelixError as error:
-            await self._failed(plan.kind, error.what)
+            await self._failed(plan.kind, error.what, spent_on(error))
         except Exception:
             log.exception("a %s could not be written", plan.kind.value)
             await self._failed(plan.kind, "an error in the program; it is in the log")
@@ -260,9 +260,9 @@ class Steward:
             self._flying, self._flying_plan = None, None
             self.conversation.tell(Folding(self.conversation.id, plan.kind, plan.why, done=True))
 
-    async def _failed(self, kind: FoldKind, why: str) -> None:
+    async def _failed(self, kind: FoldKind, why: str, spent: Sequence[Fact] = ()) -> None:
         self._failed_at[kind] = self._clock.now()
-        await self.conversation.append(FoldFailed(kind, why))
+        await self.conversation.append(*spent, FoldFailed(kind, why))
 
     async def _finished(self) -> tuple[Recorded, ...]:
         """What the fold in flight came to, adopted."""

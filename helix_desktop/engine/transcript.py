@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from helix_desktop.engine.blocks import Block, Role
 from helix_desktop.engine.contents import shown
@@ -58,14 +59,16 @@ async def stored_text(cache: Cache, stored: Stored) -> str:
 # --- for writers -----------------------------------------------------------------------------------------------------
 
 
-async def passages(line: Line, span: Span, cache: Cache) -> list[Passage]:
-    """What the view shows of the span, message by message."""
-    return [await _passage(line, item, cache) for item in line.visible(span)]
+async def passages(line: Line, span: Span, cache: Cache, *, dated: bool = False) -> list[Passage]:
+    """What the view shows of the span, message by message; `dated`: with the minute each was said."""
+    return [await _passage(line, item, cache, dated=dated) for item in line.visible(span)]
 
 
-async def _passage(line: Line, item: Item, cache: Cache) -> Passage:
+async def _passage(line: Line, item: Item, cache: Cache, *, dated: bool) -> Passage:
     said = [await _said(line, block, cache) for block in item.blocks]
     where = f"[{item.first}]" if item.first == item.last else f"[{item.first}–{item.last}]"
+    if dated and item.first in line.messages:
+        where += f" {datetime.fromtimestamp(line.messages[item.first].time, UTC):%Y-%m-%d %H:%M}"
     return Passage(item.first, "\n".join(f"{where} {text}" for text in said if text), item.tokens)
 
 

@@ -42,7 +42,7 @@ from helix_desktop.engine.strategies.document import Document, Making, document
 from helix_desktop.engine.strategies.plan import Plan, Situation
 from helix_desktop.engine.transcript import Passage
 from helix_desktop.engine.view import State
-from helix_desktop.errors import CacheCorrupt, ModelFailed, NotThere
+from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotThere
 
 LARGEST = 6_000  # tokens of a document
 WINDOW_SHARE = 8  # and at most this part of the window
@@ -89,7 +89,16 @@ class Rung:
 
 
 class NothingWritten(ModelFailed):
-    """No rung came to a document that saves anything."""
+    """No rung came to a document that saves anything; `spent` is what trying cost."""
+
+    def __init__(self, what: str, *, spent: Sequence[Spent] = ()) -> None:
+        super().__init__(what)
+        self.spent = tuple(spent)
+
+
+def spent_on(error: HelixError) -> tuple[Spent, ...]:
+    """What an attempt that failed has cost."""
+    return error.spent if isinstance(error, NothingWritten) else ()
 
 
 def read(plan: Plan, situation: Situation) -> Reading:
@@ -151,7 +160,8 @@ class Writer:
             limit,
         )
         failures = []
-        passages = await transcript.passages(reading.line, reading.plan.span, self.cache)
+        dated = reading.plan.kind is FoldKind.OBSERVATIONS
+        passages = await transcript.passages(reading.line, reading.plan.span, self.cache, dated=dated)
         for rung in self._rungs(reading):
             try:
                 text = await self._text(rung, reading, passages, Asking(spent.append), seconds)
@@ -163,7 +173,7 @@ class Writer:
                 folded = self._folded(reading, making, made, rung.client.model, self.clock.now() - started)
                 return Written(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
-        raise NothingWritten("; ".join(failures) or "No model is there to write.")
+        raise NothingWritten("; ".join(failures) or "No model is there to write.", spent=spent)
 
     async def truncate(self, reading: Reading, fold: str) -> Written:
         """The last rung: no model."""

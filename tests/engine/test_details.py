@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,6 +116,42 @@ def test_addresses_paths_identifiers_and_errors_of_every_message() -> None:
         "fatal: the_long_identifier_42 is gone",
     ):
         assert wanted in everything
+
+
+def test_names_of_files_of_every_shape() -> None:
+    shapes = [
+        "/tmp",
+        ".gitignore",
+        "~/.bashrc",
+        "../up/one.rs",
+        "src/",
+        "application.properties",
+        "a.py",
+        "D:\\x\\y.txt",
+        "docs/ü/é.md",
+    ]
+    found = of_kind(collect([Source(1, "assistant", "see " + " and ".join(shapes) + " there")]), "path")
+    assert set(shapes) <= set(found)
+
+
+def test_lines_that_look_like_errors() -> None:
+    lines = [
+        "npm ERR! code 1",
+        "bash: foo: command not found",
+        "E   assert 1 == 2",
+        "java.io.IOException: x",
+        "ENOENT: gone",
+        "Unable to open",
+    ]
+    fine = ["all is well", "3 passed", "Done."]
+    assert list(details.error_lines("\n".join([*lines, *fine]))) == [line.strip() for line in lines]
+
+
+@pytest.mark.parametrize("run", ["x", "a+", "a-", "a.", "a/", "/", "~", ".", "9", "1-", "A_", "saved a", "http", "\\"])
+def test_long_runs_of_anything_are_read_in_time(run: str) -> None:
+    """A pattern that goes back and forth would take hours here."""
+    for role in ("output", "user"):
+        assert collect([Source(1, role, run * (70_000 // len(run)))]) is not None
 
 
 def test_uploads_and_open_items() -> None:

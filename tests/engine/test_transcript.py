@@ -52,6 +52,12 @@ async def test_a_writer_reads_what_the_view_shows() -> None:
     assert "secret thoughts" not in text
 
 
+async def test_who_takes_observations_is_told_when_things_were_said() -> None:
+    talk, cache = await told()
+    passages = await transcript.passages(talk.state.line, Span(1, 2), cache, dated=True)
+    assert [passage.text[:22] for passage in passages] == ["[1] 1970-01-01 00:00 u", "[2] 1970-01-01 00:00 a"]
+
+
 async def test_a_writer_reads_documents_as_they_are() -> None:
     talk, cache = await told()
     talk.add(UserSaid((Text("more", 500),)))

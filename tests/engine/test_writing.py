@@ -119,6 +119,7 @@ async def test_where_no_rung_works_it_says_what_each_said() -> None:
     with pytest.raises(NothingWritten, match=r"overloaded.*empty"):
         await kept.steward.fold_now(FoldKind.HANDOVER)
     assert "overloaded" in kept.failures()[0].why
+    assert {one.fact.model for one in kept.facts if isinstance(one.fact, Spent)} == {"fast"}
 
 
 @pytest.mark.parametrize("error", [ContextTooLong("too long"), Overloaded("busy")])

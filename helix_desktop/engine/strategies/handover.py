@@ -115,13 +115,13 @@ def question(span: Span, tail: int, *, wish: str = "", limit: int = EXPECTED) ->
     names = "\n".join(f"## {name}" for name in SECTIONS)
     wanted = f"\nThe user asks to keep in particular: {wish}" if wish else ""
     return (
-        f"Write a handover document about everything up to number {span.last} of this conversation, for a colleague "
-        f"who goes on with the work and sees only this document and the last {tail} steps. Do not call tools and do "
-        f"not go on with the work; answer with the document alone, in at most {limit * 3 // 5} words, with exactly "
-        f"these six headings:\n{names}\n"
-        "Be exact: paths, names, commands, values, error messages and decisions word for word. Give sources as "
-        "[number] of a message or as hash. State what the user demanded in the user's own words. If there is an "
-        f"earlier summary, carry over what still holds.{wanted}"
+        f"Write a handover document about this conversation up to number {span.last}, which is all but its last {tail} "
+        "steps, for a colleague who goes on with the work and sees only this document and these last steps. Do not "
+        "call tools and do not go on with the work; answer with the document alone, in at most "
+        f"{limit * 3 // 5} words, with exactly these six headings:\n{names}\n"
+        "Be exact: paths, names, commands, values, error messages and decisions word for word. Give sources: the "
+        "[number] of a message where numbers are shown, or a hash. State what the user demanded in the user's own "
+        f"words. If there is an earlier summary, carry over what still holds.{wanted}"
     )
 
 
