@@ -49,4 +49,7 @@ class Lock:
             os.write(self._handle, f"{os.getpid():<20}\n".encode())
 
     def release(self) -> None:
-        os.close(self._handle)
+        """Let go; a second time does nothing."""
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle = -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import secrets
 import shutil
@@ -130,6 +131,8 @@ class Workspaces:
             moved = to / known.id
             if moved.exists():
                 raise WrongUse(f"There is a workspace {known.id} at {to} already.")
+            if os.name == "nt":  # which moves no folder a file of which is open
+                lock.release()
             known.folder.rename(moved)
             config.sync_folder(to)
             config.sync_folder(known.folder.parent)
@@ -198,6 +201,7 @@ class Workspace:
         self.notes = stores.notes
         self._lock = lock
         self._stores = stores
+        self._ended = False
         self.index = stores.index
         self.journal = Journal(stores.journal, stores.thread, self.index.follow, (folder / opening.SUSPECT).touch)
         self.cache = Cache(stores.cache, stores.thread, self.index)
@@ -292,7 +296,10 @@ class Workspace:
         )
 
     async def aclose(self) -> None:
-        """Finish what was begun and let go of everything."""
+        """Finish what was begun and let go of everything; a second time does nothing."""
+        if self._ended:
+            return
+        self._ended = True
         await self._stores.aclose()
         self._lock.release()
         self.closed()
