@@ -131,7 +131,7 @@ class QuestionCard(QWidget):
         if self._question.preview.lstrip().startswith(("---", "@@", "diff ")):
             Differences(text.document(), self._theme)
         lines = min(max(text.document().blockCount(), 1), LINES)
-        text.setFixedHeight(lines * text.fontMetrics().lineSpacing() + self._theme.px(20))
+        text.setFixedHeight(lines * text.fontMetrics().lineSpacing() + self._theme.px(26))
         return text
 
     def _buttons(self, keys: Mapping[str, str]) -> QHBoxLayout:

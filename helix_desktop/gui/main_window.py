@@ -9,19 +9,15 @@ from pathlib import Path
 
 from PySide6.QtCore import Signal
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Folding, Queued, Running, StateChanged
 from helix_desktop.engine.facts import Attachment, FoldKind, ModelReplied, Spent, Text, UserPart
 from helix_desktop.engine.policy import PRESETS
-from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import Refused
 from helix_desktop.gui import finding
 from helix_desktop.gui.actions import Actions
 from helix_desktop.gui.attaching import Attaching
 from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.chat_page import ChatPage
-from helix_desktop.gui.completion import Asked as Typed
-from helix_desktop.gui.completion import Offer
 from helix_desktop.gui.conversation_acts import ConversationActs
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.first_start import WelcomePage
@@ -79,7 +75,7 @@ class MainWindow(Frame):
         self.acts = ConversationActs(
             self, doing, self.notices, changed=self.refresh_conversations, opened=self.show_session
         )
-        self.attaching = Attaching(doing, lambda: self.bench, self._attached)
+        self.attaching = Attaching(doing, lambda: self.bench, self.attach)
         doing.failed.connect(self.notices.tell_error)
         self.sidebar.search.show_shortcut(self.actions_.shortcut("palette").replace("+", " "))
 
@@ -88,7 +84,11 @@ class MainWindow(Frame):
         return {name: self.actions_.shortcut(name) for name in names}
 
     def _composer_height(self) -> int:
-        return self.chat.composer.height() if self.page == "chat" else 0
+        """What stands at the lower edge and must not be covered: the composer, and a question that waits."""
+        if self.page != "chat":
+            return 0
+        question = self.chat.approvals
+        return self.chat.composer.height() + (question.height() if question.isVisible() else 0)
 
     # --- workspaces ----------------------------------------------------------------------------------------------
 
@@ -343,36 +343,8 @@ class MainWindow(Frame):
         for name in ("fold-marker", "fold-observations", "fold-reflection", "fold-handover"):
             self.actions_[name].setEnabled(self.session is not None)
 
-    # --- saying --------------------------------------------------------------------------------------------------
-
-    def send(self, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
-        """Say something in the open conversation, or begin one with it. Without a model the words stay."""
-        bench = self.bench
-        if bench is None:
-            return
-        if not bench.model:
-            self.chat.composer.take(parts)
-            self.setup_wanted.emit()
-        elif self.session is not None:
-            self.session.send(parts, steer=steer)
-            self.pages.follow()
-        else:
-            self.doing.do(bench.new_conversation(), name="begin a conversation", then=lambda s: self._begin(s, parts))
-
-    def _begin(self, session: Session, parts: tuple[UserPart, ...]) -> None:
-        self.show_session(session)
-        session.send(parts)
-        self.refresh_conversations()
-
-    def recall(self, digest: Digest, lines: tuple[int, int] | None = None) -> None:
-        """Put an entry, or lines of it, into the next message."""
-        if self.session is not None:
-            work = self.session.recall(digest, lines=lines)
-            self.doing.do(work, name="recall", then=self._attached, owner=self)
-        elif self.bench is not None:
-            self.notices.tell(tr("Open a conversation first; the entry goes into its next message."))
-
-    def _attached(self, attachment: Attachment) -> None:
+    def attach(self, attachment: Attachment) -> None:
+        """Into the next message, and to where it is written."""
         self.chat.composer.attachments.add(attachment)
         self.show_page("chat")
         self.chat.composer.text.setFocus()
@@ -384,32 +356,6 @@ class MainWindow(Frame):
         talks = finding.of_conversations(self.rows(), bench.id, self.go) if bench else []
         others = [row for row in self.workspaces() if bench is None or row.id != bench.id]
         return [*talks[:5], *finding.of_workspaces(others, self.go), *finding.of_actions(self.actions_), *talks[5:]]
-
-    def search(self, words: str) -> None:
-        bench = self.bench
-        if bench is None:
-            return
-
-        def found(hits: Sequence[Hit]) -> None:
-            finds = finding.of_hits(hits, self.rows(), bench.id, self.go)
-            self.palette_.show_found(words, finds)
-
-        self.doing.do(bench.search(words), name="search everything", then=found, owner=self)
-
-    def offer(self, typed: Typed) -> None:
-        """Answer what is typed behind `@` or `/`."""
-        composer = self.chat.composer
-        if typed.sign == "/":
-            composer.offer(typed, finding.commands(self.actions_, typed))
-        elif self.bench is not None:
-            work = finding.mentions(self.bench, typed)
-            self.doing.do(work, name="look for mentions", then=lambda o: composer.offer(typed, o), owner=self)
-
-    def take_offer(self, offer: Offer) -> None:
-        if isinstance(offer.value, Digest):
-            self.recall(offer.value)
-        else:
-            finding.run(offer)
 
     def go(self, place: Place) -> None:
         """To a place of this or another workspace."""

@@ -91,7 +91,7 @@ class WorkspaceButton(QAbstractButton):
         """A sign in the dot, since a colour alone says nothing to some."""
         sign = _SIGN.get(self._running, "")
         name = {"?": "handover", "!": "danger"}.get(sign, "output")
-        middle = square.bottomRight() - QPointF(3, 3)
+        middle = square.bottomRight() - QPointF(2, 8)
         radius = 7.0 if sign else 5.5
         painter.setPen(QPen(self._theme.colour("rail"), 2))
         painter.setBrush(self._theme.colour(name))

@@ -9,6 +9,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QMessageBox
 
 from helix_desktop.engine.facts import UserSaid
+from helix_desktop.gui import saying
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript import wants
@@ -23,7 +24,7 @@ def do(window: MainWindow, want: wants.Want) -> None:
     workspace = bench.id if bench else ""
     match want:
         case wants.Recall(digest, lines):
-            window.recall(digest, lines)
+            saying.recall(window, digest, lines)
         case wants.OpenEntry(digest):
             window.go(Place("entry", workspace, digest=digest))
         case wants.OpenFold(fold):

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.facts import FoldKind, UserPart
 from helix_desktop.engine.ports import Answer
-from helix_desktop.gui import wanting
+from helix_desktop.gui import saying, wanting
 from helix_desktop.gui.asking import ask_files, ask_folder
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
@@ -79,7 +79,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     side.new_wanted.connect(window.actions_["new"].trigger)
     side.search_wanted.connect(window.palette_.open)
     side.workspace_wanted.connect(lambda: window.settings_wanted.emit("workspace"))
-    window.palette_.searching.connect(window.search)
+    window.palette_.searching.connect(partial(saying.search, window))
     window.palette_.closed.connect(lambda: _focus_back(window))
     on("palette", lambda: window.palette_.open(window.sidebar.search.text()))
     on("new", lambda: _new(window))
@@ -140,10 +140,10 @@ def _choose(window: MainWindow, what: str, name: str) -> None:
 
 def _wire_composer(window: MainWindow) -> None:
     composer, on = window.chat.composer, window.actions_.on
-    composer.sent.connect(window.send)
+    composer.sent.connect(partial(saying.send, window))
     composer.resent.connect(partial(_resend, window))
-    composer.offers_wanted.connect(window.offer)
-    composer.taken.connect(window.take_offer)
+    composer.offers_wanted.connect(partial(saying.offer, window))
+    composer.taken.connect(partial(saying.take, window))
     composer.stop_wanted.connect(window.actions_["stop"].trigger)
     composer.attach_wanted.connect(window.actions_["attach"].trigger)
     composer.files_given.connect(window.attaching.mime)

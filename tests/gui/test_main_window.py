@@ -13,7 +13,7 @@ from helix_desktop.engine.events import Folding, Running
 from helix_desktop.engine.facts import FoldKind, Text, UserSaid
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
-from helix_desktop.gui import wanting
+from helix_desktop.gui import saying, wanting
 from helix_desktop.gui.frame import TIGHT
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
@@ -195,7 +195,7 @@ def test_the_palette_finds_actions_conversations_and_messages(window: MainWindow
     assert {"Extract the lock manager", "parser", "New conversation"} <= found.keys()
     assert found["New conversation"].key == "Ctrl+N"
     window.palette_.line.setText("Shard")
-    window.search("Shard")
+    saying.search(window, "Shard")
     assert any(find.kind == "entry" for find in window.palette_.finds)
     assert any(find.kind == "message" for find in window.palette_.finds)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -135,23 +136,37 @@ def _asks(screen: Screen) -> bool:
     return LIGHT.handover.upper() in shot
 
 
-def test_closing_while_an_answer_streams_loses_nothing_and_takes_no_time(screen: Screen, tmp_path: Path) -> None:
+SLEEP = reply(calls=[("run_command", {"command": "touch begun; sleep 321"})])
+STATES = {
+    "streaming": (reply("one two three four five six seven eight").silent_after(4, 60), ()),
+    "waiting for the user": (SLEEP, ()),
+    "running a command": (SLEEP, ("alt+y",)),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_closing_in_any_state_loses_nothing_and_takes_no_time(screen: Screen, tmp_path: Path, state: str) -> None:
     home, folder = tmp_path / "home", tmp_path / "project"
     folder.mkdir()
-    slow = reply("one two three four five six seven eight").silent_after(4, 60)
-    with ChatServer([reply("Hello."), slow]) as server, program(screen, home) as process:
+    answer, keys = STATES[state]
+    with ChatServer([reply("Hello."), answer]) as server, program(screen, home) as process:
         begin(screen, home, folder, server)
         wait_for("the first answer", lambda: len(facts(home, "TurnEnded")) == 1)
         screen.type("Count.")
         screen.key("Return")
         wait_for("the second request", lambda: len(server.bodies) == 2)
-        time.sleep(0.5)
+        if answer is SLEEP:
+            wait_for("the question", partial(_asks, screen))
+        for key in keys:
+            screen.key(key)
+            wait_for("the command", (folder / "begun").exists)
         begun = time.monotonic()
         screen.key("ctrl+q")
         process.wait(10)
         assert process.returncode == 0
         assert time.monotonic() - begun < 4  # two for the program, two for a busy machine and xdotool
     assert sum('"Count."' in fact for fact in facts(home, "UserSaid")) == 1
+    assert subprocess.run(["pgrep", "-f", "sleep 321"], capture_output=True, check=False).stdout == b""
 
 
 def test_a_second_start_brings_the_first_window_to_the_front(screen: Screen, tmp_path: Path) -> None:
