@@ -95,22 +95,29 @@ def _build(kind: type, body: Mapping[str, object]) -> object:
 
 
 def _value(hint: typing.Any, content: typing.Any) -> object:
-    origin = typing.get_origin(hint)
     if content is None:
         return None
+    origin = typing.get_origin(hint)
     if origin is tuple:
         args = typing.get_args(hint)
         inner = args[:1] * len(content) if args[-1] is Ellipsis else args
         return tuple(_value(item, value) for item, value in zip(inner, content, strict=True))
     if origin in (typing.Union, types.UnionType):
-        if isinstance(content, dict):
-            return _build(_TAGGED[content.pop("is")], content)
-        plain = [item for item in typing.get_args(hint) if item is not type(None)]
-        return _value(plain[0], content) if len(plain) == 1 else content
+        return _one_of(hint, content)
+    return _single(hint, content)
+
+
+def _one_of(hint: typing.Any, content: typing.Any) -> object:
+    """A tagged value says which it is; plain values of several types stand as they are."""
+    if isinstance(content, dict):
+        return _build(_TAGGED[content.pop("is")], content)
+    plain = [item for item in typing.get_args(hint) if item is not type(None)]
+    return _value(plain[0], content) if len(plain) == 1 else content
+
+
+def _single(hint: typing.Any, content: typing.Any) -> object:
     if hint is Digest:
         return Digest.parse(content)
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return hint(content)
     if dataclasses.is_dataclass(hint):
         return _build(typing.cast(type, hint), {k: v for k, v in content.items() if k != "is"})
-    return content
+    return hint(content) if isinstance(hint, type) and issubclass(hint, StrEnum) else content
