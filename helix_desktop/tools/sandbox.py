@@ -133,6 +133,8 @@ class Sandbox:
 
     def _bubblewrap(self, *, network: bool) -> list[str]:
         words = ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+        for kept in _KEPT_OF_RUN:
+            words += ["--ro-bind-try", kept, kept]
         if network:
             words += ["--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"]
         else:
@@ -170,6 +172,7 @@ _ALONE = (
     "--die-with-parent",
     "--new-session",
 )
+_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS has its programs there
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache")
 
 
