@@ -1,151 +1,169 @@
-"""`dev.py bench [NAME ...] [--json] [--html FILE] [--quick] [--traces DIR]`: every benchmark, or those named.
+"""`dev.py bench [NAME ...] [--json] [--html FILE] [--quick] [--traces DIR] [--keep]`: every benchmark, or those named.
 
-Each is a module of this folder with a `main` of its own, run in a process of its own. What it says is shown as it comes;
-`--json` gathers it in one value, `--html` in one page.
+Each is a module of this folder with a function `rows(*, quick)` (or a reading of what it says, in adapted.py), run in a
+process of its own, one after the other: nothing of one disturbs the next. A figure is the median of several runs of one
+process, with the least and the most of them, beside the peers' of the same runs.
+
+`--keep` puts what was measured into tests/benchmarks/last.json and writes the figures page of the help anew.
 """
 
 from __future__ import annotations
 
 import argparse
-import html
+import ast
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import machine
+from tests.benchmarks import adapted, figures, machine, report
+from tests.benchmarks.row import Row
 
+HERE = Path(__file__).parent
 SCREEN = ["xvfb-run", "-a", "-s", "-screen 0 1440x900x24"]
+Read = Callable[[str], list[Row]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A module, what it measures, its arguments, and those for a quick look. `screen`: it opens windows."""
+    """`command` says rows in a form that `read` understands. `screen`: it opens windows."""
 
     name: str
     measures: str
-    arguments: tuple[str, ...] = ()
-    quick: tuple[str, ...] = ()
+    command: Callable[[argparse.Namespace], Sequence[str]]
+    read: Read
     screen: bool = False
-    json: bool = False
-
-
-ALL = (
-    Benchmark(
-        "store_put", "put and get beside plyvel, sqlite, lmdb, diskcache, files", quick=("--rounds", "5"), json=True
-    ),
-    Benchmark("store_million", "a workspace with a million entries", quick=("--entries", "100000"), json=True),
-    Benchmark("tokens", "counting tokens beside tiktoken alone", json=True),
-    Benchmark("view", "the view after each step, by length of the conversation", json=True),
-    Benchmark("start", "process start to the first painted window", quick=("3",), screen=True),
-    Benchmark("gui_transcript", "the chat at 10,000 and 100,000 messages", screen=True),
-    Benchmark("gui_cache", "the cache page at a million entries", screen=True),
-)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    name: str
-    measures: str
-    seconds: float
-    code: int
-    text: str
-    figures: Any = None
+    traces: bool = False
 
 
 def main() -> int:
-    arguments = _arguments()
-    chosen = [one for one in ALL if not arguments.names or one.name in arguments.names]
-    if unknown := set(arguments.names) - {one.name for one in ALL}:
-        sys.exit(
-            f"There is no benchmark {', '.join(sorted(unknown))}. There are: {', '.join(one.name for one in ALL)}."
-        )
-    where = machine.described()
-    quiet = arguments.json
-    if not quiet:
-        sys.stdout.writelines(f"{name}: {value}\n" for name, value in where.items())
-    outcomes = [_run(one, quick=arguments.quick, quiet=quiet) for one in chosen if _possible(one)]
-    if arguments.traces:
-        outcomes.append(_traces(arguments.traces, quiet=quiet))
+    found = {one.name: one for one in benchmarks()}
+    arguments = _arguments(found)
+    if unknown := set(arguments.names) - set(found):
+        sys.exit(f"There is no benchmark {', '.join(sorted(unknown))}. There are: {', '.join(found)}.")
+    chosen = [one for one in found.values() if not arguments.names or one.name in arguments.names]
+    if not arguments.json:
+        sys.stdout.writelines(f"{name}: {value}\n" for name, value in machine.described().items())
+    runs = [_run(one, arguments) for one in chosen if _possible(one, arguments)]
     if arguments.json:
-        told = {one.name: one.figures if one.figures is not None else one.text for one in outcomes}
-        print(json.dumps({"machine": where, "benchmarks": told}, indent=1))
+        print(json.dumps({"machine": machine.described(), "benchmarks": runs}, indent=1, ensure_ascii=False))
+    else:
+        print(_summary(runs))
     if arguments.html:
-        arguments.html.write_text(page(where, outcomes), encoding="utf-8")
-    return int(any(one.code for one in outcomes))
+        arguments.html.write_text(report.page(runs), encoding="utf-8")
+    if arguments.keep:
+        figures.keep(runs)
+    return int(any(run["failed"] for run in runs))
 
 
-def _arguments() -> argparse.Namespace:
+def benchmarks() -> list[Benchmark]:
+    """Every module here with a function `rows`, and those whose output is read; by name."""
+    found = [_of_module(path) for path in sorted(HERE.glob("*.py"))]
+    others = [_of_adapted(name, each) for name, each in adapted.ADAPTED.items() if (HERE / f"{name}.py").exists()]
+    return sorted([*filter(None, found), *others], key=lambda one: one.name)
+
+
+def _of_module(path: Path) -> Benchmark | None:
+    """Read, not imported: some of them import half the program."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if not any(isinstance(node, ast.FunctionDef) and node.name == "rows" for node in tree.body):
+        return None
+    name = path.stem
+    targets = [node.targets[0] for node in tree.body if isinstance(node, ast.Assign)]
+    screen = any(isinstance(target, ast.Name) and target.id == "SCREEN" for target in targets)
+    if any(one == name for one in adapted.ADAPTED):
+        return None
+    first = (ast.get_docstring(tree) or name).splitlines()[0].rstrip(".")
+
+    def command(arguments: argparse.Namespace) -> Sequence[str]:
+        return ["-m", "tests.benchmarks.one", name, *(["quick"] if arguments.quick else [])]
+
+    return Benchmark(name, first, command, _rows, screen)
+
+
+def _rows(text: str) -> list[Row]:
+    return [Row.from_json(each) for each in json.loads(text.strip().splitlines()[-1])]
+
+
+def _of_adapted(name: str, one: adapted.Adapted) -> Benchmark:
+    def command(arguments: argparse.Namespace) -> Sequence[str]:
+        traces = ["--traces", str(arguments.traces)] if one.traces else []
+        return ["-m", f"tests.benchmarks.{name}", *(one.quick if arguments.quick else one.full), *traces]
+
+    return Benchmark(name, one.measures, command, one.read, one.screen, one.traces)
+
+
+def _arguments(found: dict[str, Benchmark]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="dev.py bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="\n".join(f"{one.name}: {one.measures}" for one in ALL)
-    )
+    told = "\n".join(f"{one.name}: {one.measures}" for one in found.values())
+    parser.add_argument("names", nargs="*", metavar="NAME", help=told)
     parser.add_argument("--json", action="store_true", help="one JSON value instead of text")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page as well")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots as well")
     parser.add_argument("--quick", action="store_true", help="smaller and shorter, for a first look")
     parser.add_argument("--traces", type=Path, metavar="DIR", help="recorded sessions: every policy is run on each")
+    parser.add_argument("--keep", action="store_true", help="these are the figures of the help page from now on")
     return parser.parse_args()
 
 
-def _possible(one: Benchmark) -> bool:
+def _possible(one: Benchmark, arguments: argparse.Namespace) -> bool:
+    why = ""
     if one.screen and not os.environ.get("DISPLAY") and shutil.which("xvfb-run") is None:
-        print(f"{one.name} is left out: it needs a screen, and there is no xvfb-run.", file=sys.stderr)
-        return False
-    return True
+        why = "it needs a screen, and there is no xvfb-run"
+    elif one.traces and arguments.traces is None:
+        why = "it needs recorded sessions (--traces DIR)"
+    if why:
+        print(f"{one.name} is left out: {why}.", file=sys.stderr)
+    return not why
 
 
-def _run(one: Benchmark, *, quick: bool, quiet: bool) -> Outcome:
-    arguments = [*(one.quick if quick else one.arguments), *(["--json"] if quiet and one.json else [])]
-    command = [sys.executable, "-m", f"tests.benchmarks.{one.name}", *arguments]
+def _run(one: Benchmark, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run it, show its table when it is done, and return all of it as JSON."""
+    command = [sys.executable, *one.command(arguments)]
     if one.screen and not os.environ.get("DISPLAY"):
         command = [*SCREEN, *command]
-    if not quiet:
+    if not arguments.json:
         print(f"\n== {one.name}: {one.measures}", flush=True)
-    return _outcome(one.name, one.measures, command, quiet=quiet, is_json=quiet and one.json)
+    where, begun = machine.described(), time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=machine.environment())
+    rows, failed = _read(one, done)
+    if not arguments.json:
+        print("\n".join([*report.table(rows), *report.fit_lines(rows)]) if rows else failed, flush=True)
+    return {
+        "name": one.name, "measures": one.measures, "machine": where, "seconds": time.monotonic() - begun, "failed": failed,
+        "rows": [row.as_json() for row in rows],
+    }  # fmt: skip
 
 
-def _traces(folder: Path, *, quiet: bool) -> Outcome:
-    """The policies side by side, by the program's own `replay`."""
-    files = sorted(str(path) for path in folder.rglob("*.jsonl*"))
-    command = [sys.executable, "-m", "helix_desktop", "replay", *files, *(["--json"] if quiet else [])]
-    return _outcome("replay", f"policies on {len(files)} recorded sessions", command, quiet=quiet, is_json=quiet)
+def _read(one: Benchmark, done: subprocess.CompletedProcess[str]) -> tuple[list[Row], str]:
+    """The rows, and why there are none. A benchmark that gives rows and an exit code says with it what was not met."""
+    try:
+        rows = one.read(done.stdout)
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        ended = f"It ended with {done.returncode}, and what it said cannot be read ({type(error).__name__}: {error})."
+        return [], f"{ended}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
+    return (rows, "") if rows else ([], f"It said nothing (exit {done.returncode}).\n{done.stderr[-1500:]}")
 
 
-def _outcome(name: str, measures: str, command: list[str], *, quiet: bool, is_json: bool) -> Outcome:
-    begun, said = time.monotonic(), []
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said.append(line)
-            if not quiet:
-                print(line, end="", flush=True)
-    text = "".join(said)
-    figures = json.loads(text) if is_json and not process.returncode else None
-    return Outcome(name, measures, time.monotonic() - begun, process.returncode, text, figures)
-
-
-def page(where: dict[str, str], outcomes: list[Outcome]) -> str:
-    """One page: the machine, then each benchmark's own words."""
-    rows = "".join(f"<tr><td>{html.escape(name)}<td>{html.escape(value)}" for name, value in where.items())
-    parts = "".join(
-        f"<h2>{html.escape(one.name)}</h2><p>{html.escape(one.measures)}; {one.seconds:.0f} s"
-        f"{'' if not one.code else f'; <b>failed ({one.code})</b>'}</p><pre>{html.escape(one.text)}</pre>"
-        for one in outcomes
-    )
-    style = (
-        "body{font:15px system-ui;max-width:1100px;margin:2em auto}pre{background:#f4f4f1;padding:1em;overflow:auto}"
-    )
-    title = "Helix Desktop: benchmarks"
-    return f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{style}</style><h1>{title}</h1><table>{rows}</table>{parts}"
+def _summary(runs: Sequence[dict[str, Any]]) -> str:
+    """What was asked for and is not met, and what did not run."""
+    rows = [(run["name"], Row.from_json(row)) for run in runs for row in run["rows"]]
+    asked = [(name, row) for name, row in rows if row.met is not None]
+    lines = [f"\n{len(rows)} figures; {sum(bool(row.met) for _, row in asked)} of {len(asked)} asked-for ones are met."]
+    lines += [
+        f"not met: {name}: {row.name}: {row.ours.median:g} {row.unit} ({row.asked})"
+        for name, row in asked
+        if not row.met
+    ]
+    lines += [f"failed: {run['name']}" for run in runs if run["failed"]]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,20 @@ def described() -> dict[str, str]:
     }
 
 
+def environment() -> dict[str, str]:
+    """For a benchmark's process: this checkout is imported, and nobody's keyring is asked."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+    }
+
+
+def memory(process: str = "self") -> float:
+    """Megabytes of a process that are in memory."""
+    return int(_line(f"/proc/{process}/status", "VmRSS").split()[0]) / 1024
+
+
 def _commit() -> str:
     said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     return said.stdout.strip() or "no checkout"

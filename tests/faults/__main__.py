@@ -2,15 +2,19 @@
 
 Without `--minutes` each trial runs once at its full count (some hours for all of them). With it, short rounds of all trials
 follow each other, each with a new seed, until the time is up. A failure is shown with the command that repeats it.
+The short forms of the same trials are part of the tests.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,17 +39,24 @@ ALL = (
     Trial("store_disk", "a full disk and I/O errors at every call", "--trials", 0, 40),
     Trial("store_twice", "a second process on an open workspace", "--trials", 200, 20),
     Trial("turn_kill", "SIGKILL in the middle of a turn", "--trials", 60, 5),
+    Trial("network", "model servers that fail, in whole turns, every protocol", "--turns", 1000, 40),
+    Trial("mcp_servers", "MCP servers that misbehave", "--trials", 200, 8),
+    Trial("keyring", "no secret service, a working, a locked, a silent one", "--trials", 40, 4),
     Trial("confinement", "links swapped under tools at work", "--races", 20_000, 2_000),
     Trial("sandbox", "commands that misbehave", "--rounds", 10, 1, seeded=False),
+    Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),
 )
+LONGEST_SHORT = 600.0  # seconds of a short round; one that takes longer hangs
 
 
 @dataclass
 class Tally:
+    """What came of a trial's rounds."""
+
     runs: int = 0
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
-    last: str = ""
+    counts: Counter[str] = field(default_factory=Counter)
 
 
 def main() -> int:
@@ -54,17 +65,20 @@ def main() -> int:
     if unknown := set(arguments.names) - {one.name for one in ALL}:
         sys.exit(f"There is no trial {', '.join(sorted(unknown))}. There are: {', '.join(one.name for one in ALL)}.")
     tallies = {one.name: Tally() for one in chosen}
-    until = time.monotonic() + 60 * arguments.minutes if arguments.minutes else 0.0
-    seed = arguments.seed
-    while True:
-        for one in chosen:
-            if arguments.minutes and time.monotonic() >= until:
+    seed, begun = arguments.seed, time.monotonic()
+    until = begun + 60 * arguments.minutes if arguments.minutes else 0.0
+    try:
+        while True:
+            for one in chosen:
+                if arguments.minutes and time.monotonic() >= until:
+                    break
+                _run(one, seed, tallies[one.name], short=bool(arguments.minutes))
+            if time.monotonic() >= until:
                 break
-            _run(one, seed, tallies[one.name], short=bool(arguments.minutes))
-        if time.monotonic() >= until:
-            break
-        seed += 1
-    print(_table(chosen, tallies))
+            seed += 1
+    except KeyboardInterrupt:
+        print("Interrupted; this is what was found by then.")
+    print(table(chosen, tallies, time.monotonic() - begun, (arguments.seed, seed)))
     return int(any(tally.failures for tally in tallies.values()))
 
 
@@ -82,24 +96,57 @@ def _run(one: Trial, seed: int, tally: Tally, *, short: bool) -> None:
     command = [sys.executable, "-m", f"tests.faults.{one.name}", one.count, str(one.short if short else one.full)]
     command += ["--seed", str(seed)] if one.seeded else []
     begun = time.monotonic()
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
-    )
+    code, said = _ended(command, LONGEST_SHORT if short else None)
     tally.runs += 1
     tally.seconds += time.monotonic() - begun
-    tally.last = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "")
-    print(f"{one.name}, seed {seed}: {tally.last}", flush=True)
-    if done.returncode:
+    tally.counts.update(counts(said))
+    last = next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
+    print(f"{one.name}, seed {seed}: {last}", flush=True)
+    if code:
         again = " ".join(["python", *command[1:]])
         tally.failures.append(again)
-        print(f"{done.stdout}{done.stderr}Again: {again}", flush=True)
+        print(f"{said}\nAgain: {again}", flush=True)
 
 
-def _table(chosen: list[Trial], tallies: dict[str, Tally]) -> str:
-    lines = [f"\n{'trial':<14}{'runs':>6}{'minutes':>9}{'failed':>8}  what is tried"]
+def _ended(command: list[str], limit: float | None) -> tuple[int, str]:
+    """The exit code and what was said; where it hangs, that, and everything it started is ended."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            return 1, f"{said}\nIt hung: nothing after {limit:.0f} s."
+    return process.returncode, said
+
+
+def counts(said: str) -> Counter[str]:
+    """The counts of a report's line: `kill: 20 kills, 31 acknowledged; 0 failures; …`."""
+    found: Counter[str] = Counter()
+    for line in said.splitlines():
+        if report := re.match(r"^[\w ]+: (.*); \d+ failures; ", line):
+            for number, what in re.findall(r"(\d+) ([^,;]+)", report[1]):
+                found[what] += int(number)
+        elif races := re.match(r"^\w+: ([\d,]+) races", line):
+            found["races"] += int(races[1].replace(",", ""))
+    return found
+
+
+def table(chosen: list[Trial], tallies: dict[str, Tally], seconds: float, seeds: tuple[int, int]) -> str:
+    """What was tried, how often, and what failed."""
+    lines = [f"\n{'trial':<14}{'rounds':>7}{'minutes':>9}{'failed':>8}  what was tried, and how often"]
     for one in chosen:
         tally = tallies[one.name]
-        lines.append(f"{one.name:<14}{tally.runs:>6}{tally.seconds / 60:>9.1f}{len(tally.failures):>8}  {one.tries}")
+        much = ", ".join(f"{count:,} {what}" for what, count in tally.counts.most_common(4))
+        told = f"{one.tries}{f' ({much})' if much else ''}"
+        lines.append(f"{one.name:<14}{tally.runs:>7}{tally.seconds / 60:>9.1f}{len(tally.failures):>8}  {told}")
+    failed = sum(len(tally.failures) for tally in tallies.values())
+    rounds = sum(tally.runs for tally in tallies.values())
+    lines.append(f"{rounds} rounds in {seconds / 60:.1f} minutes, seeds {seeds[0]} to {seeds[1]}: {failed} failed")
     lines += [f"Again: {command}" for tally in tallies.values() for command in tally.failures]
     return "\n".join(lines)
 

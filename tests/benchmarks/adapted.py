@@ -1,0 +1,214 @@
+"""Benchmarks that speak in their own form: what they say, read into rows, and what the issues ask of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.benchmarks.row import Figure, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """A module with a `main`: its arguments, those for a quick look, and how its rows are read."""
+
+    measures: str
+    read: Callable[[str], list[Row]]
+    full: tuple[str, ...] = ()
+    quick: tuple[str, ...] = ()
+    screen: bool = False
+    traces: bool = False
+
+
+def _json(text: str) -> Any:
+    return json.loads(text[text.index("{") :])
+
+
+# --- the stores ------------------------------------------------------------------------------------------------------
+
+PUT_LIMIT, GET_LIMIT = 1.3, 1.5
+
+
+def store_put(text: str) -> list[Row]:
+    """Ours beside its own parts and beside other stores; asked: at most 1.3 times its parts (put), 1.5 times (get), and faster than diskcache."""
+    said = _json(text)
+    rows = []
+    for label, stores in said["stores"].items():
+        for what, limit in (("put", PUT_LIMIT), ("get", GET_LIMIT)):
+            found = {name: Figure(*both[what]) for name, both in stores.items()}
+            ours = found.pop("ours")
+            ratio = ours.median / found["parts"].median
+            met = ratio <= limit and ours.median < found["diskcache"].median
+            asked = f"≤ {limit} × parts, < diskcache"
+            rows.append(Row(f"{what} of {label}", "µs", ours, found, asked, met, note=f"{ratio:.2f} × parts"))
+    for name, value in said["port"].items():
+        rows.append(Row(name, "µs", Figure(value, value, value)))
+    return rows
+
+
+# begins of names in store_million's report, with the limit in the name's own unit
+MILLION = (
+    ("open (ms)", 500.0), ("first page", 50.0), ("sort by", 200.0), ("filter by", 200.0), ("scroll to", 200.0),
+    ("search, rare", 100.0), ("memory grown", 60.0), ("longest gap", 16.0),
+)  # fmt: skip
+
+
+def store_million(text: str) -> list[Row]:
+    """A workspace with very many entries: what one looks at stays as quick as a small one's."""
+    said = _json(text)
+    entries = int(said.pop("entries"))
+    rows = []
+    for name, value in said.items():
+        figure = Figure(*value) if isinstance(value, list) else Figure(value, value, value)
+        limit = (
+            next((limit for begin, limit in MILLION if name.startswith(begin)), None) if entries >= 1_000_000 else None
+        )
+        plain, _, unit = name.partition(" (")
+        asked = "" if limit is None else f"< {limit:g} {unit.rstrip(')')}"
+        met = None if limit is None else figure.median < limit
+        rows.append(Row(f"{plain}, {entries:,} entries", unit.rstrip(")") or "count", figure, asked=asked, met=met))
+    return rows
+
+
+# --- the window ------------------------------------------------------------------------------------------------------
+
+FRAMES = re.compile(r"^  (.{34}) median +([\d.]+) +p99 +([\d.]+) +longest +([\d.]+) ms$")
+HOSTILE = re.compile(r"^  (.{34}) as a fact +([\d.]+) +streamed +([\d.]+) +scrolled +([\d.]+) ms$")
+
+
+def gui_transcript(text: str) -> list[Row]:
+    """Frames: ours is the 99th percentile, the least the median of all frames, the most the longest one."""
+    return list(_transcript_rows(text))
+
+
+def _transcript_rows(text: str) -> Iterator[Row]:
+    messages = ""
+    for line in text.splitlines():
+        if begun := re.match(r"^([\d,]+) messages", line):
+            messages = begun[1]
+        elif shown := re.match(r"^  opened and painted in (\d+) ms", line):
+            ms = float(shown[1])
+            yield Row(f"opened with {messages} messages", "ms", Figure(ms, ms, ms), asked="< 300 ms", met=ms < 300)
+        elif grown := re.match(r"^  memory grown by (-?\d+) MB", line):
+            mb = float(grown[1])
+            asked = "< 150 MB" if messages == "10,000" else ""
+            yield Row(
+                f"memory for {messages} messages",
+                "MB",
+                Figure(mb, mb, mb),
+                asked=asked,
+                met=mb < 150 if asked else None,
+            )
+        elif frame := FRAMES.match(line):
+            median, p99, longest = (float(each) for each in frame.groups()[1:])
+            figure = Figure(p99, median, longest, 100)
+            name = f"{frame[1].strip()}, {messages} messages"
+            yield Row(name, "ms, p99 (median–longest)", figure, asked="p99 < 16 ms", met=p99 < 16)
+        elif bad := HOSTILE.match(line):
+            taken = [float(each) for each in bad.groups()[1:]]
+            figure = Figure(max(taken), min(taken), max(taken), 3)
+            yield Row(f"longest gap: {bad[1].strip()}", "ms", figure, asked="< 100 ms", met=max(taken) < 100)
+
+
+GAPS = re.compile(r"gaps: p99 +([\d.]+), longest +([\d.]+) ms")
+CACHE = (  # what a line says, the row's name, what is asked of it in ms
+    (r"entries: page shown in (\d+) ms", "page shown", 100),
+    (r"sorted by (\w+) +in +(\d+) ms", "sorted by {}", 500),
+    (r"^ +([\d,]+) of it chosen in +(\d+) ms", "filter that leaves {}", 500),
+    (r"rows there in (\d+) ms \(median\)", "rows there after a jump", 0),
+    (r"^  scrolled:()", "scrolled", 0),
+    (r"first page, checked, shown in (\d+) ms", "first page of a 200 MB entry", 100),
+)
+
+
+def gui_cache(text: str) -> list[Row]:
+    """The cache page: how long until shown, and the waits of the event loop meanwhile."""
+    return list(_cache_rows(text))
+
+
+def _cache_rows(text: str) -> Iterator[Row]:
+    for line in text.splitlines():
+        gaps = GAPS.search(line)
+        for pattern, name, limit in CACHE:
+            if (found := re.search(pattern, line)) is None:
+                continue
+            named, ms = name.format(found[1]), found.groups()[-1]
+            if ms:
+                taken = float(ms)
+                met = taken < limit if limit else None
+                yield Row(named, "ms", Figure(taken, taken, taken), asked=f"< {limit} ms" if limit else "", met=met)
+            if gaps:
+                p99, longest = float(gaps[1]), float(gaps[2])
+                yield Row(
+                    f"{named}: wait of the loop",
+                    "ms, p99 (–longest)",
+                    Figure(p99, 0, longest, 2),
+                    asked="< 16 ms",
+                    met=p99 < 16,
+                )
+        if grown := re.search(r"memory grown by (-?\d+) MB", line):
+            mb = float(grown[1])
+            yield Row("memory grown", "MB", Figure(mb, mb, mb), asked="< 80 MB", met=mb < 80)
+
+
+# --- policies --------------------------------------------------------------------------------------------------------
+
+
+def policies(text: str) -> list[Row]:
+    """What `layered` is billed as a share of sending everything, beside every other policy, for each price table."""
+    rows = []
+    for table, said in _json(text).items():
+        whole = said["no management"]
+        shares = {name: _share(one, whole) for name, one in said.items()}
+        ours = shares.pop("layered")
+        others = {name: figure for name, figure in shares.items() if name != "no management"}
+        cheapest = min(
+            figure.median for name, figure in others.items() if name not in {"helix", "observational", "none"}
+        )
+        kept = _retention(said["layered"])
+        met = ours.median <= cheapest + 1e-9
+        note = f"retention {kept:.3f}, sent {said['layered']['sent'] / whole['sent']:.3f}"
+        rows.append(
+            Row(
+                f"billed by `layered`, {table}",
+                "of sending everything",
+                ours,
+                others,
+                "no dearer than any",
+                met,
+                note=note,
+            )
+        )
+    return rows
+
+
+def _share(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Figure:
+    share = one["billed"] / whole["billed"]
+    return Figure(share, share, share)
+
+
+def _retention(one: Mapping[str, Any]) -> float:
+    kept = one.get("retention")
+    return float(kept) if kept is not None else one["standing"] / one["used"]
+
+
+ADAPTED: Mapping[str, Adapted] = {
+    "store_put": Adapted(
+        "a durable put and a checked get beside their parts, plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
+        ("--json", "--rounds", "5"),
+    ),
+    "store_million": Adapted(
+        "a workspace with a million entries", store_million, ("--json",), ("--json", "--entries", "100000")
+    ),
+    "gui_transcript": Adapted(
+        "the chat at 10,000 and 100,000 messages, and hostile text", gui_transcript, (), ("10000",), screen=True
+    ),
+    "gui_cache": Adapted("the cache page at a million entries", gui_cache, (), ("100000",), screen=True),
+    "policies": Adapted(
+        "every policy on recorded sessions under several price tables, beside what public systems do", policies, ("--json",),
+        ("--json",), traces=True,
+    ),
+}  # fmt: skip

@@ -1,0 +1,130 @@
+"""The figures page of the help and the README's figures, both made from what `bench --keep` measured last.
+
+python -m tests.benchmarks.figures      writes resources/help/figures.md and the marked block of README.md anew
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import report
+from tests.benchmarks.row import Figure, Row, shown
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+LAST = HERE / "last.json"
+PAGE = ROOT / "resources" / "help" / "figures.md"
+README = ROOT / "README.md"
+BEGIN, END = "<!-- figures: made by `dev.py bench --keep` -->", "<!-- end of figures -->"
+
+HEAD = """# Figures
+
+Made by `python3 packaging/dev.py bench --keep` from what it measured last; a stranger can repeat it. A figure is the median of the
+runs of one process with the least and the most of them in brackets; peers were measured in the same process, in turn with
+ours, on the same data. What the machine was is said with each table, for no time means anything without it. The load at
+the start says how much else ran: on a machine that is busy the comparison with the peers is worth more than the times.
+"""
+
+
+def keep(runs: Sequence[dict[str, Any]], file: Path = LAST) -> None:
+    """These runs take the place of earlier ones of the same name, and the page and the README are written anew."""
+    kept = {run["name"]: run for run in last(file)} | {run["name"]: run for run in runs if not run["failed"]}
+    file.write_text(
+        json.dumps([kept[name] for name in sorted(kept)], indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+    write()
+
+
+def last(file: Path = LAST) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    return found
+
+
+def page(runs: Sequence[dict[str, Any]]) -> str:
+    """The figures page as Markdown."""
+    return "\n".join([HEAD, *_missed(runs), *(line for run in runs for line in _section(run))]) + "\n"
+
+
+def _section(run: dict[str, Any]) -> Iterator[str]:
+    rows = [Row.from_json(each) for each in run["rows"]]
+    machine = run["machine"]
+    yield f"## {run['name']}\n\n{run['measures'][0].upper()}{run['measures'][1:]}.\n"
+    yield "\n".join(report.markdown(rows))
+    if growth := report.fit_lines(rows):
+        yield "\nWhat growing costs:\n\n" + "\n".join(f"- {line}" for line in growth)
+    where = "; ".join(f"{name} {machine[name]}" for name in machine if name not in {"date", "program"})
+    yield f"\nMeasured {machine['date']} with {machine['program']}: {where}.\n"
+
+
+def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What was asked for and is not so stands at the top of the page, not in its tables alone."""
+    rows = [(run["name"], Row.from_json(each)) for run in runs for each in run["rows"]]
+    asked = [row for _, row in rows if row.met is not None]
+    yield f"Of {len(asked)} figures that are asked for, {sum(bool(row.met) for row in asked)} are met.\n"
+    missed = [(name, row) for name, row in rows if row.met is False]
+    if missed:
+        yield "Not met:\n"
+        yield (
+            "\n".join(
+                f"- {name}: {row.name}, {shown(row.ours.median)} {row.unit} ({row.asked})" for name, row in missed
+            )
+            + "\n"
+        )
+
+
+# --- the README ------------------------------------------------------------------------------------------------------
+
+QUOTED = (  # benchmark, row, sentence
+    ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output takes {ours} µs; plyvel alone {plyvel (snappy)} µs, diskcache {diskcache} µs."),
+    ("store_put", "get of 32 KB", "Getting it back, checked against its SHA-256: {ours} µs; diskcache, unchecked, {diskcache} µs."),
+    ("view", "a step at 100,000 messages", "One more step in a conversation of 100,000 messages: {ours} ms for view, meter and policy; from nothing {from nothing} ms."),
+    ("start", "first paint", "The window is painted {ours} ms after the process starts; a bare Qt window {bare Qt window} ms."),
+    ("start", "memory after start", "Memory after start: {ours} MB; a bare Qt window {bare Qt window} MB."),
+    ("mcp", "a recall over stdio", "A recall over MCP (stdio): {ours} ms; the smallest server of the same SDK {smallest server} ms."),
+    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy is billed {ours} of what sending everything costs, on ten recorded sessions."),
+)  # fmt: skip
+
+
+def quotes(runs: Sequence[dict[str, Any]]) -> str:
+    """The README's block: a few figures in sentences, for what was measured."""
+    rows = {(run["name"], row["name"]): Row.from_json(row) for run in runs for row in run["rows"]}
+    told = [_quote(rows[name, row], words) for name, row, words in QUOTED if (name, row) in rows]
+    where = next((run["machine"]["processor"] for run in runs), "")
+    return "\n".join(
+        [
+            BEGIN,
+            *(f"- {line}" for line in told),
+            "",
+            f"Medians on {where}; [all figures](resources/help/figures.md).",
+            END,
+        ]
+    )
+
+
+def _quote(row: Row, words: str) -> str:
+    figures: dict[str, Figure] = {"ours": row.ours, **row.peers}
+    return re.sub(r"\{([^}]+)\}", lambda match: shown(figures[match[1]].median), words)
+
+
+def block(text: str) -> str:
+    """The marked block of a README, or nothing."""
+    return text[text.index(BEGIN) : text.index(END) + len(END)] if BEGIN in text and END in text else ""
+
+
+def write() -> None:
+    runs = last()
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page(runs), encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
+    if old := block(text):
+        README.write_text(text.replace(old, quotes(runs)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
+    sys.stdout.write(f"{PAGE} is made of {len(last())} benchmarks.\n")

@@ -1,0 +1,96 @@
+"""Plots as SVG, without anything but text: lines over size for a series, bars where ours stands beside peers."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+
+from tests.benchmarks.row import Figure, Row, shown
+
+OURS = "#1f5fa8"
+OTHERS = ("#8a6d1d", "#7a3f8f", "#2e7d5b", "#a8511f", "#5c5b57", "#9a2f55")
+WIDE, HIGH, LEFT, BELOW = 460, 240, 62, 34
+
+
+def of(rows: Sequence[Row]) -> str:
+    """Every plot these rows give."""
+    series: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.series and row.at > 0:
+            series.setdefault(row.series, []).append(row)
+    lines = [_lines(name, sorted(each, key=lambda row: row.at)) for name, each in series.items() if len(each) > 1]
+    bars = [_bars(row) for row in rows if row.peers and not (row.series and len(series.get(row.series, ())) > 1)]
+    return "".join(lines + bars)
+
+
+def _lines(name: str, rows: Sequence[Row]) -> str:
+    """Both axes logarithmic, so that a power of size is a straight line."""
+    curves: dict[str, list[tuple[float, Figure]]] = {"ours": [(row.at, row.ours) for row in rows]}
+    for row in rows:
+        for peer, figure in row.peers.items():
+            curves.setdefault(peer, []).append((row.at, figure))
+    values = [
+        f for curve in curves.values() for _, each in curve for f in (each.least, each.median, each.most) if f > 0
+    ]
+    if not values:
+        return ""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)) + 1e-9)
+    first, last = math.log10(rows[0].at), math.log10(rows[-1].at)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (math.log10(x) - first) / ((last - first) or 1)
+        up = (math.log10(max(y, 10**low)) - low) / ((high - low) or 1)
+        return LEFT + across * (WIDE - LEFT - 90), HIGH - BELOW - up * (HIGH - BELOW - 12)
+
+    drawn = [_grid(place(rows[0].at, 10.0**power)[1], f"{10.0**power:g}") for power in range(low, high + 1)]
+    drawn += [
+        f'<text x="{place(row.at, 1)[0]:.0f}" y="{HIGH - 16}" text-anchor="middle">{row.at:,.0f}</text>' for row in rows
+    ]
+    for (label, curve), colour in zip(curves.items(), (OURS, *OTHERS), strict=False):
+        drawn.append(
+            _curve(label, [(*place(x, f.median), place(x, f.least)[1], place(x, f.most)[1]) for x, f in curve], colour)
+        )
+    return _figure("".join(drawn), HIGH, f"{name}, {rows[0].unit}, over size")
+
+
+def _curve(label: str, points: Sequence[tuple[float, float, float, float]], colour: str) -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in points)
+    spread = "".join(f'<path d="M{x:.1f} {least:.1f}V{most:.1f}"/>' for x, _, least, most in points)
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y, _, _ in points)
+    x, y = points[-1][:2]
+    return (
+        f'<g stroke="{colour}" fill="none" stroke-width="1.6"><polyline points="{path}"/>{spread}</g>'
+        f'<g fill="{colour}">{dots}<text x="{x + 7:.0f}" y="{y + 4:.0f}">{html.escape(label)}</text></g>'
+    )
+
+
+def _grid(y: float, label: str) -> str:
+    return (
+        f'<path d="M{LEFT} {y:.1f}H{WIDE - 86}" stroke="#e5e4df"/>'
+        f'<text x="{LEFT - 6}" y="{y + 4:.0f}" text-anchor="end">{label}</text>'
+    )
+
+
+def _bars(row: Row) -> str:
+    bars: Mapping[str, Figure] = {"ours": row.ours, **row.peers}
+    most = max(figure.most for figure in bars.values()) or 1.0
+    drawn = []
+    for at, (label, figure) in enumerate(bars.items()):
+        y, wide = 4 + at * 21, figure.median / most * 250
+        colour = OURS if label == "ours" else "#bdbbb3"
+        drawn.append(
+            f'<text x="130" y="{y + 13}" text-anchor="end">{html.escape(label[:20])}</text>'
+            f'<rect x="138" y="{y}" width="{wide:.1f}" height="16" rx="2" fill="{colour}"/>'
+            f'<path d="M{138 + figure.least / most * 250:.1f} {y + 8}H{138 + figure.most / most * 250:.1f}" stroke="#1c1c1a"/>'
+            f'<text x="{146 + figure.most / most * 250:.0f}" y="{y + 13}">{shown(figure.median)}</text>'
+        )
+    return _figure("".join(drawn), 8 + 21 * len(bars), f"{row.name}, {row.unit}")
+
+
+def _figure(inside: str, high: int, caption: str) -> str:
+    return (
+        f'<figure><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {high}" width="{WIDE}" height="{high}" '
+        f'font-size="11" font-family="system-ui,sans-serif" fill="#1c1c1a" role="img">{inside}</svg>'
+        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+    )

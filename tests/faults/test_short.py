@@ -1,0 +1,63 @@
+"""The trials of networks, servers and keyrings in their short form, and the frame of the suite."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults import keyring, mcp_servers, network
+from tests.faults.__main__ import ALL, Tally, counts, table
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, or starts dbus")
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What goes wrong here is logged by the program, on purpose."""
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def lost(found: Counter[str]) -> list[str]:
+    return [key for key in found if key.startswith("LOST")]
+
+
+def test_a_network_that_fails_loses_no_turn() -> None:
+    found: Counter[str] = Counter()
+    network.trials(8, 5, found, each=1)
+    assert (lost(found), found["turns"] >= 8, found["conversations"]) == ([], True, 4)
+
+
+@needs_linux
+def test_mcp_servers_that_misbehave_hinder_nobody() -> None:
+    found: Counter[str] = Counter()
+    mcp_servers.trials(2, 5, found)
+    assert (lost(found), found["trials"]) == ([], 2)
+
+
+@needs_linux
+@pytest.mark.skipif(shutil.which("dbus-run-session") is None, reason="needs dbus-run-session")
+def test_keys_are_safe_whatever_the_secret_service_does() -> None:
+    found: Counter[str] = Counter()
+    keyring.trials(4, 5, found)
+    assert (lost(found), found["none"], found["silent"] > 0) == ([], 1, True)
+
+
+def test_a_report_is_counted() -> None:
+    said = "kill: 20 kills, 31 acknowledged; 0 failures; 3 s, seed 1\nopen_by_kernel: 2,000 races in 3 s: {}\n"
+    assert counts(said) == {"kills": 20, "acknowledged": 31, "races": 2000}
+
+
+def test_the_table_names_what_failed_and_how_to_see_it_again() -> None:
+    tallies = {one.name: Tally(2, 60.0, [], Counter(kills=40)) for one in ALL[:2]}
+    tallies["store_crash"].failures.append("python -m tests.faults.store_crash --seed 7")
+    made = table(list(ALL[:2]), tallies, 120.0, (1, 2))
+    assert "4 rounds in 2.0 minutes, seeds 1 to 2: 1 failed" in made
+    assert "40 kills" in made
+    assert made.endswith("Again: python -m tests.faults.store_crash --seed 7")

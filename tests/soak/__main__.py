@@ -1,0 +1,241 @@
+"""A soak of the real window against a scripted server: work without a pause, workspaces switched, memory watched.
+
+python -m tests.soak [--minutes 60] [--seed 1] [--out FILE]      needs a display; xvfb-run does
+
+A turn stands for two minutes of a person's work: the message is typed key by key, the answer read by scrolling, pages are
+visited, folds made, undone and made again, every so many turns a new conversation is begun or an old one opened. Watched are memory, objects of Qt,
+Python's objects, threads, files and the longest wait of the event loop. Memory at the end has to be within a tenth of
+what it was after a sixth of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from helix_desktop import program
+from helix_desktop.engine.events import Running
+from helix_desktop.engine.facts import FoldKind
+from helix_desktop.errors import HelixError, Refused
+from tests.benchmarks import machine
+from tests.soak.driven import drive, opened, prepare, started, turns, until
+from tests.soak.server import ANSWER, FILES
+
+WORKSPACES = ("Atlas", "Birch", "Cedar")
+PERSON_MINUTES = 2.0  # what a turn stands for
+PACE = 6.0  # seconds a turn takes here, so that 60 minutes carry 20 hours
+TALK = 12  # turns after which a conversation is usually left
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The state of the process at a moment."""
+
+    minute: float
+    memory: float
+    widgets: int
+    qt_objects: int
+    objects: int
+    threads: int
+    files: int
+    turns: int
+    steps: int
+    longest_gap: float
+
+
+class Soak:
+    """The person at the window, and the notes taken meanwhile."""
+
+    def __init__(self, minutes: float, seed: int, out: Path | None) -> None:
+        self.minutes, self.out = minutes, out
+        self.chance = random.Random(seed)
+        self.begun = time.monotonic()
+        self.turns = 0
+        self.samples: list[Sample] = []
+        self.gap = 0.0
+        self.refused = 0
+
+    async def story(self, run: program.Program) -> None:
+        watching = [asyncio.ensure_future(self._gaps()), asyncio.ensure_future(self._watch(run))]  # noqa: TID251
+        try:
+            while time.monotonic() - self.begun < 60 * self.minutes:
+                begun = time.monotonic()
+                await self._turn(run)
+                await asyncio.sleep(max(0.0, PACE - (time.monotonic() - begun)))
+        finally:
+            for task in watching:
+                task.cancel()
+        self._note(run)
+
+    # --- what the person does
+
+    async def _turn(self, run: program.Program) -> None:
+        if self.chance.random() < 0.3 or run.window.bench is None:
+            await opened(run, self.chance.choice(WORKSPACES))
+        await self._choose_conversation(run)
+        await self._say(run)
+        for act in self.chance.sample((self._scroll, self._look_around, self._fold, self._look_back), 2):
+            await act(run)
+        self.turns += 1
+
+    async def _choose_conversation(self, run: program.Program) -> None:
+        window, chance = run.window, self.chance
+        rows = [row for row in window.rows() if not row.trashed and not row.parent]
+        if window.session is None or not rows:
+            return
+        if turns(run) >= TALK and chance.random() < 0.5:
+            window.actions_["new"].trigger()
+        elif chance.random() < 0.2:
+            wanted = chance.choice(rows[:8]).id
+            window.sidebar.opened.emit(wanted)
+            await until(lambda: window.session is not None and window.session.id == wanted)
+
+    async def _say(self, run: program.Program) -> None:
+        """Type it, send it with the key, and wait for the end of the turn while it is shown."""
+        window = run.window
+        window.show_page("chat")
+        before, box = turns(run), window.chat.composer.text
+        for letter in f"Please go on with part {self.turns} of the plan":
+            QTest.keyClick(box, letter)
+            await asyncio.sleep(0.005)
+        QTest.keyClick(box, Qt.Key.Key_Return)
+        await until(lambda: window.session is not None and turns(run) > before)
+        await until(lambda: window.session is None or window.session.running is Running.IDLE)
+
+    async def _scroll(self, run: program.Program) -> None:
+        bar = run.window.chat.transcript.view.verticalScrollBar()
+        for _ in range(20):
+            bar.setValue(self.chance.randint(0, max(bar.maximum(), 1)))
+            await asyncio.sleep(0.02)
+        run.window.actions_["bottom"].trigger()
+
+    async def _look_around(self, run: program.Program) -> None:
+        for page in ("cache", "timeline", "chat"):
+            run.window.show_page(page)
+            await asyncio.sleep(0.3)
+
+    async def _fold(self, run: program.Program) -> None:
+        session = run.window.session
+        kind = self.chance.choice((FoldKind.MARKER, FoldKind.HANDOVER))
+        try:
+            if session is not None:
+                await asyncio.wait_for(session.fold_now(kind), 30)
+        except (HelixError, TimeoutError) as error:
+            self._allow(error)
+
+    async def _look_back(self, run: program.Program) -> None:
+        """Take the newest fold back, and put it in force again."""
+        session = run.window.session
+        live = list(session.conversation.state.line.live) if session else []
+        try:
+            if session is not None and live:
+                await session.undo(live[-1])
+                await asyncio.sleep(0.1)
+                await session.redo(live[-1])
+        except HelixError as error:
+            self._allow(error)
+
+    def _allow(self, error: BaseException) -> None:
+        if not isinstance(error, Refused):
+            raise error
+        self.refused += 1
+
+    # --- what is watched
+
+    async def _gaps(self) -> None:
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            self.gap, last = max(self.gap, now - last), now
+            await asyncio.sleep(0.002)
+            last = time.perf_counter()
+
+    async def _watch(self, run: program.Program) -> None:
+        while True:
+            self._note(run)
+            await asyncio.sleep(15)
+
+    def _note(self, run: program.Program) -> None:
+        minute = (time.monotonic() - self.begun) / 60
+        counts = (len(QApplication.allWidgets()), _qt_objects(run.shell), len(gc.get_objects()))
+        open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        steps = sum(
+            len(session.facts)
+            for bench in (run._desk.opened() if run._desk else ())
+            for session in bench._sessions.values()
+        )
+        sample = Sample(
+            minute, machine.memory(), *counts, threading.active_count(), open_files, self.turns, steps, 1000 * self.gap
+        )
+        self.gap = 0.0
+        self.samples.append(sample)
+        print(told(sample), flush=True)
+        if self.out:
+            self.out.write_text(json.dumps([asdict(each) for each in self.samples]), encoding="utf-8")
+
+
+def _qt_objects(root: QWidget) -> int:
+    return len(root.findChildren(QObject))
+
+
+def told(sample: Sample) -> str:
+    return (
+        f"{sample.minute:6.1f} min  {sample.memory:6.0f} MB  {sample.widgets:5} widgets  {sample.qt_objects:6} Qt  {sample.objects:8} Python  "
+        f"{sample.threads:3} threads  {sample.files:4} files  {sample.turns:4} turns  {sample.steps:6} facts  gap {sample.longest_gap:5.0f} ms"
+    )
+
+
+def verdict(samples: list[Sample], minutes: float) -> tuple[bool, str]:
+    """Memory at the end beside memory after a sixth of the time, each the median of the samples around it."""
+    early = statistics.median(s.memory for s in samples if abs(s.minute - minutes / 6) <= max(minutes / 24, 0.5))
+    late = statistics.median(s.memory for s in samples[-5:])
+    person = samples[-1].turns * PERSON_MINUTES / 60
+    words = (
+        f"{minutes:g} minutes, {samples[-1].turns} turns ({person:.1f} hours of a person's work): {early:.0f} MB after "
+        f"{minutes / 6:.0f} minutes, {late:.0f} MB at the end ({late / early - 1:+.1%})"
+    )
+    return late <= 1.1 * early, words
+
+
+def fill(folder: Path) -> None:
+    """Files for an agent to read: from 1 KB to 60 KB."""
+    (folder / "src").mkdir()
+    (folder / "notes").mkdir()
+    for number in range(FILES):
+        lines = "".join(f"def f{number}_{line}(a, b):\n    return a * {line} + b\n" for line in range(20 + 30 * number))
+        (folder / "src" / f"part{number}.py").write_text(lines + ANSWER, encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="helix-soak-") as home, started("tests.soak.server") as (_, port):
+        prepare(Path(home), port, WORKSPACES, fill, window=32_000)
+        soak = Soak(arguments.minutes, arguments.seed, arguments.out)
+        code = drive(Path(home), soak.story)
+    good, words = verdict(soak.samples, arguments.minutes)
+    print(f"soak: {words}; {soak.refused} folds refused with a reason; seed {arguments.seed}")
+    return code or int(not good)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

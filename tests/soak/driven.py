@@ -1,0 +1,103 @@
+"""The real window, driven from inside by a story: what a person does, by real events, on the program's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import app, places, program
+from helix_desktop.engine.facts import TurnEnded
+from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk
+from tests.benchmarks import machine
+
+MODEL = "peer/scripted"
+Story = Callable[[program.Program], Coroutine[Any, Any, None]]
+
+
+@contextlib.contextmanager
+def started(module: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A server of ours in a process of its own, and the port it told."""
+    command = [sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=machine.environment()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        try:
+            yield process, int(process.stdout.readline())
+        finally:
+            process.stdin.close()
+            process.terminate()
+
+
+def prepare(home: Path, port: int, workspaces: Sequence[str], fill: Callable[[Path], None], *, window: int) -> None:
+    """A home as it is after the first start: a provider, workspaces on folders of their own, everything allowed."""
+
+    async def make() -> None:
+        where = places.find(home)
+        desk = Desk(where, Secrets(where.key_file, environ={}))
+        desk.configured.put(ProviderConfig("peer", base_url=f"http://127.0.0.1:{port}/v1"))
+        desk.configured.correct("peer", "scripted", {"window": window})
+        for name in workspaces:
+            folder = home / "folders" / name
+            folder.mkdir(parents=True)
+            fill(folder)
+            bench = await desk.create(name, folder)
+            bench.workspace.change({"limits.steps": 10_000, "limits.repeats": 1_000})
+            await bench.choose_model(MODEL)
+            await bench.choose_mode("allow all")
+        await desk.aclose()
+
+    asyncio.run(make())
+
+
+def drive(home: Path, story: Story) -> int:
+    """Run the window until the story is over; 1 where it ended with an error, which is shown."""
+    failed: list[BaseException] = []
+
+    class Driven(program.Program):
+        async def _begin(self) -> None:
+            await super()._begin()
+            self._tasks.spawn(self._told(), name="story")
+
+        async def _told(self) -> None:
+            try:
+                await story(self)
+            except Exception as error:  # noqa: BLE001 - the top of a task: shown, and the exit code says so
+                failed.append(error)
+                traceback.print_exception(error)
+            finally:
+                self.shell.close()
+
+    program.Program = Driven  # type: ignore[misc] # what app.main starts
+    code = app.main(home, [])
+    return 1 if failed else code
+
+
+async def until(what: Callable[[], bool], limit: float = 60.0) -> None:
+    """Wait for something to be so; TimeoutError says that it never was."""
+    async with asyncio.timeout(limit):
+        while not what():
+            await asyncio.sleep(0.01)
+
+
+async def opened(run: program.Program, workspace: str) -> None:
+    """Click the workspace in the rail, and wait for it."""
+    window = run.window
+    row = next(row for row in window.workspaces() if row.name == workspace)
+    window.rail.chosen.emit(row.id)
+    await until(lambda: window.bench is not None and window.bench.id == row.id)
+
+
+def turns(run: program.Program) -> int:
+    """Turns of the open conversation that came to an end."""
+    session = run.window.session
+    return sum(isinstance(each.fact, TurnEnded) for each in session.facts) if session else 0
