@@ -126,7 +126,7 @@ def parse(text: str, *, name: str = "") -> Pasted:
 def _bare(text: str, name: str) -> ServerConfig:
     """An address, or a command line."""
     if re.match(r"https?://\S+$", text):
-        host = urlsplit(text).hostname or "server"
+        host = _host(text)
         return ServerConfig(tidy(name or host.split(".")[-2 if host.count(".") else 0]), "http", url=text)
     try:
         words = shlex.split(text)
@@ -138,6 +138,13 @@ def _bare(text: str, name: str) -> ServerConfig:
     return ServerConfig(
         tidy(name or guess.rpartition("/")[2].partition("@")[0]), command=words[0], args=tuple(words[1:])
     )
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or "server"
+    except ValueError as error:
+        raise WrongUse(f"This address cannot be read: {error}.", remedy="Check its brackets.") from None
 
 
 def _json(text: str) -> dict[str, Any]:

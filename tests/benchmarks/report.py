@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.benchmarks import plot
-from tests.benchmarks.row import Fit, Figure, Row, fits, shown
+from tests.benchmarks.row import Figure, Fit, Row, fits, shown
 
 STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;max-width:1080px;margin:2em auto;padding:0 1em;color:#1c1c1a;background:#fff}"

@@ -9,7 +9,6 @@ import gc
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 
 from helix_desktop.engine import budget, policy, view
 from helix_desktop.engine.facts import FoldKind, Span

@@ -102,7 +102,7 @@ FAULTS = (
 )  # fmt: skip
 
 
-def fault(name: str, answer: Answer, chance: random.Random) -> Answer:  # noqa: PLR0911 - one line for each
+def fault(name: str, answer: Answer, chance: random.Random) -> Answer:  # noqa: C901, PLR0911, PLR0912 - one line for each
     """What becomes of an answer on the way."""
     at = chance.randint(0, len(answer.pieces))
     match name:

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.fuzz_run import changed
 from tests.faults.fuzz_targets import TARGETS
 
-BROKE: dict[str, tuple[bytes, ...]] = {}
+BROKE: dict[str, tuple[bytes, ...]] = {"mcp": (b"https://ttp\x91\xff]\x00", b"http://[a")}
 
 
 @pytest.mark.parametrize("name", TARGETS)
