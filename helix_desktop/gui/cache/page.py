@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QMimeData, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
+from PySide6.QtCore import QByteArray, QMimeData, QPoint, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QFrame, QLabel, QMenu, QMessageBox, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine.digest import Digest
@@ -41,6 +41,7 @@ class CachePage(QWidget):
         self._catalogue: Catalogue | None = None
         self._query = ""
         self._fresh = False
+        self._stale = False
         self.bar = FilterBar(theme, self)
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)
@@ -114,9 +115,27 @@ class CachePage(QWidget):
             self.table.go_to(0)
 
     def refresh(self) -> None:
-        """Something was stored or used: look again, soon."""
-        if not self._soon.isActive():
+        """Something was stored or used: look again, soon; when the page is hidden, as soon as it is shown."""
+        self._stale = True
+        if self.isVisible() and not self._soon.isActive():
             self._soon.start()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._stale:
+            self._soon.start()
+
+    def layout_state(self) -> str:
+        """Columns and the place of the divider, to be kept over a restart."""
+        parts = (self.table.horizontalHeader().saveState(), self._split.saveState())
+        return " ".join(bytes(part.toBase64().data()).decode() for part in parts)
+
+    def restore_layout(self, state: str) -> None:
+        """As `layout_state` gave it; anything else is let be."""
+        parts = [QByteArray.fromBase64(part.encode()) for part in state.split(" ")]
+        if len(parts) == 2:
+            self.table.horizontalHeader().restoreState(parts[0])
+            self._split.restoreState(parts[1])
 
     def show_entry(self, digest: Digest) -> None:
         """Open one entry, and choose its row where that is at hand."""
@@ -242,6 +261,7 @@ class CachePage(QWidget):
             self._counts.setText(tr("{n} chosen", n=f"{chosen:,}") + " · " + tr("Ctrl C copies their hashes"))
 
     def _refreshed(self) -> None:
+        self._stale = False
         if not self.model.searching:
             self.model.refresh()
             if len(self.table.selected) < 2:

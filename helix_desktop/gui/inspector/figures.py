@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from helix_desktop.engine.blocks import Block, Kind
 from helix_desktop.engine.facts import (
@@ -30,16 +31,29 @@ from helix_desktop.gui.words import tr
 PER_MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """A block of the view as the inspector lists it. `cost`: of sending it once, in dollars, 0 where unknown."""
 
     number: int
     block: Block
-    name: str
-    code: bool
     tokens: int
     cost: float
+    naming: Callable[[Block], tuple[str, bool]]
+
+    @cached_property
+    def named(self) -> tuple[str, bool]:
+        """What it is called; found when it is shown, since most are not."""
+        return self.naming(self.block)
+
+    @property
+    def name(self) -> str:
+        return self.named[0]
+
+    @property
+    def code(self) -> bool:
+        """Whether the name is code."""
+        return self.named[1]
 
 
 class Calls:
@@ -68,11 +82,14 @@ def parts(state: State, factor: float, calls: Mapping[int, str]) -> list[Part]:
     """Every block of the view in order."""
     chosen = state.settings.model("main")
     price = chosen.price_input / PER_MILLION if chosen else 0.0
+
+    def naming(block: Block) -> tuple[str, bool]:
+        return named(block, state, calls)
+
     found = []
     for number, block in enumerate(state.view().blocks):
         tokens = round(block.tokens * factor)
-        name, code = named(block, state, calls)
-        found.append(Part(number, block, name, code, tokens, tokens * price))
+        found.append(Part(number, block, tokens, tokens * price, naming))
     return found
 
 

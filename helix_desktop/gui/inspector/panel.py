@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QCursor
+from PySide6.QtGui import QCursor, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSlider, QVBoxLayout, QWidget
 
 from helix_desktop.engine import budget, policy
@@ -120,8 +120,13 @@ class Inspector(QWidget):
                     self._take(event.recorded)
             elif isinstance(event, Folding):
                 self._note_folding(event)
-        if events and not self._soon.isActive():
+        if events and self.isVisible() and not self._soon.isActive():
             self._soon.start()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """While it is hidden nothing is worked out."""
+        super().showEvent(event)
+        self._soon.start()
 
     def _note_folding(self, event: Folding) -> None:
         if event.done:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QActionGroup, QResizeEvent
+from PySide6.QtGui import QActionGroup, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine import policy
@@ -53,6 +53,7 @@ class TimelinePage(QWidget):
         self.story = Story()
         self._others: list[Story] = []
         self._everywhere = False
+        self._grown = False
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: Event | None = None
         self._wanted_fold = ""
@@ -145,10 +146,21 @@ class TimelinePage(QWidget):
         for event in events:
             if isinstance(event, FactAppended) and event.recorded.conversation == self._session.id:
                 grown = self.story.advance(event.recorded) or grown
-        if grown:
-            self.chart.grow()
-            self._fill_list()
-            self._show_chosen()
+        self._grown = self._grown or grown
+        if self._grown and self.isVisible():
+            self._show_growth()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """While it is hidden nothing is drawn anew."""
+        super().showEvent(event)
+        if self._grown:
+            self._show_growth()
+
+    def _show_growth(self) -> None:
+        self._grown = False
+        self.chart.grow()
+        self._fill_list()
+        self._show_chosen()
 
     def show_fold(self, fold: str) -> None:
         """Choose a fold, now or as soon as it has been read."""

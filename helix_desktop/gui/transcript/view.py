@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QWidget
 
 from helix_desktop.engine.events import Event, FactAppended, StateChanged, Streamed, ToolShowed
@@ -35,6 +35,7 @@ MARGIN = 24
 BUDGET = 0.006
 SLICE = 0.004
 STEP = 40
+DESCRIBED = 4_000
 
 _FETCHING = frozenset({ItemKind.CALL, ItemKind.USER})
 
@@ -60,6 +61,8 @@ class Canvas(QAbstractScrollArea):
         self.column = Column(Page(Ink(theme), float(COLUMN), self.items, content, time.time))
         self._later = QTimer(self, interval=0, singleShot=True)
         self._later.timeout.connect(self._go_on)
+        self._describing = QTimer(self, interval=400, singleShot=True)
+        self._describing.timeout.connect(self._describe)
         self._clock = QTimer(self, interval=100)
         self._clock.timeout.connect(self._tick)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -165,8 +168,17 @@ class Canvas(QAbstractScrollArea):
             y, complete = self.column.settle(y, height, until, anchor=anchor)
         self._place(y)
         self.viewport().update()
+        self._describing.start()
         if not complete or not self._later.isActive():
             self._later.start()
+
+    def _describe(self) -> None:
+        """What is in sight, for a screen reader."""
+        if QAccessible.isActive():
+            y, height = self.verticalScrollBar().value(), self.viewport().height()
+            laid = [self.column.known(index) for index in self.column.shown(y, height)]
+            texts = [each.text(0, each.length) for each in laid if each is not None]
+            self.setAccessibleDescription("\n".join(texts)[:DESCRIBED])
 
     def _settle_at_end(self, height: int, until: float) -> tuple[int, bool]:
         """From the last item upwards, so that the end is right at once."""
@@ -281,11 +293,23 @@ class Canvas(QAbstractScrollArea):
             painter.save()
             painter.translate(self.left, top)
             if laid is not None and laid.boxes:
-                laid.paint(painter, -top, height - top, self._marks(index, laid), self._near)
+                near = self._near_of(index, laid)
+                laid.paint(painter, -top, height - top, self._marks(index, laid), near)
             if self._spot is not None and self._spot[0] == index and laid is not None:
                 self._paint_focus(painter, laid)
             painter.restore()
         painter.end()
+
+    def _near_of(self, index: int, laid: Laid) -> Box | None:
+        """The box the keyboard is on, else the one under the pointer: it shows what can be done with it."""
+        if (
+            self._spot is not None
+            and self._spot[0] == index
+            and self.hasFocus()
+            and self._spot[1].box < len(laid.boxes)
+        ):
+            return laid.boxes[self._spot[1].box]
+        return self._near
 
     def _marks(self, index: int, laid: Laid) -> Marks:
         selected = self.selection.within(index, laid.length)

@@ -234,3 +234,30 @@ def test_it_is_live(page: CachePage, catalogue: MemoryCatalogue, settle: Settle)
     assert page.viewer.row is not None
     assert seen is not None
     assert page.viewer.row.stored == seen.stored
+
+
+def test_columns_and_divider_are_kept(page: CachePage, settle: Settle) -> None:
+    header = page.table.horizontalHeader()
+    header.moveSection(header.visualIndex(Column.SIZE), 1)
+    page.table._show_column(Column.RECALLED, shown=True)
+    page._split.setSizes([500, 200])
+    kept, sizes = page.layout_state(), page._split.sizes()
+    header.moveSection(1, 3)
+    page.table._show_column(Column.RECALLED, shown=False)
+    page._split.setSizes([200, 500])
+    page.restore_layout("nonsense")
+    page.restore_layout(kept)
+    assert header.visualIndex(Column.SIZE) == 1
+    assert not header.isSectionHidden(Column.RECALLED)
+    assert page._split.sizes() == sizes
+
+
+def test_a_hidden_page_waits_until_it_is_shown(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    page.hide()
+    catalogue.put(b"meanwhile")
+    page.refresh()
+    settle()
+    assert page.model.rowCount() == 305
+    page.show()
+    settle()
+    assert page.model.rowCount() == 306

@@ -199,6 +199,19 @@ def test_folds_of_the_whole_workspace(page: Page, written: Written, settle: Sett
     assert timeline.list.rows.rowCount() == 8
 
 
+def test_what_happens_while_it_is_hidden_is_there_when_it_is_shown(
+    page: Page, written: Written, settle: Settle
+) -> None:
+    timeline, _ = page
+    timeline.window().hide()
+    written.handover(3)
+    timeline.hear([FactAppended(written.facts[-1])])
+    assert timeline.list.rows.rowCount() == 4
+    timeline.window().show()
+    settle()
+    assert timeline.list.rows.rowCount() == 5
+
+
 def test_it_is_live(page: Page, written: Written, settle: Settle) -> None:
     timeline, _ = page
     written.handover(3)
