@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -37,8 +36,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"Helix Desktop {__version__}")
     nouns = whole.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for noun in NOUNS:
-        if find_spec(f"helix_desktop.commands.{noun}"):
-            import_module(f"helix_desktop.commands.{noun}").add(nouns)
+        import_module(f"helix_desktop.commands.{noun}").add(nouns)
     return whole
 
 

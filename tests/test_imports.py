@@ -1,0 +1,30 @@
+"""What importing does: nothing but defining, and no Qt where there is no window. The contracts are import-linter's."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+
+import helix_desktop
+
+MODULES = sorted(each.name for each in pkgutil.walk_packages(helix_desktop.__path__, "helix_desktop."))
+WINDOW = tuple(f"helix_desktop.{name}" for name in ("gui", "app", "program", "browsing", "connecting", "keeping"))
+SCRIPTS = ("_worker", ".jail", ".__main__")  # run as programs of their own
+
+
+def _imported(names: list[str], then: str) -> str:
+    script = f"import importlib, sys, threading\nfor name in {names!r}: importlib.import_module(name)\n{then}"
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_nothing_outside_the_window_needs_qt() -> None:
+    names = [name for name in MODULES if not name.startswith(WINDOW) and not name.endswith(SCRIPTS)]
+    assert len(names) > 50
+    loaded = _imported(names, "print(sorted({name.partition('.')[0] for name in sys.modules} & {'PySide6', 'qasync'}))")
+    assert loaded == "[]"
+
+
+def test_importing_starts_no_thread_and_says_nothing() -> None:
+    names = [name for name in MODULES if not name.endswith(SCRIPTS)]
+    assert _imported(names, "print(threading.active_count())") == "1"

@@ -1,0 +1,169 @@
+"""packaging/: the locks, the two commands, what the system needs, and what an installer is made of."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import __version__
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "packaging"))
+
+import environment  # noqa: E402 - a folder of scripts, not a package
+import notices  # noqa: E402
+import system  # noqa: E402
+
+LOCKS = sorted((ROOT / "packaging").glob("*.lock"))
+
+
+def pins(lock: Path) -> dict[str, str]:
+    return dict(re.findall(r"^([A-Za-z0-9][\w.-]*)==([^ \\;]+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_every_requirement_has_hashes_and_nothing_names_an_address(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8")
+    requirements = re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert requirements
+    assert [one.split()[0] for one in requirements if "--hash=sha256:" not in one] == []
+    assert "://" not in text
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_all_locks_agree_with_the_one_the_program_runs_on(lock: Path) -> None:
+    run, other = pins(ROOT / "packaging/requirements.lock"), pins(lock)
+    assert {name: version for name, version in run.items() if other.get(name) != version} == {}
+
+
+def test_the_lock_has_what_pyproject_asks_for() -> None:
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    names = {re.split(r"[\[<>=;\s]", one)[0].lower() for one in asked}
+    assert names <= {name.lower() for name in pins(ROOT / "packaging/requirements.lock")}
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    command = "python3 packaging/dev.py test"
+    assert f"    {command} " in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"exec {command} </dev/null" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+@pytest.fixture
+def venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(environment, "VENV", tmp_path / "venv")
+    python = environment.python()
+    python.parent.mkdir(parents=True)
+    python.touch()
+    return tmp_path / "venv"
+
+
+def test_a_second_start_does_nothing(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (venv / ".helix-run").write_text(environment._fingerprint("run"))
+    monkeypatch.setattr(environment, "_install", lambda _: pytest.fail("it was installed again"))
+    environment.prepare("run")
+
+
+def test_another_lock_another_python_or_another_place_is_installed_again(
+    venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed: list[Path] = []
+    monkeypatch.setattr(environment, "_install", installed.append)
+    monkeypatch.setattr(environment, "_make", lambda: None)
+    monkeypatch.setattr(system, "provide", lambda _: True)
+    environment.prepare("run")
+    environment.prepare("run")
+    monkeypatch.setattr(environment, "ROOT", venv)
+    environment.prepare("run")
+    assert installed == [environment.LOCKS["run"]] * 2
+
+
+def test_what_is_missing_is_tried_again_at_the_next_start(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_install", lambda _: None)
+    monkeypatch.setattr(environment, "_make", lambda: None)
+    monkeypatch.setattr(system, "provide", lambda _: False)
+    environment.prepare("run")
+    assert not (venv / ".helix-run").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is nothing to install on Windows")
+@pytest.mark.parametrize(
+    ("tool", "command"),
+    [
+        ("apt-get", "sudo apt-get install -y --no-install-recommends libegl1 xvfb"),
+        ("dnf", "sudo dnf install -y libglvnd-egl xorg-x11-server-Xvfb"),
+        ("pacman", "sudo pacman -S --needed --noconfirm libglvnd xorg-server-xvfb"),
+    ],
+)
+def test_where_it_may_not_install_the_exact_command_is_printed(
+    tool: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / tool).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    needs = (
+        system.Need("libnothing-of-the-kind.so.7", "libegl1", "libglvnd-egl", "libglvnd", "libEGL1"),
+        system.Need("no-such-program", "xvfb", "xorg-x11-server-Xvfb", "xorg-server-xvfb", "xorg-x11-server-Xvfb"),
+        system.Need("/", "never"),
+    )
+    assert not system.provide(needs)
+    assert capsys.readouterr().out == f"Missing on this system. This installs it:\n  {command}\n"
+
+
+def test_building_plyvel_is_asked_for_only_where_there_is_no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "plyvel_has_a_wheel", lambda: True)
+    assert system.leveldb() == ()
+    monkeypatch.setattr(system, "plyvel_has_a_wheel", lambda: False)
+    assert [need.apt for need in system.leveldb()] == ["libleveldb-dev", "g++", "python3-dev"]
+
+
+def test_dev_explains_itself_without_an_environment() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "packaging/dev.py"), "--help"], capture_output=True, text=True, check=True
+    )
+    assert all(f"  {command}" in done.stdout for command in ("run", "test", "bench", "faults", "build", "lock"))
+
+
+def test_the_version_stands_in_one_place() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "packaging/build.py"), "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == __version__
+
+
+def test_every_library_of_the_lock_has_a_licence_and_a_place_in_the_bill() -> None:
+    names = notices.locked(ROOT / "packaging/requirements.lock")
+    assert "plyvel" in names
+    present = list(notices.distributions(names))
+    assert [each.metadata["Name"] for each in present if not notices.licence_of(each)] == []
+    bill = notices.bill_of_materials(names, "1", "2026-01-01T00:00:00Z", {})
+    assert bill == notices.bill_of_materials(names, "1", "2026-01-01T00:00:00Z", {})
+    assert '"purl": "pkg:pypi/tiktoken@' in bill
+
+
+def test_the_icon_comes_in_every_size() -> None:
+    icons = ROOT / "resources/icons"
+    for size in (16, 22, 24, 32, 48, 64, 128, 256, 512):
+        image = (icons / f"helix-{size}.png").read_bytes()
+        assert struct.unpack(">II", image[16:24]) == (size, size)
+    assert (icons / "helix.ico").read_bytes()[:6] == struct.pack("<HHH", 0, 1, 8)
+
+
+@pytest.mark.skipif(shutil.which("desktop-file-validate") is None, reason="desktop-file-utils are not here")
+def test_the_menu_entry_is_valid() -> None:
+    entry = ROOT / "packaging/linux/helix-desktop.desktop"
+    assert subprocess.run(["desktop-file-validate", str(entry)], capture_output=True, check=True).stdout == b""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
+@pytest.mark.parametrize("script", ["linux/install.sh", "linux/uninstall.sh", "smoke.sh"])
+def test_shell_scripts_can_be_read(script: str) -> None:
+    subprocess.run(["bash", "-n", str(ROOT / "packaging" / script)], check=True)
