@@ -4,6 +4,7 @@ the other; what each action does is in `wiring.py`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -50,6 +51,7 @@ class MainWindow(Frame):
     ) -> None:
         super().__init__(theme, memory)
         self._desk: Desk | None = None
+        self._listed: Sequence[WorkspaceRow] = ()
         self.doing = doing
         self.settings = settings
         self.bench: Workbench | None = None
@@ -106,14 +108,22 @@ class MainWindow(Frame):
         self.start()
 
     def workspaces(self) -> Sequence[WorkspaceRow]:
-        return self._desk.workspaces() if self._desk is not None else ()
+        """As they were listed last: listing reads a file of each."""
+        return self._listed
 
-    def refresh_workspaces(self) -> None:
-        """The rail as the desk has it; the welcome page where there is nothing."""
-        rows = self.workspaces()
-        self.rail.show_workspaces(rows, self.bench.id if self.bench else "")
-        for name, watched in self._watched.items():
-            self.rail.show_running(name, watched.running)
+    def refresh_workspaces(self, then: Callable[[], object] | None = None) -> None:
+        """List them anew, in a thread, and show them in the rail."""
+
+        def listed(rows: Sequence[WorkspaceRow]) -> None:
+            self._listed = rows
+            self.rail.show_workspaces(rows, self.bench.id if self.bench else "")
+            for name, watched in self._watched.items():
+                self.rail.show_running(name, watched.running)
+            if then is not None:
+                then()
+
+        work = asyncio.to_thread(self.desk.workspaces)
+        self.doing.do(work, name="list the workspaces", then=listed, owner=self)
 
     def open_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
         """Bring a workspace to the front; what runs in the others goes on."""
@@ -153,7 +163,10 @@ class MainWindow(Frame):
         self.bench = bench
         self.memory.put("workspace", value=bench.id)
         self._watch(bench)
-        self.refresh_workspaces()
+        if any(row.id == bench.id for row in self._listed):
+            self.rail.mark(bench.id)
+        else:
+            self.refresh_workspaces()
         self.sidebar.show_workspace(bench.name, bench.folder)
         self.pages.show_workbench(bench)
         self.show_choices()
@@ -175,12 +188,15 @@ class MainWindow(Frame):
             self.bridge.leave()
             self.bench = self.session = None
             self.start()
-        self.refresh_workspaces()
+        else:
+            self.refresh_workspaces()
 
     def start(self) -> None:
         """Open the workspace that was open last, or any; without one, welcome."""
-        rows = self.workspaces()
-        self.refresh_workspaces()
+        self.refresh_workspaces(self._open_any)
+
+    def _open_any(self) -> None:
+        rows = self._listed
         last = self.memory.get("workspace", default="")
         found = next((row.id for row in rows if row.id == last), rows[0].id if rows else "")
         if found:
@@ -307,7 +323,6 @@ class MainWindow(Frame):
             self.top.tell("" if event.done else tr("Folding: {kind}…", kind=fold_words(event.kind)))
         elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             self._cost += event.recorded.fact.usage.cost
-            self._announce(event.recorded.fact)
 
     def _asked(self, event: Asked) -> None:
         """The keyboard goes to the question, unless somebody is writing."""
@@ -315,12 +330,6 @@ class MainWindow(Frame):
         card = self.chat.approvals.card
         if card is not None and not self.chat.composer.text.toPlainText().strip():
             card.focus()
-
-    def _announce(self, fact: ModelReplied | Spent) -> None:
-        if isinstance(fact, ModelReplied):
-            text = "\n".join(part.text for part in fact.parts if isinstance(part, Text))
-            if text:
-                announce(self.chat.transcript, text[:4_000])
 
     def _show_meter(self) -> None:
         if self.session is not None:

@@ -62,8 +62,10 @@ class WorkspaceActs:
         window.doing.do(window.desk.trash(workspace=row.id), name="trash a workspace", then=told)
 
     def _renamed(self) -> None:
+        self._window.refresh_workspaces(self._show_name)
+
+    def _show_name(self) -> None:
         window = self._window
-        window.refresh_workspaces()
         row = next((r for r in window.workspaces() if window.bench is not None and r.id == window.bench.id), None)
         if row is not None:
             window.sidebar.show_workspace(row.name, row.folder)
