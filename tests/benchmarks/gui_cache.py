@@ -126,28 +126,33 @@ class Served:
 
 
 class Gaps:
-    """Turns of the event loop, as a timer sees them."""
+    """Turns of the event loop, as a timer sees them: how long each took, and how long the window itself was busy in it
+    (processor time of its thread, which does not count what other programs took).
+    """
 
     def __init__(self) -> None:
-        self._last = time.perf_counter()
-        self.longest = 0.0
+        self._last, self._worked = time.perf_counter(), time.thread_time()
         self.all: list[float] = []
+        self.busy: list[float] = []
         self._timer = QTimer(interval=1)
         self._timer.timeout.connect(self._tick)
         self._timer.start()
 
     def _tick(self) -> None:
-        now = time.perf_counter()
+        now, worked = time.perf_counter(), time.thread_time()
         self.all.append(1000 * (now - self._last))
-        self._last = now
+        self.busy.append(1000 * (worked - self._worked))
+        self._last, self._worked = now, worked
 
     def begin(self) -> None:
         self.all.clear()
-        self._last = time.perf_counter()
+        self.busy.clear()
+        self._last, self._worked = time.perf_counter(), time.thread_time()
 
     def told(self) -> str:
-        ordered = sorted(self.all) or [0.0]
-        return f"gaps: p99 {ordered[int(0.99 * (len(ordered) - 1))]:5.1f}, longest {ordered[-1]:5.1f} ms"
+        gaps, busy = sorted(self.all) or [0.0], sorted(self.busy) or [0.0]
+        p99 = int(0.99 * (len(gaps) - 1))
+        return f"gaps: p99 {gaps[p99]:5.1f}, longest {gaps[-1]:5.1f} ms; busy: p99 {busy[p99]:4.1f}, longest {busy[-1]:4.1f}"
 
 
 def memory() -> float:

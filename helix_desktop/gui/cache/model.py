@@ -244,6 +244,8 @@ class EntriesModel(QAbstractTableModel):
             self._asked.discard(page)
             if round_then != self._round:
                 return
+            if page == 0 and not self._count and rows:
+                self._set_count(len(rows))  # the first rows show before all are counted
             self._pages[page] = rows
             self._pages.move_to_end(page)
             while len(self._pages) > KEPT_PAGES:
