@@ -28,6 +28,7 @@ from helix_desktop.mcp_host.results import HostResult, converted, spec_of
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp.client.session import ClientRequestContext
+    from mcp.shared.dispatcher import ProgressFnT
 
 PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
 STEADY = 60.0  # seconds after which a connection counts as one that works
@@ -113,7 +114,7 @@ class Hosted:
     @property
     def tools(self) -> Sequence[HostTool]:
         """Those that are offered: none while it is not ready, none that is switched off."""
-        if self.status.state is not State.READY:
+        if self.status.state is not State.READY or self._lost:
             return ()
         return [tool for tool in self.all_tools if tool.own_name not in self.config.off][:MOST_TOOLS]
 
@@ -281,7 +282,7 @@ class Hosted:
 
     async def call(self, name: str, values: Mapping[str, Any], context: CallContext) -> HostResult:
         """One call; cancelling it is passed on. Every failure is a sentence that names the server."""
-        if self._client is None:
+        if self._client is None or self._lost:
             raise Unreachable(f"The server {self.config.name} is not ready. {self.status.why}".strip())
         self._calls.append(context)
         try:
@@ -290,24 +291,40 @@ class Hosted:
             self._calls.remove(context)
 
     async def _called(self, name: str, values: Mapping[str, Any], context: CallContext) -> HostResult:
-        async def progress(done: float, total: float | None, message: str | None) -> None:
-            share = f"{done:g} of {total:g}" if total else f"{done:g}"
+        async def show(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
             context.show(f"{share} {message or ''}".strip() + "\n")
 
         limit = asyncio.timeout(self.config.call_seconds)
         try:
             async with limit:
-                self._limits.add(limit)
-                return converted(await self._client.call_tool(name, dict(values), progress_callback=progress))
+                return converted(await self._waited(limit, name, values, show))
         except TimeoutError:
             raise Unreachable(self._unanswered(name)) from None
         except HelixError:
             raise
         except Exception as error:
+            await self._check()
             gone = self._lost or (self.log and self.log.why)
             raise Unreachable(self._unanswered(name) if gone else self._failure(name, error)) from error
+
+    async def _waited(self, limit: asyncio.Timeout, name: str, values: Mapping[str, Any], progress: ProgressFnT) -> Any:
+        """The answer; `limit` ends at once when the connection is lost."""
+        self._limits.add(limit)
+        try:
+            return await self._client.call_tool(name, dict(values), progress_callback=progress)
         finally:
             self._limits.discard(limit)
+
+    async def _check(self) -> None:
+        """A server over HTTP that was started anew does not know us any more, and nothing tells us: ask it something."""
+        if self.config.kind == "stdio" or self._lost:
+            return
+        try:
+            async with asyncio.timeout(10):
+                await self._client.list_tools()
+        except Exception:  # noqa: BLE001 -- in whatever way it fails, we begin anew
+            self._lose()
 
     def _unanswered(self, name: str) -> str:
         if self._lost or (self.log and self.log.why):

@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from helix_desktop.errors import Unreachable
 from helix_desktop.mcp_host import server as module
 from helix_desktop.mcp_host.config import ServerConfig
 from helix_desktop.mcp_host.server import State
+from tests.conftest import Expect
 from tests.mcp_host.world import hosting, strange
 
 
@@ -196,3 +198,68 @@ async def test_a_server_may_ask_the_user_under_its_own_name(config: ServerConfig
         assert question.title == f"The server {config.name} asks"
         assert question.preview == "What is your name?"
         assert "name" in json.loads(question.form)["properties"]
+
+
+class Forgetful:
+    """A server over HTTP, of the older handshake, that can forget who was there: as one that was started anew."""
+
+    def __init__(self) -> None:
+        self.sessions: set[str] = set()
+        self.headers: list[str] = []
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.headers.append(head)
+        fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        body = json.loads(await reader.readexactly(int(fields.get("content-length", 0))) or "{}")
+        status, more, result = self.reply(head.split()[0], fields.get("mcp-session-id", ""), body)
+        content = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **result}).encode() if result else b""
+        lines = [f"HTTP/1.1 {status} x", "content-type: application/json", f"content-length: {len(content)}", *more]
+        writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + content)
+        await writer.drain()
+        writer.close()
+
+    def reply(  # noqa: PLR0911 -- one answer after the other
+        self, verb: str, session: str, body: dict[str, Any]
+    ) -> tuple[int, list[str], dict[str, Any]]:
+        method = body.get("method")
+        if verb != "POST":
+            return 405, [], {}
+        if method == "initialize":
+            self.sessions.add(name := f"s{len(self.headers)}")
+            info = {"name": "web", "version": "1"}
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+            return 200, [f"mcp-session-id: {name}"], {"result": result}
+        if method == "server/discover":
+            return 400, [], {"error": {"code": -32601, "message": "unknown"}}
+        if session not in self.sessions:
+            return 404, [], {"error": {"code": -32001, "message": "Session not found"}}
+        if "id" not in body:
+            return 202, [], {}
+        if method == "tools/list":
+            return 200, [], {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}}
+        return 200, [], {"result": {"content": [{"type": "text", "text": "said"}]}}
+
+
+async def test_a_server_over_http_that_forgot_us_is_connected_to_again(expect: Expect) -> None:
+    expect("Session termination failed")
+    web = Forgetful()
+    listening = await asyncio.start_server(web.answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+    config = ServerConfig("web", "http", url=url, headers={"Authorization": "Bearer ${secret:mcp/web/Authorization}"})
+    async with listening, hosting(config, secrets={"mcp/web/Authorization": "abc"}) as here:
+        await here.settled()
+        assert (await here.host.tools()[0].call({}, here.context)).text == "said"
+        assert all("bearer abc" in head.lower() for head in web.headers)
+        web.sessions.clear()
+        with pytest.raises(Unreachable, match="web went away during echo"):
+            await here.host.tools()[0].call({}, here.context)
+        await here.until(lambda: len(here.host.tools()) == 1)
+        assert (await here.host.tools()[0].call({}, here.context)).text == "said"
+
+
+async def test_a_secret_that_is_not_there_is_named() -> None:
+    config = ServerConfig("web", "http", url="http://127.0.0.1:1/", headers={"Authorization": "${secret:mcp/web/key}"})
+    async with hosting(config) as here:
+        await here.settled()
+        assert "The secret mcp/web/key of the server web is not there." in here.host.servers[0].status.why

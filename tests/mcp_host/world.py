@@ -59,7 +59,9 @@ def strange(way: str, *more: str, seconds: float = 10) -> ServerConfig:
 
 
 @asynccontextmanager
-async def hosting(*configs: ServerConfig, approved: dict[str, str] | None = None) -> AsyncIterator[Here]:
+async def hosting(
+    *configs: ServerConfig, approved: dict[str, str] | None = None, secrets: dict[str, str] | None = None
+) -> AsyncIterator[Here]:
     tasks, news = Tasks("test"), asyncio.Event()
     here: Here
 
@@ -75,7 +77,7 @@ async def hosting(*configs: ServerConfig, approved: dict[str, str] | None = None
         approve=lambda name, mark: here.approved.update({name: mark}),
         environment=environment,
     )
-    here = Here(host, news=news)
+    here = Here(host, news=news, secrets=secrets or {})
     await host.configure(configs)
     try:
         yield here
