@@ -17,7 +17,7 @@ from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.covers import overlap
-from helix_desktop.engine.details import Detail
+from helix_desktop.engine.details import Detail, Source
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     DocumentEdited,
@@ -181,7 +181,7 @@ class Writer:
         found, entry = await self._details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
         making = Making(reading.plan, fold, 0, found, entry, critical, limit)
-        made = document(making, truncation.body(found, reading.todo), self.tokens)
+        made = await asyncio.to_thread(document, making, truncation.body(found, reading.todo), self.tokens)
         return Written(self._folded(reading, making, made, "", 0.0), reading, ())
 
     # --- what it is made of -----------------------------------------------------------------------------------------
@@ -194,27 +194,27 @@ class Writer:
 
     async def _details(self, reading: Reading) -> tuple[list[Detail], Digest]:
         """All that must not be lost, inherited and fresh, and the entry it stands in."""
-        before: list[Detail] = []
+        before: list[str] = []
         seqs: list[int] = []
         for item in reading.items:
-            inherited = await self._inherited(reading.line, item)
-            if inherited is None:
+            entry = await self._entry(reading.line, item)
+            if entry is None:
                 seqs.extend(reading.line.covered_by(item))
-            before.extend(inherited or ())
+            else:
+                before.append(entry)
         sources = await transcript.sources(reading.line, seqs, self.cache)
-        fresh = await asyncio.to_thread(details.collect, sources)
-        fresh.extend(transcript.hashes(reading.line, seqs))
-        found = details.inherited(before, fresh, reading.todo)
-        stored = await self.cache.put(details.entry_text(found).encode(), About("handover", ENTRY))
-        return found, stored.digest
+        stored = list(transcript.hashes(reading.line, seqs))
+        found, text = await asyncio.to_thread(_gathered, before, sources, stored, reading.todo)
+        kept = await self.cache.put(text.encode("utf-8", "replace"), About("handover", ENTRY))
+        return found, kept.digest
 
-    async def _inherited(self, line: Line, item: Item) -> list[Detail] | None:
-        """The details of the document that stands there; None for messages, and where the entry is gone."""
+    async def _entry(self, line: Line, item: Item) -> str | None:
+        """The entry of the document that stands there; None for messages, and where the entry is gone."""
         fold = line.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
         try:
-            return details.parse((await self.cache.get(fold.entries[0])).decode("utf-8", "replace"))
+            return (await self.cache.get(fold.entries[0])).decode("utf-8", "replace")
         except (NotThere, CacheCorrupt):
             return None
 
@@ -287,7 +287,7 @@ class Writer:
     async def _document(self, rung: Rung, making: Making, text: str, asking: Asking, seconds: float) -> Document:
         """The text in its form. Sections that are missing are asked for once, then filled from the details."""
         if making.plan.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
-            return document(making, {"": text}, self.tokens)
+            return await asyncio.to_thread(document, making, {"": text}, self.tokens)
         found = handover.sections(text)
         lacking = handover.lacking(found)
         if lacking:
@@ -297,7 +297,7 @@ class Writer:
             except ModelFailed:
                 more = {}
             found = {**found, **{name: said for name, said in more.items() if name in lacking and said}}
-        return document(making, found, self.tokens)
+        return await asyncio.to_thread(document, making, found, self.tokens)
 
     async def _request(self, view: View) -> Request:
         return laws.request(view, await self.contents.of(view))
@@ -307,6 +307,15 @@ class Writer:
         chosen = situation.state.settings.model(role) or situation.state.settings.model("main")
         window = chosen.window if chosen and chosen.window > 0 else situation.policy.window
         return max(1_000, int((window - min(ANSWER, window // 4) - 600) / max(situation.meter.factor, 1.0) * 0.95))
+
+
+def _gathered(
+    before: Sequence[str], sources: Sequence[Source], stored: Sequence[Detail], todo: Sequence[tuple[str, str]]
+) -> tuple[list[Detail], str]:
+    """The details of earlier entries and of fresh messages, and the entry they make. Long work: beside the loop."""
+    inherited = [detail for text in before for detail in details.parse(text)]
+    found = details.inherited(inherited, [*details.collect(sources), *stored], todo)
+    return found, details.entry_text(found)
 
 
 def _said(text: str) -> str:

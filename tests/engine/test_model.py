@@ -174,7 +174,7 @@ class Shaken:
         await self.kept.end()
 
     async def do_fold(self) -> None:
-        await asyncio.wait_for(self.kept.steward.fold_now(self.random.choice(list(FoldKind))), 5)
+        await asyncio.wait_for(self.kept.steward.fold_now(self.random.choice(list(FoldKind))), 60)
 
     async def do_undo(self) -> None:
         folds = self.kept.conversation.state.line.folds
