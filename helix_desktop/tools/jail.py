@@ -4,7 +4,7 @@
 
 It stays the ancestor of everything the command starts (orphans are given to it, PR_SET_CHILD_SUBREAPER), and kills all
 of that when the command ends, when the lifeline (a pipe the program holds) is closed, or when it is told to terminate.
-With `landlock` the command itself is locked in first: it writes nothing outside `write`, reads nothing outside `read`
+With `scoped` it reaches no abstract socket of others; with `landlock` the command itself is locked in first: it writes nothing outside `write`, reads nothing outside `read`
 (empty: anywhere but `closed`), opens no socket but, with `network`, those of the internet.
 """
 
@@ -61,6 +61,8 @@ def _become(options: dict[str, Any], group: str, command: list[str]) -> None:
             signal.signal(number, signal.SIG_DFL)
         if options.get("landlock"):
             lock_in(options)
+        elif options.get("scoped"):
+            keep_from_abstract_sockets()
         os.execvp(command[0], command)  # noqa: S606 -- to run this command is the purpose
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
@@ -196,6 +198,19 @@ def lock_in(options: dict[str, Any]) -> None:
     _checked(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
     _no_sockets(network=bool(options.get("network")))
+
+
+def keep_from_abstract_sockets() -> None:
+    """No socket without a path that somebody outside listens on (X11, D-Bus): with the network allowed they are in reach.
+
+    Where the kernel cannot do that, nothing is done.
+    """
+    if landlock_version() < 6:
+        return
+    ruleset = _checked(_libc().syscall(_CREATE_RULESET, struct.pack("QQQ", 0, 0, 1), ctypes.c_size_t(24), 0))
+    _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _checked(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

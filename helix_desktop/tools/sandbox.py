@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,15 @@ KEYS = (
     ".npmrc",
     ".pypirc",
 )
-RINGS = (".local/share/keyrings", ".local/share/kwalletd", ".mozilla", ".config/google-chrome", ".config/chromium")
+RINGS = (
+    ".Xauthority",
+    ".ICEauthority",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".mozilla",
+    ".config/google-chrome",
+    ".config/chromium",
+)
 PASSED_ON = frozenset(
     [
         "HOME",
@@ -107,7 +116,8 @@ class Sandbox:
             return _jailed({"lifeline": lifeline}, argv)
         if self.kind is Kind.LANDLOCK:
             return _jailed(self._landlock(lifeline, network=network), argv)
-        return _jailed({"lifeline": lifeline}, [*self._bubblewrap(network=network), "--", *argv])
+        scoped = network and not _setuid("bwrap")
+        return _jailed({"lifeline": lifeline, "scoped": scoped}, [*self._bubblewrap(network=network), "--", *argv])
 
     def reader(self, argv: Sequence[str], lifeline: int) -> list[str] | None:
         """A command line for a trusted program that may read nothing but the system's programs and the roots."""
@@ -186,6 +196,12 @@ def _mask(path: Path) -> tuple[str, ...]:
     if not path.exists():
         return ()
     return ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", "/dev/null", str(path))
+
+
+def _setuid(program: str) -> bool:
+    """Whether a program gains rights when it is started: the kernel forbids that to whoever has locked itself in."""
+    path = shutil.which(program)
+    return path is not None and bool(Path(path).stat().st_mode & stat.S_ISUID)
 
 
 def _sockets() -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from helix_desktop.tools import sandbox as module
+from helix_desktop.tools.jail import landlock_version
 from helix_desktop.tools.process import Command, shell
 from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox, scrubbed
 
@@ -136,6 +137,19 @@ async def test_no_socket_of_the_desktop_or_the_program_is_reached(box: Sandbox, 
         listening.listen()
         code = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect({str(path)!r}); print('reached')"
         assert "reached" not in await ran(box, f'{sys.executable} -c "{code}"', network=network)
+
+
+@pytest.mark.parametrize("network", [False, True])
+async def test_no_abstract_socket_of_the_desktop_is_reached(box: Sandbox, *, network: bool) -> None:
+    if network and landlock_version() < 6:
+        pytest.skip("this kernel cannot keep a command from them")
+    with socket.socket(socket.AF_UNIX) as listening:
+        name = f"helix-test-{os.getpid()}"
+        listening.bind(f"\0{name}")
+        listening.listen()
+        code = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect(chr(0) + {name!r}); print('reached')"
+        assert "reached" not in await ran(box, f'{sys.executable} -c "{code}"', network=network)
+        assert "reached" in await ran(box, f'{sys.executable} -c "{code}"', free=True)
 
 
 async def test_gits_hooks_and_settings_stay_as_they_are(box: Sandbox) -> None:

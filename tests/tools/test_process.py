@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.tools.process import Command, killed, shell
+from helix_desktop.tools.sandbox import Kind, Sandbox
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")
+PLAIN = {"PATH": "/usr/bin:/bin"}
+
+
+def line(command: str, lifeline: int) -> list[str]:
+    return Sandbox(Kind.NONE, (), Path("/tmp")).command(shell(command), lifeline, network=False)
+
+
+def open_handles() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+async def test_output_comes_while_it_runs() -> None:
+    command = await Command.start(lambda n: line("echo first; sleep 1000", n), Path("/"), PLAIN)
+    output = command.output()
+    assert await anext(output) == b"first\n"
+    command.end()
+    command.end()
+    assert [piece async for piece in output] == []
+    assert await command.gone() == await command.gone() == 137
+
+
+async def test_a_folder_that_is_not_there_leaves_nothing_open() -> None:
+    before = open_handles()
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError):
+            await Command.start(lambda n: line("true", n), Path("/no/such/folder"), PLAIN)
+    assert open_handles() == before
+
+
+async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    start = asyncio.ensure_future(  # noqa: TID251 -- to cancel it
+        Command.start(lambda n: line(f"sleep 0.3; touch {mark}", n), Path("/"), PLAIN)
+    )
+    await asyncio.sleep(0)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    await asyncio.sleep(0.6)
+    assert not mark.exists()
+
+
+async def test_killing_what_has_ended_gives_its_exit_code() -> None:
+    process = await asyncio.create_subprocess_exec("/bin/sh", "-c", "exit 3")
+    await process.wait()
+    assert await killed(process) == 3
+    running = await asyncio.create_subprocess_exec("/bin/sleep", "1000")
+    assert await killed(running) == -9
+    with pytest.raises(ProcessLookupError):
+        os.kill(running.pid, 0)
