@@ -258,10 +258,10 @@ class Writer:
         self, rung: Rung, reading: Reading, passages: Sequence[Passage], asking: Asking, seconds: float
     ) -> str:
         question = self._question(reading)
-        purpose = reading.plan.kind.value
+        purpose, answer = reading.plan.kind.value, min(ANSWER, self._limit(reading) * 3 // 2)
         room = self._room(reading.situation, rung.role)
         if rung.way == "prefix":
-            request = with_question(await self._request(reading.view), question, purpose, ANSWER)
+            request = with_question(await self._request(reading.view), question, purpose, answer)
             return _said(await asking.text(rung.client, request, seconds))
         pieces = list(_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1)))
         if rung.way == "transcript" and len(pieces) > 1:
@@ -269,7 +269,7 @@ class Writer:
         text = ""
         for piece in pieces:
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece
-            text = _said(await asking.text(rung.client, plain_request(material, question, purpose, ANSWER), seconds))
+            text = _said(await asking.text(rung.client, plain_request(material, question, purpose, answer), seconds))
             text = text[: ANSWER * 8]
         return text
 

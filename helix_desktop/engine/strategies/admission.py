@@ -15,9 +15,11 @@ from helix_desktop.engine.strategies.caching import size
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
 KEEP_WORDS = 500  # characters of what to keep that stand in a question
 _CHOICE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
+_THING = (
+    r"(?: of)?(?: it| the| this| its)?(?: file| output| content| contents| text| page| document| source| code| log)*"
+)
 _ALL = re.compile(
-    r"(?:all|everything|full|the whole|whole|entire)(?: of it| content| text| (?:the )?file| output)*|(?:the )?(?:whole|entire|full) .{0,20}",
-    re.IGNORECASE,
+    rf"(?:please )?(?:keep |show )?(?:all|everything|(?:the )?(?:whole|entire|full)){_THING}", re.IGNORECASE
 )
 _COMMAND = re.compile(r"bash|shell|terminal|exec|command|console|(^|_)run(_|$)", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)

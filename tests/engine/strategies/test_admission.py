@@ -98,14 +98,23 @@ def test_full_is_offered_only_where_it_may_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "keep", ["all", "Everything.", "the whole file", "full output", "all of it", "the entire file", "full text"]
+    "keep",
+    ["all", "Everything.", "the whole file", "full output", "all of it", "the entire file", "full text", "keep all"],
 )
 def test_words_for_all_of_it(keep: str) -> None:
     assert wants_all(keep)
 
 
 @pytest.mark.parametrize(
-    "keep", ["", "all failing tests and their messages", "the names", "the full list of names of the failing tests"]
+    "keep",
+    [
+        "",
+        "all failing tests and their messages",
+        "the names",
+        "full traceback",
+        "the whole story of the error",
+        "the full list of names of the failing tests",
+    ],
 )
 def test_words_for_some_of_it(keep: str) -> None:
     assert not wants_all(keep)
