@@ -21,7 +21,7 @@ from helix_desktop.gui.waiting import WaitingMessages
 from helix_desktop.gui.words import tr
 
 COLUMN = 720
-NARROW = 440
+BAR = 60
 
 
 class Composer(QWidget):
@@ -167,6 +167,7 @@ class Composer(QWidget):
         words = dict(modes).get(current, current)
         self._mode.setText(words.replace("&", "&&"))
         self._mode.setVisible(bool(modes))
+        self._fit()
 
     def show_queue(self, texts: Sequence[str]) -> None:
         self.waiting.show_texts(texts)
@@ -242,6 +243,7 @@ class Composer(QWidget):
         works = self._running in (Running.THINKING, Running.TOOLS, Running.ASKING)
         filled = bool(self.text.toPlainText().strip() or self.attachments.held)
         self._send.setVisible(filled or not works)
+        self._fit()
         workspace, conversation = self._place
         if conversation:
             draft = {"text": self.text.toPlainText(), "attachments": [kept(each) for each in self.attachments.held]}
@@ -294,9 +296,13 @@ class Composer(QWidget):
 
     def _fit(self) -> None:
         """Where there is little room the bar goes first, then its figures: the inspector has both."""
-        width, px = self._column.width(), self._theme.px
-        self.meter.setVisible(self._known and width >= px(NARROW))
-        self._figures.setVisible(self._known and width >= px(NARROW - 60))
+        px = self._theme.px
+        room = min(self.width() - px(32), px(COLUMN)) - px(32)
+        buttons = [each for each in (self._attach, self._mode, self._stop, self._send) if not each.isHidden()]
+        room -= sum(each.sizeHint().width() + px(10) for each in buttons)
+        figures = self._figures.sizeHint().width() + px(18)
+        self._figures.setVisible(self._known and room >= figures)
+        self.meter.setVisible(self._known and room >= figures + px(BAR))
 
     def _show_focus(self, focused: bool) -> None:  # noqa: FBT001 - a slot
         self._box.setProperty("focused", "true" if focused else "false")

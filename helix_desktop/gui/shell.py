@@ -13,7 +13,7 @@ from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 
 FIRST_SIZE = QSize(1440, 900)
-LEAST = QSize(760, 480)
+LEAST = QSize(880, 520)
 RAIL, SIDEBAR, BAR = 56, 252, 48
 
 

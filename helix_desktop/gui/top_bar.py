@@ -14,6 +14,7 @@ from helix_desktop.gui.words import tr
 
 HEIGHT = 48
 PAGES = ("chat", "cache", "timeline")
+LONGEST = 32  # characters of a choice that are shown
 
 
 class Pill(QPushButton):
@@ -35,9 +36,10 @@ class Pill(QPushButton):
         """The choices as (name, words)."""
         self._choices, self._current = choices, current
         words = dict(choices).get(current, current) or self._hint
-        self.setText(f"{words.replace('&', '&&')} ▾")
+        short = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+        self.setText(f"{short.replace('&', '&&')} ▾")
         self.setAccessibleName(f"{self._hint}: {words}")
-        self.setToolTip(self._hint)
+        self.setToolTip(f"{self._hint}: {words}")
 
     def open(self) -> None:
         menu = QMenu(self)
@@ -108,10 +110,13 @@ class TopBar(QWidget):
         """Where there is little room the tabs stay; policy and model are in the settings and in Ctrl+K as well."""
         super().resizeEvent(event)
         px = self._theme.px
-        self.policy.setVisible(self.width() >= px(480))
-        self.model.setVisible(self.width() >= px(350))
-        side = px(20) if self.width() >= px(480) else px(12)
-        self._row.setContentsMargins(side, 0, side, 0)
+        tight = self.width() < px(480)
+        self._row.setContentsMargins(px(12 if tight else 20), 0, px(12 if tight else 20), 0)
+        room = self.width() - px(24 if tight else 40) - px(40)
+        room -= sum(tab.sizeHint().width() + 4 for tab in self._tabs.values())
+        for pill in (self.model, self.policy):
+            room -= pill.sizeHint().width() + px(10)
+            pill.setVisible(room >= 0)
 
     def _tab(self, name: str, words: str) -> QPushButton:
         tab = QPushButton(words, self)
@@ -135,6 +140,7 @@ class TopBar(QWidget):
 
     def _restyled(self) -> None:
         self.setFixedHeight(self._theme.px(HEIGHT))
+        self.setMinimumWidth(self._theme.px(280))  # less than its buttons need: some of them make room
         self._row.setContentsMargins(self._theme.px(20), 0, self._theme.px(20), 0)
         for button in (self._side, self._inspect):
             button.setIcon(icon(button.objectName(), self._theme.colour("muted")))

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QFileDialog
+
+from helix_desktop.gui.main_window import MainWindow
+
+
+def save_to(window: MainWindow, file: Path) -> None:
+    dialog = window.findChildren(QFileDialog)[-1]
+    dialog.filesSelected.emit([str(file)])
+    dialog.close()
+
+
+@pytest.mark.parametrize(
+    ("action", "name", "begins"),
+    [
+        ("export-markdown", "a.md", "# Extract the lock manager"),
+        ("export-html", "a.html", "<!doctype html>"),
+        ("export-json", "a.json", "{"),
+    ],
+)
+def test_a_conversation_is_written_in_three_forms(
+    window: MainWindow, tmp_path: Path, action: str, name: str, begins: str
+) -> None:
+    window.actions_[action].trigger()
+    save_to(window, tmp_path / name)
+    text = (tmp_path / name).read_text("utf-8")
+    assert text.startswith(begins)
+    assert "The guard must never be held across an await." in text
+    assert window.notices.text == f"Saved as {name}."
+
+
+def test_the_json_form_is_json(window: MainWindow, tmp_path: Path) -> None:
+    window.actions_["export-json"].trigger()
+    save_to(window, tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text("utf-8"))["title"] == "Extract the lock manager"
+
+
+def test_a_place_that_cannot_be_written_is_said(window: MainWindow, tmp_path: Path) -> None:
+    window.actions_["export-markdown"].trigger()
+    save_to(window, tmp_path / "no such folder" / "a.md")
+    assert "could not be written: No such file or directory." in window.notices.text
+    assert "The conversation is unchanged" in window.notices.text
