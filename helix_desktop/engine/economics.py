@@ -35,6 +35,7 @@ from dataclasses import dataclass
 UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0
 LEAST_SAVING = 4_000  # tokens: below this a clearing is not worth a new prefix, whatever the prices
 COLD_SHARE = 1 / 3  # of the context a clearing must free while the provider's cache is cold
+USUAL_WINDOW = 128_000  # a larger one counts as this: more room is no reason to pay more
 CROWDED_SHARE, CROWDED_TOKENS = 0.42, 48_000
 CROWDED_EASE = 0.6  # of its threshold a clearing must free where it is crowded, at a cache read of 0.1
 QUESTION_TOKENS = 300  # what the request for a summary adds to the context it reads
@@ -125,7 +126,7 @@ def crowded_ease(price: Prices) -> float:
 
 def is_crowded(context: int, window: int) -> bool:
     """Whether the view takes so much of the window that less must pay: 42 %, and at least 48,000 tokens."""
-    return context > max(CROWDED_SHARE * window, CROWDED_TOKENS)
+    return context > max(CROWDED_SHARE * min(window, USUAL_WINDOW), CROWDED_TOKENS)
 
 
 def clear_when_cold(freed: int, context: int, share: float = COLD_SHARE) -> bool:
@@ -195,7 +196,7 @@ def handover_patience(context: int, window: int) -> float:
     """How many times its price a handover waits for: less, where clearing has left the window more than 40 % full."""
     if context <= CROWDED_TOKENS:
         return PATIENCE
-    hurry = (context / window - HURRY_FROM) / (HURRY_TO - HURRY_FROM)
+    hurry = (context / min(window, USUAL_WINDOW) - HURRY_FROM) / (HURRY_TO - HURRY_FROM)
     return PATIENCE - (PATIENCE - 1) * min(1.0, max(0.0, hurry))
 
 

@@ -107,6 +107,7 @@ def test_crowded_is_a_share_of_large_windows_and_a_number_of_small_ones() -> Non
     assert not economics.is_crowded(53_000, 128_000)
     assert not economics.is_crowded(30_000, 64_000)
     assert economics.is_crowded(48_001, 64_000)
+    assert economics.is_crowded(54_000, 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +155,7 @@ def test_patience_ends_where_the_window_fills() -> None:
     assert economics.handover_patience(57_600, 128_000) == pytest.approx(1.75)
     assert economics.handover_patience(70_000, 128_000) == 1.0
     assert economics.handover_patience(30_000, 32_000) == 2.5
+    assert economics.handover_patience(70_000, 1_000_000) == 1.0
 
 
 def test_a_larger_window_never_lowers_or_raises_the_floor() -> None:
