@@ -207,7 +207,8 @@ async def test_silence_before_the_first_word_is_unreachable(
         client = protocol.client(peer, connections, clock, patience=replace(QUICK, first_byte=0.05))
         with pytest.raises(Unreachable, match=r"sent nothing|did not answer"):
             await heard(client, asking())
-        assert len(peer.bodies) == QUICK.attempts_unreachable
+        # a busy machine may not have taken the last request in when it is given up
+        assert QUICK.attempts_unreachable - 1 <= len(peer.bodies) <= QUICK.attempts_unreachable
 
 
 async def test_what_comes_after_the_reason_is_not_waited_for(
