@@ -123,10 +123,13 @@ class Owner:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump({"port": port, "token": self._token}, file)
 
-    async def finish(self) -> None:
-        """Take no more requests, and wait for those that run."""
+    async def finish(self, *, limit: float | None = None) -> None:
+        """Take no more requests, and wait for those that run; after `limit` seconds they are ended."""
         self._leave()
-        await self._tasks.ended()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                await self._tasks.ended()
+        await self._tasks.aclose(limit=2)
 
     async def aclose(self) -> None:
         """Take no more requests, and end those that run."""

@@ -185,6 +185,22 @@ async def test_an_owner_that_finishes_answers_those_it_has_begun_with(run: Path)
     assert bytes(console.output) == b"done\n"
 
 
+async def test_an_owner_in_a_hurry_ends_what_lasts(run: Path) -> None:
+    begun = asyncio.Event()
+
+    async def lasts(_arguments: list[str], _console: Console) -> int:
+        begun.set()
+        await asyncio.Event().wait()
+        return 0
+
+    listening = await listen(run, "it", lasts)
+    caller = asyncio.ensure_future(hand_over(run, [], MemoryConsole()))  # noqa: TID251
+    await begun.wait()
+    await listening.finish(limit=0.01)
+    with pytest.raises(HelixError, match="went away"):
+        await caller
+
+
 async def test_a_request_nobody_understands_is_refused(run: Path, expect: Expect) -> None:
     expect("a caller was refused")
 

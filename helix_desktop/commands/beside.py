@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Work = Callable[[argparse.Namespace, "Workspace", Console], Awaitable[int]]
 LATER = 75  # the exit code for "ask again in a moment", seen only between two of our processes
+LASTING_PATIENCE = 1.0
 PATIENCE = 5.0  # seconds: another command may hold the workspace for a moment
 
 
@@ -82,11 +83,24 @@ def all_of(where: places.Places) -> Workspaces:
     return Workspaces(where.workspaces, count=tokens.Counter().count)
 
 
-async def serve(workspace: Workspace, run_folder: Path, *, leaving: bool = False) -> Owner:
-    """Answer commands about `workspace` for as long as this process has it open; close what is returned first."""
+class Serving:
+    """Answers commands about a workspace until `finish`."""
+
+    def __init__(self, owner: Owner, patience: float | None) -> None:
+        self._owner = owner
+        self._patience = patience
+
+    async def finish(self) -> None:
+        """Wait for the answers that are under way; one that may last (`mcp`) is ended after a moment."""
+        await self._owner.finish(limit=self._patience)
+
+
+async def serve(workspace: Workspace, run_folder: Path, *, leaving: bool = False) -> Serving:
+    """Answer commands about `workspace` for as long as this process has it open; finish what is returned first."""
     from helix_desktop import instance
 
-    return await instance.listen(run_folder, workspace.id, partial(answer, workspace, leaving))
+    owner = await instance.listen(run_folder, workspace.id, partial(answer, workspace, leaving))
+    return Serving(owner, None if leaving else LASTING_PATIENCE)
 
 
 async def answer(workspace: Workspace, leaving: bool, argv: list[str], console: Console) -> int:  # noqa: FBT001
