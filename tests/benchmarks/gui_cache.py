@@ -159,7 +159,7 @@ def memory() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
-async def until(done: Callable[[], bool], limit: float = 15.0) -> float:
+async def until(done: Callable[[], bool], limit: float = 120.0) -> float:
     """Milliseconds until something is so."""
     start = time.perf_counter()
     while not done():

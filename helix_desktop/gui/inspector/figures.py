@@ -11,7 +11,6 @@ from helix_desktop.engine.facts import (
     Attachment,
     Cover,
     FoldKind,
-    ModelSet,
     PartRef,
     Reasoning,
     Span,
@@ -19,11 +18,11 @@ from helix_desktop.engine.facts import (
     ToolCall,
     ToolReturned,
 )
+from helix_desktop.engine.savings import Savings
 from helix_desktop.engine.view import State
 from helix_desktop.gui.meter import kind_name, short
 from helix_desktop.gui.models.figures import money
 from helix_desktop.gui.models.folds import title
-from helix_desktop.gui.timeline.story import Totals
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.lines import called
 from helix_desktop.gui.words import tr
@@ -134,23 +133,19 @@ def handover_name(state: State) -> str:
     return title(folds[-1]) if folds else kind_name(Kind.HANDOVER)
 
 
-def savings(totals: Totals, chosen: ModelSet | None) -> list[tuple[str, str, bool]]:
+def savings(figures: Savings) -> list[tuple[str, str, bool]]:
     """The session in rows: words, figure, and whether it is the good news."""
     rows = [
-        (tr("Sent without management"), short(totals.unmanaged), False),
-        (tr("Sent"), short(totals.sent), False),
+        (tr("Sent without management"), short(figures.without), False),
+        (tr("Sent"), short(figures.sent), False),
     ]
-    if totals.sent and totals.cache_read:
-        rows.append((tr("Read from provider cache"), f"{totals.cache_read / totals.sent:.0%}", False))
-    if totals.cost:
-        rows.append((tr("Cost so far"), money(totals.cost), False))
-    if totals.unmanaged > totals.sent:
-        share = 1 - totals.sent / totals.unmanaged
-        saved = f"{share:.0%}"
-        price = totals.cost / totals.sent if totals.cost and totals.sent else 0.0
-        if price == 0 and chosen is not None:
-            price = chosen.price_input / PER_MILLION
-        if price:
-            saved += f" · {money((totals.unmanaged - totals.sent) * price)}"
+    if figures.cache_read:
+        rows.append((tr("Read from provider cache"), f"{figures.cache_share:.0%}", False))
+    if figures.paid:
+        rows.append((tr("Cost so far"), money(figures.paid), False))
+    if figures.share > 0:
+        saved = f"{figures.share:.0%}"
+        if figures.paid_without > figures.paid > 0:
+            saved += f" · {money(figures.paid_without - figures.paid)}"
         rows.append((tr("Saved"), saved, True))
     return rows

@@ -15,6 +15,7 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Event, FactAppended, Folding
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
 from helix_desktop.engine.policy import Policy
+from helix_desktop.engine.savings import Savings, Tally
 from helix_desktop.engine.view import State
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.inspector import figures
@@ -28,7 +29,6 @@ from helix_desktop.gui.models.past import Past, source
 from helix_desktop.gui.models.port import Session
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline.now import FoldNow
-from helix_desktop.gui.timeline.story import Story
 from helix_desktop.gui.transcript.bars import HeadBox
 from helix_desktop.gui.transcript.boxes import Box, Key, More, Toggle, note
 from helix_desktop.gui.transcript.ink import Ink
@@ -54,7 +54,7 @@ class Inspector(QWidget):
         self._theme = theme
         self._doing = doing
         self._session: Session | None = None
-        self._story = Story()
+        self._tally = Tally()
         self._calls = figures.Calls()
         self._steps: list[Recorded] = []
         self._unread: Iterator[Recorded] = iter(())
@@ -104,7 +104,7 @@ class Inspector(QWidget):
     def open(self, session: Session | None) -> None:
         """Show a conversation as it is now."""
         self._session = session
-        self._story, self._calls, self._steps, self._folding = Story(), figures.Calls(), [], {}
+        self._tally, self._calls, self._steps, self._folding = Tally(), figures.Calls(), [], {}
         facts = session.conversation.state.facts if session is not None else []
         self._past.of(facts)
         self._unread = iter(tuple(facts))
@@ -143,12 +143,17 @@ class Inspector(QWidget):
             if number % AT_ONCE == AT_ONCE - 1 and time.perf_counter() > until:
                 self._reading.start()
                 return
+        self._count()
         if self._reading.isActive():
             self._reading.stop()
             self._refresh()
 
+    def _count(self) -> None:
+        """Bring the figures of the session up to date."""
+        if self._session is not None:
+            self._tally.take(self._session.conversation.state.facts)
+
     def _take(self, recorded: Recorded) -> None:
-        self._story.advance(recorded)
         if isinstance(recorded.fact, ModelReplied):
             self._steps.append(recorded)
 
@@ -169,6 +174,8 @@ class Inspector(QWidget):
 
     def _refresh(self) -> None:
         """Show the step the slider is at: the next request at its end, else what a reply had seen."""
+        if not self._reading.isActive():
+            self._count()
         self._set_slider(at_end=self._is_now)
         self._now.setVisible(not self._is_now)
         if self._session is None:
@@ -210,12 +217,18 @@ class Inspector(QWidget):
             gap = float(px(10)) if number == 0 else 0.0
             yield FigureBox(ink, width, part.name, short(part.tokens), mono=part.code, act=_block(part), gap=gap)
         yield heading(ink, width, tr("This session"), gap=float(px(22)))
-        rows = figures.savings(self._story.totals, state.settings.model("main"))
+        rows = figures.savings(self._savings(state))
         for number, (words, figure, good) in enumerate(rows):
             yield FigureBox(ink, width, words, figure, accent=good, gap=float(px(10)) if number == 0 else 0.0)
         if self._is_now:
             yield from self._next(ink, width)
         yield from self._blocks(ink, width, state)
+
+    def _savings(self, state: State) -> Savings:
+        """As the session itself counts them, so that the figures are the same wherever they are told."""
+        main = state.settings.model("main")
+        price = main.price_input if main is not None else 0.0
+        return self._tally.figures(budget.factor(state), budget.prices(main), per_million=price)
 
     def _kinds(self, ink: Ink, width: float, state: State, meter: budget.Meter) -> Iterator[Box]:
         gap = float(ink.px(12))

@@ -6,10 +6,9 @@ import pytest
 
 from helix_desktop.engine import budget, policy
 from helix_desktop.engine.blocks import Kind
-from helix_desktop.engine.facts import ModelSet
+from helix_desktop.engine.savings import Savings
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.gui.inspector import figures
-from helix_desktop.gui.timeline.story import Totals
 from tests.gui import story
 
 
@@ -56,16 +55,15 @@ def test_the_calls_grow_with_the_facts() -> None:
 
 
 def test_savings() -> None:
-    totals = Totals(sent=480_000, unmanaged=2_910_000, cache_read=436_800, cost=1.2, steps=9)
-    rows = figures.savings(totals, None)
+    told = Savings(9, sent=480_000, without=2_910_000, cache_read=436_800, paid=1.2, paid_without=7.34)
+    rows = figures.savings(told)
     assert [(words, figure) for words, figure, _ in rows] == [
         ("Sent without management", "2.91M"),
         ("Sent", "480K"),
         ("Read from provider cache", "91%"),
         ("Cost so far", "$1.20"),
-        ("Saved", "84% · $6.07"),
+        ("Saved", "84% · $6.14"),
     ]
     assert rows[-1][2]
-    priced = figures.savings(Totals(sent=1_000, unmanaged=2_000), ModelSet("main", "m", 128_000, price_input=3.0))
-    assert priced[-1][1] == "50% · $0.003"
-    assert len(figures.savings(Totals(), None)) == 2
+    assert figures.savings(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1][1] == "50%"
+    assert len(figures.savings(Savings(0, 0, 0, 0, 0.0, 0.0))) == 2

@@ -1,0 +1,158 @@
+"""A walk through cache, timeline and inspector on a real session in a real workspace. What came of each step is looked
+up in the journal and in the cache, also after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMessageBox
+
+from helix_desktop import browsing, places
+from helix_desktop.engine.facts import DocumentEdited, Fact, Folded, FoldKind, Pinned, Refolded, Unfolded
+from helix_desktop.engine.session import Session
+from helix_desktop.errors import NotThere
+from helix_desktop.gui.cache.page import CachePage
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.inspector.panel import Inspector
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline.page import TimelinePage
+from helix_desktop.gui.transcript.wants import Recall, ShowInChat, Want
+from helix_desktop.secrets import Secrets
+from helix_desktop.tasks import Tasks
+from helix_desktop.workbench import Desk, Workbench
+from helix_desktop.workbench.tour import Quick, make_folder, take
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Let both loops run until something is so."""
+    for _ in range(4_000):
+        QApplication.processEvents()
+        if done():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not come about")
+
+
+def desk_at(home: Path) -> Desk:
+    where = places.find(home)
+    return Desk(where, Secrets(where.key_file, environ={}), clock=Quick())
+
+
+def last(session: Session) -> Fact:
+    return session.facts[-1].fact
+
+
+async def test_a_walk(theme: Theme, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    make_folder(folder)
+    desk, tasks = desk_at(tmp_path / "home"), Tasks("walk")
+    bench = await desk.create("walk", folder)
+    report = await take(bench, lambda _: None)
+    await bench.workspace.index.caught_up()
+    session = await bench.session(report.conversation)
+    await read_the_timeline(theme, tasks, bench, session)
+    blocks = session.view().blocks
+    await look_into_the_inspector(theme, tasks, session)
+    await find_in_the_cache(theme, tasks, bench)
+    await tasks.aclose()
+    await desk.aclose()
+    again = desk_at(tmp_path / "home")
+    opened = await again.open(bench.id)
+    restarted = await opened.session(report.conversation)
+    assert [(block.source, block.fold) for block in restarted.view().blocks] == [(b.source, b.fold) for b in blocks]
+    assert restarted.view().blocks[-1].pinned
+    await again.aclose()
+
+
+async def read_the_timeline(theme: Theme, tasks: Tasks, bench: Workbench, session: Session) -> None:
+    """Every fold is there; undo, redo and the user's wording become facts, and the view follows."""
+    page = TimelinePage(theme, Doing(tasks.spawn))
+    page.resize(600, 800)
+    page.show()
+    page.panel.resize(560, 800)
+    page.panel.show()
+    leave = session.subscribe(lambda event: page.hear([event]))
+    page.open(session, bench)
+    await until(lambda: page.story.events and page.panel._shown is not None)
+    folds = [recorded.fact for recorded in session.facts if isinstance(recorded.fact, Folded)]
+    assert sum(len(event.folds) for event in page.story.events) == len(folds)
+    handover = next(fold for fold in folds if fold.kind is FoldKind.HANDOVER)
+    page.show_fold(handover.fold)
+    with_it = session.view().blocks
+    QTest.mouseClick(page.panel._undo, LEFT)
+    await until(lambda: last(session) == Unfolded(handover.fold))
+    assert session.view().blocks != with_it
+    await until(lambda: page.panel._undo.text() == "Redo")
+    QTest.mouseClick(page.panel._undo, LEFT)
+    await until(lambda: last(session) == Refolded(handover.fold))
+    assert session.view().blocks == with_it
+    QTest.mouseClick(page.panel._edit, LEFT)
+    page.panel._editor.setPlainText("## User Preferences\nNever change a file outside of src/.")
+    page.panel._save_edit()
+    await until(lambda: isinstance(last(session), DocumentEdited))
+    assert any("Never change a file" in getattr(block.content, "text", "") for block in session.view().blocks)
+    leave()
+    page.close()
+    page.panel.close()
+
+
+async def look_into_the_inspector(theme: Theme, tasks: Tasks, session: Session) -> None:
+    """The figures and the blocks are the session's own; a pin is a fact."""
+    panel = Inspector(theme, Doing(tasks.spawn))
+    panel.resize(300, 1_400)
+    panel.show()
+    leave = session.subscribe(lambda event: panel.hear([event]))
+    panel.open(session)
+    await until(lambda: panel._parts)
+    assert [part.block for part in panel._parts] == list(session.view().blocks)
+    number = next(part.number for part in panel._parts if part.block.source == session.view().blocks[-1].source)
+    next(action for action in panel.menu_of(number).actions() if "Pin" in action.text()).trigger()
+    await until(lambda: isinstance(last(session), Pinned))
+    leave()
+    panel.close()
+
+
+async def find_in_the_cache(theme: Theme, tasks: Tasks, bench: Workbench) -> None:
+    """Found by words and by hash; recalled by lines; pinned, verified, forgotten in the store itself."""
+    page, wanted = CachePage(theme, Doing(tasks.spawn)), list[Want]()
+    page.wanted.connect(wanted.append)
+    page.resize(1_100, 800)
+    page.show()
+    page.open(browsing.of(bench), [(row.id, row.title) for row in bench.conversations()])
+    await until(lambda: page.viewer.row is not None)
+    QTest.keyClicks(page.bar.field, "adapter not trimmed")
+    QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
+    await until(lambda: page.model.searching and page.model.rowCount())
+    await until(lambda: page.viewer.uses and len(page.viewer.body.lines.lines) > 1)
+    row = page.viewer.row
+    assert row is not None
+    digest = row.stored.digest
+    page.viewer.body.lines.select_lines(3, 5)
+    QTest.mouseClick(page.viewer._recall, LEFT)
+    QTest.mouseClick(page.viewer._show, LEFT)
+    assert wanted[0] == Recall(digest, (4, 6))
+    assert isinstance(wanted[1], ShowInChat)
+    page.table.setFocus()
+    QTest.keyClick(page.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert digest.hex in QGuiApplication.clipboard().text()
+    page.viewer._toggle_pin()
+    await until(lambda: page.viewer.row is not None and page.viewer.row.pinned)
+    page.verify()
+    await until(lambda: "matches the hash" in page._counts.text())
+    page.forget()
+    (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
+    QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)
+    await until(lambda: page.viewer.row is None or page.viewer.row.stored.digest != digest)
+    with pytest.raises(NotThere):
+        await bench.workspace.cache.get(digest)
+    page.close()
