@@ -3,14 +3,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, Qt, QUrl
-from PySide6.QtGui import QImage, QInputMethodEvent
+from PySide6.QtCore import QEvent, QMimeData, Qt, QUrl
+from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QPushButton
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Attachment, Text
+from helix_desktop.gui.actions import Action, declared
 from helix_desktop.gui.attachments import kept, restored
 from helix_desktop.gui.completion import Asked, Offer, asked_for
 from helix_desktop.gui.composer import Composer
@@ -203,7 +204,9 @@ def test_an_attachment_can_be_taken_off_and_is_there_once(composer: Composer) ->
     assert composer.parts() == ()
 
 
-@pytest.mark.parametrize("broken", [None, [], {}, {"name": "x"}, {**kept(FILE), "digest": "zz"}, {**kept(FILE), "size": []}])
+@pytest.mark.parametrize(
+    "broken", [None, [], {}, {"name": "x"}, {**kept(FILE), "digest": "zz"}, {**kept(FILE), "size": []}]
+)
 def test_a_damaged_draft_is_no_attachment(broken: object) -> None:
     assert restored(broken) is None
     assert restored(kept(FILE)) == FILE
@@ -255,3 +258,17 @@ def test_waiting_messages_can_be_edited_and_removed(composer: Composer) -> None:
     assert (editing.at(0), dropping.at(0)) == ([1], [0])
     composer.show_queue([])
     assert not composer.waiting.isVisible()
+
+
+TAKEN = {"bottom"}  # Ctrl+End moves in the text while there is one to move in
+
+
+@pytest.mark.parametrize(
+    "action", [each for each in declared() if each.shortcut and each.id not in TAKEN], ids=lambda a: a.id
+)
+def test_no_shortcut_of_the_window_is_swallowed_by_the_text(composer: Composer, action: Action) -> None:
+    keys = QKeySequence(action.shortcut)[0]  # type: ignore[index]  # the stubs lack it
+    event = QKeyEvent(QEvent.Type.ShortcutOverride, keys.key(), keys.keyboardModifiers())
+    event.ignore()
+    QApplication.sendEvent(composer.text, event)
+    assert not event.isAccepted()
