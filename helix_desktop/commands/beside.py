@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from helix_desktop import commands, places
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import Refused, StoreBusy
+from helix_desktop.errors import Refused, Stopped, StoreBusy
 
 if TYPE_CHECKING:
     from helix_desktop.instance import Owner
     from helix_desktop.store.workspace import Workspace, Workspaces
+    from helix_desktop.tokens import Counter
 
 Work = Callable[[argparse.Namespace, "Workspace", Console], Awaitable[int]]
 LATER = 75  # the exit code for "ask again in a moment", seen only between two of our processes
@@ -47,7 +48,8 @@ async def _reach(arguments: argparse.Namespace, identity: str, console: Console)
     from helix_desktop import instance
 
     where = places.find(arguments.home)
-    workspaces = all_of(where)
+    counting = Counting(wanted=_counts(arguments))
+    workspaces = all_of(where, count=counting)
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE
     while True:
@@ -62,11 +64,14 @@ async def _reach(arguments: argparse.Namespace, identity: str, console: Console)
                 raise
             await asyncio.sleep(0.05)
         else:
-            return await _as_owner(arguments, workspace, where.run, console)
+            return await _as_owner(arguments, workspace, counting, where.run, console)
 
 
-async def _as_owner(arguments: argparse.Namespace, workspace: Workspace, run_folder: Path, console: Console) -> int:
-    serving = await serve(workspace, run_folder, leaving=not getattr(arguments, "lasting", False))
+async def _as_owner(
+    arguments: argparse.Namespace, workspace: Workspace, counting: Counting, run_folder: Path, console: Console
+) -> int:
+    leaving = not getattr(arguments, "lasting", False)
+    serving = await serve(workspace, run_folder, leaving=leaving, counting=counting)
     try:
         for note in workspace.notes:  # what opening it had to mend
             await console.complain(note)
@@ -76,11 +81,34 @@ async def _as_owner(arguments: argparse.Namespace, workspace: Workspace, run_fol
         await workspace.aclose()
 
 
-def all_of(where: places.Places) -> Workspaces:
-    from helix_desktop import tokens
+class Counting:
+    """Counts tokens, but not for a command that has no use for them: the vocabulary takes 75 MB and half a second.
+
+    The index leaves what was not counted for whoever opens the workspace next.
+    """
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self.wanted = wanted
+        self._counter: Counter | None = None
+
+    def __call__(self, text: str) -> int:
+        if not self.wanted:
+            raise Stopped("Nobody asked for tokens; they are counted later.")
+        if self._counter is None:
+            from helix_desktop import tokens
+
+            self._counter = tokens.Counter()
+        return self._counter.count(text)
+
+
+def _counts(arguments: argparse.Namespace) -> bool:
+    return bool(getattr(arguments, "counts", True))
+
+
+def all_of(where: places.Places, *, count: Counting | None = None) -> Workspaces:
     from helix_desktop.store.workspace import Workspaces
 
-    return Workspaces(where.workspaces, count=tokens.Counter().count)
+    return Workspaces(where.workspaces, count=count or Counting())
 
 
 class Serving:
@@ -95,15 +123,23 @@ class Serving:
         await self._owner.finish(limit=self._patience)
 
 
-async def serve(workspace: Workspace, run_folder: Path, *, leaving: bool = False) -> Serving:
+async def serve(
+    workspace: Workspace, run_folder: Path, *, leaving: bool = False, counting: Counting | None = None
+) -> Serving:
     """Answer commands about `workspace` for as long as this process has it open; finish what is returned first."""
     from helix_desktop import instance
 
-    owner = await instance.listen(run_folder, workspace.id, partial(answer, workspace, leaving))
+    owner = await instance.listen(run_folder, workspace.id, partial(answer, workspace, leaving, counting))
     return Serving(owner, None if leaving else LASTING_PATIENCE)
 
 
-async def answer(workspace: Workspace, leaving: bool, argv: list[str], console: Console) -> int:  # noqa: FBT001
+async def answer(
+    workspace: Workspace,
+    leaving: bool,  # noqa: FBT001
+    counting: Counting | None,
+    argv: list[str],
+    console: Console,
+) -> int:
     """Run a caller's command line on the open workspace. It is this workspace, whatever the arguments name."""
     try:
         arguments = commands.parser().parse_args(argv)
@@ -113,6 +149,8 @@ async def answer(workspace: Workspace, leaving: bool, argv: list[str], console: 
         raise Refused("This command is not one that another program is asked for.")
     if leaving and getattr(arguments, "lasting", False):
         return LATER
+    if counting is not None:
+        counting.wanted |= _counts(arguments)
     return int(await arguments.work(arguments, workspace, console))
 
 
