@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from helix_desktop.engine import laws
+from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.economics import Prices
@@ -36,7 +37,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.ports import About, Cache, Index, Journal, ModelClient, Tokens
 from helix_desktop.engine.steward import Steward
-from helix_desktop.replay.billing import SYSTEM_TOKENS, Ledger, output_tokens, pieces_of, unmanaged
+from helix_desktop.replay.billing import SYSTEM_TOKENS, Ledger, Piece, output_tokens, pieces_of, unmanaged
 from helix_desktop.replay.clock import LoopClock
 from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures
@@ -108,8 +109,8 @@ class Player:
 
     def _new_steward(self) -> Steward:
         clients: dict[str, ModelClient] = {
-            "main": StandIn(MAIN, self._terms.stand_in, self._tokens, self._aside),
-            "fast": StandIn(FAST, self._terms.stand_in, self._tokens, self._aside),
+            "main": StandIn(MAIN, self._terms.stand_in, self._tokens, self._aside, self._fits),
+            "fast": StandIn(FAST, self._terms.stand_in, self._tokens, self._aside, self._fits),
         }
         return Steward(
             self._conversation,
@@ -184,8 +185,7 @@ class Player:
         view = self._conversation.view()
         request = laws.request(view, await self._contents.of(view))
         await self._watching.step(view, request, message)
-        pieces = pieces_of(request, self._system_tokens, self._tokens.count)
-        usage = self._ledger.step(pieces, output_tokens(message, self._tokens.count))
+        usage = self._ledger.step(self._pieces(request), output_tokens(message, self._tokens.count))
         await self._conversation.append(self._reply(message, usage, saw))
 
     def _reply(self, message: RecordedMessage, usage: Usage, saw: int) -> ModelReplied:
@@ -235,13 +235,19 @@ class Player:
         return found
 
     def _aside(self, asked: Asked) -> None:
-        own = asked.request.system == self._system_text
-        system = self._system_tokens if own else self._tokens.count(asked.request.system)
-        pieces = pieces_of(asked.request, system, self._tokens.count)
+        pieces = self._pieces(asked.request)
         if asked.client == MAIN:
             self._ledger.cached(pieces, asked.output)
         else:
             self._ledger.aside(pieces, asked.output)
+
+    def _fits(self, request: Request) -> bool:
+        return sum(tokens for _, tokens in self._pieces(request)) <= self._terms.window
+
+    def _pieces(self, request: Request) -> Sequence[Piece]:
+        own = request.system == self._system_text
+        system = self._system_tokens if own else self._tokens.count(request.system)
+        return pieces_of(request, system, self._tokens.count)
 
     # --- the end
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta, ToolResult
 from helix_desktop.engine.facts import Stop, Text, Usage
 from helix_desktop.engine.ports import Tokens
-from helix_desktop.errors import Overloaded
+from helix_desktop.errors import ContextTooLong, Overloaded
 
 KINDS: Mapping[str, str] = {
     "works": "answers in the right form and at the right length, with what it found worth keeping",
@@ -58,13 +58,21 @@ class Asked:
 
 
 class StandIn:
-    """A `ModelClient`. `heard` is told of every request that got an answer."""
+    """A `ModelClient`. `heard` is told of every request that got an answer; `fits` says which ones its window takes."""
 
-    def __init__(self, name: str, kind: str, tokens: Tokens, heard: Callable[[Asked], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        tokens: Tokens,
+        heard: Callable[[Asked], None],
+        fits: Callable[[Request], bool] = lambda _: True,
+    ) -> None:
         self._name = name
         self._kind = kind
         self._tokens = tokens
         self._heard = heard
+        self._fits = fits
 
     @property
     def model(self) -> str:
@@ -72,6 +80,8 @@ class StandIn:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         await asyncio.sleep(FOREVER if self._kind == "hangs" else SECONDS.get(request.purpose, USUAL_SECONDS))
+        if not self._fits(request):
+            raise ContextTooLong("The request is larger than the stand-in's window.")
         if self._kind == "fails":
             raise Overloaded("The stand-in refuses every request.")
         text = self._answer(request)

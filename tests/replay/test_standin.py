@@ -6,7 +6,7 @@ import pytest
 
 from helix_desktop.engine.blocks import Message, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Stop, Text
-from helix_desktop.errors import Overloaded
+from helix_desktop.errors import ContextTooLong, Overloaded
 from helix_desktop.replay import clock
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.replay.standin import FOREVER, KINDS, SECTIONS, SIZES, Asked, StandIn
@@ -65,6 +65,15 @@ def test_the_ways_to_let_one_down() -> None:
     with pytest.raises(Overloaded):
         asked_for("handover", kind="fails")
     assert set(KINDS) == {"works", "forgetful", "fails", "hangs", "empty", "wrong-form", "other-language", "too-long"}
+
+
+def test_a_request_larger_than_its_window_is_refused() -> None:
+    async def work() -> None:
+        async for _ in StandIn("m", "works", Words(), lambda _: None, lambda _: False).stream(Request("", "", ())):
+            pass
+
+    with pytest.raises(ContextTooLong):
+        clock.run(work())
 
 
 def test_one_that_hangs_does_not_answer() -> None:
