@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.ports import Desk
 from helix_desktop.gui.ports import Workbench as Shown
-from helix_desktop.gui.settings.program import Finding, Kept, WorkspaceSettings
+from helix_desktop.gui.settings.program import Finding, Kept, Server, WorkspaceSettings
 from helix_desktop.gui.words import count, tr
 from helix_desktop.places import Places
 from helix_desktop.secrets import Secrets
 
 if TYPE_CHECKING:
+    from helix_desktop.mcp_host.config import ServerConfig
     from helix_desktop.workbench.bench import Workbench
 
 SAMPLE = "Tour"
@@ -92,6 +94,38 @@ class Keeping:
     async def change(self, bench: Shown, changes: Mapping[str, Any]) -> None:
         await _real(bench).change(changes)
 
+    # --- MCP servers
+
+    def servers(self, bench: Shown) -> Sequence[Server]:
+        """Those of the settings, each with the state of the one that runs."""
+        from helix_desktop.mcp_host.config import from_plain
+
+        running = {hosted.config.name: hosted.status for hosted in _real(bench).servers.servers}
+        found = []
+        for name, table in _real(bench).workspace.settings.mcp.items():
+            config, status = from_plain(name, table), running.get(name)
+            state = status.state.value if status else ""
+            why, tools = (status.why, status.tools) if status else ("", 0)
+            found.append(Server(name, _started(config), state, why, tools, config.enabled))
+        return found
+
+    def read_servers(self, text: str, name: str) -> Sequence[Server]:
+        from helix_desktop.mcp_host.config import parse
+
+        return [Server(config.name, _started(config)) for config in parse(text, name=name).servers]
+
+    async def add_servers(self, bench: Shown, text: str, name: str) -> None:
+        await _real(bench).servers.paste(text, name)
+
+    async def remove_server(self, bench: Shown, name: str) -> None:
+        await _real(bench).servers.remove(name)
+
+    async def switch_server(self, bench: Shown, name: str, *, on: bool) -> None:
+        await _real(bench).servers.switch(name, on=on)
+
+    async def restart_server(self, bench: Shown, name: str) -> None:
+        await _real(bench).servers.restart(name)
+
     async def choose_model(self, bench: Shown, name: str, role: str) -> None:
         await _real(bench).choose_model(name, role)
 
@@ -118,6 +152,11 @@ class Keeping:
             sent=f"{report.sent:,}",
             without=f"{report.without:,}",
         )
+
+
+def _started(config: ServerConfig) -> str:
+    """How a server is started, exactly: its address, or its command line."""
+    return config.url or shlex.join([config.command, *config.args])
 
 
 def _real(bench: Shown) -> Workbench:

@@ -74,3 +74,15 @@ async def test_the_tour_has_one_workspace_however_often_it_is_taken(
     again = await keeping.tour_workbench(desk, tmp_path / "tour")
     assert first is again
     assert (tmp_path / "tour" / "run.log").exists()
+
+
+async def test_servers_are_read_as_they_will_be_started_and_kept(keeping: Keeping, bench: Workbench) -> None:
+    text = '{"mcpServers": {"files": {"command": "/nonexistent/server", "args": ["--root", "a b"]}}}'
+    assert [(each.name, each.words) for each in keeping.read_servers(text, "")] == [
+        ("files", "/nonexistent/server --root 'a b'")
+    ]
+    await keeping.add_servers(bench, text, "")
+    await keeping.switch_server(bench, "files", on=False)
+    assert [(each.name, each.enabled) for each in keeping.servers(bench)] == [("files", False)]
+    await keeping.remove_server(bench, "files")
+    assert keeping.servers(bench) == []

@@ -60,7 +60,7 @@ class MainWindow(Frame):
         self.model_names: Sequence[str] = ()
         self._cost = 0.0
         self.actions_ = Actions(self, settings)
-        self.pages = Pages(theme, doing, lambda: self.bench, catalogue_of, self)
+        self.pages = Pages(theme, doing, lambda: self.bench, catalogue_of, memory, self)
         self.chat = ChatPage(theme, memory, self.pages.transcript, self._keys(), self)
         self.add_page("chat", self.chat, self.pages.inspector)
         self.add_page("cache", self.pages.cache)
@@ -389,6 +389,7 @@ class MainWindow(Frame):
     def keep(self) -> None:
         """Write down what is remembered."""
         self.keep_layout()
+        self.pages.keep_place()
         self.memory.write()
 
 

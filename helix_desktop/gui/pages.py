@@ -16,6 +16,7 @@ from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.inspector.panel import Inspector
 from helix_desktop.gui.links import Place
+from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.page import TimelinePage
@@ -56,10 +57,11 @@ class Pages(QObject):
         doing: Doing,
         bench: Callable[[], Workbench | None],
         catalogue_of: CatalogueOf,
+        memory: Memory,
         parent: QWidget,
     ) -> None:
         super().__init__(parent)
-        self._places: dict[str, tuple[int, int, bool]] = {}
+        self._memory = memory
         self._session: Session | None = None
         self._bench = bench
         self._catalogue_of = catalogue_of
@@ -76,13 +78,22 @@ class Pages(QObject):
 
     def show_session(self, session: Session | None) -> None:
         """A conversation, where its reader was; None: one that has not begun."""
-        if self._session is not None:
-            self._places[self._session.id] = self.transcript.place()
+        self.keep_place()
         self._session = session
         facts = session.conversation.state.facts if session else ()
-        self.transcript.open(facts, self._places.get(session.id) if session else None)
+        self.transcript.open(facts, self._place_in(session.id) if session else None)
         self.inspector.open(session)
         self.timeline.open(session, self._bench())
+
+    def keep_place(self) -> None:
+        """Remember where the reader of the conversation is; at its end nothing needs to be."""
+        if self._session is not None:
+            seq, below, follow = self.transcript.place()
+            self._memory.put("place", self._session.id, value=[] if follow else [seq, below])
+
+    def _place_in(self, conversation: str) -> tuple[int, int, bool] | None:
+        kept = self._memory.get("place", conversation, default=list[int]())
+        return (kept[0], kept[1], False) if len(kept) == 2 and all(isinstance(n, int) for n in kept) else None
 
     def take(self, events: tuple[Event, ...]) -> None:
         """What happened in the conversation that is shown."""

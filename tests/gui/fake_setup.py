@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.errors import BadKey, HelixError, NoKeyring
+from helix_desktop.errors import BadKey, HelixError, NoKeyring, NotThere, WrongUse
 from helix_desktop.gui.ports import Desk, Workbench
-from helix_desktop.gui.settings.program import Finding, Kept
+from helix_desktop.gui.settings.program import Finding, Kept, Server
 from helix_desktop.gui.setup import Model, Provider, Tested
 
 ANTHROPIC = Provider("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
@@ -74,6 +74,7 @@ class FakeInstallation:
     def __init__(self) -> None:
         self.settings = Chosen()
         self.changes: list[tuple[str, Any]] = []
+        self.running: list[Server] = []
 
     def versions(self) -> Sequence[tuple[str, str]]:
         return [("PySide6-Essentials", "6.11.3")]
@@ -97,19 +98,34 @@ class FakeInstallation:
     async def back_up(self, bench: Workbench) -> str:
         return "Backed up."
 
+    def servers(self, bench: Workbench) -> Sequence[Server]:
+        return self.running
+
+    def read_servers(self, text: str, name: str) -> Sequence[Server]:
+        if not text.strip():
+            raise WrongUse("No MCP server is in this text.")
+        return [Server(name or "server", text.strip())]
+
+    async def add_servers(self, bench: Workbench, text: str, name: str) -> None:
+        self.running = [*self.running, *self.read_servers(text, name)]
+
+    async def remove_server(self, bench: Workbench, name: str) -> None:
+        self.running = [server for server in self.running if server.name != name]
+
+    async def switch_server(self, bench: Workbench, name: str, *, on: bool) -> None:
+        self.running = [replace(each, enabled=on) if each.name == name else each for each in self.running]
+
+    async def restart_server(self, bench: Workbench, name: str) -> None:
+        raise NotThere(f"There is no MCP server {name}.")
+
     def chosen(self, bench: Workbench) -> Chosen:
         return self.settings
 
     async def change(self, bench: Workbench, changes: Mapping[str, Any]) -> None:
         for key, value in changes.items():
             self.changes.append((key, value))
-            table, _, name = key.partition(".")
             if key == "permissions.rules":
                 self.settings.rules = value
-            elif table == "mcp" and value is None:
-                self.settings.mcp.pop(name, None)
-            elif table == "mcp":
-                self.settings.mcp[name] = value
 
     async def choose_model(self, bench: Workbench, name: str, role: str) -> None:
         self.settings.models[role] = name

@@ -17,6 +17,7 @@ from helix_desktop.gui import saying, wanting
 from helix_desktop.gui.frame import TIGHT
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.transcript import wants
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
@@ -271,6 +272,23 @@ def test_drafts_belong_to_their_conversation(window: MainWindow) -> None:
     assert window.chat.composer.text.toPlainText() == ""
     window.open_conversation(story.CONVERSATION)
     assert window.chat.composer.text.toPlainText() == "half a sentence"
+
+
+def test_the_reader_s_place_survives_a_restart(window: MainWindow, session: FakeSession, memory: Memory) -> None:
+    for number in range(30):
+        session.append(UserSaid((Text(f"line {number}\n" * 20, 100),)))
+    window.bridge.flush()
+    view = window.chat.transcript.view
+    window.pages.show_place(Place("conversation", "storage-engine", story.CONVERSATION, 25))
+    QTest.qWait(20)
+    seq, _, follow = view.place()
+    window.keep()
+    assert not follow
+    again = Memory(memory._file)
+    assert again.get("place", story.CONVERSATION, default=list[int]())[0] == seq
+    window.open_conversation("flaky")
+    window.open_conversation(story.CONVERSATION)
+    assert view.place()[0] == seq
 
 
 def test_ctrl_page_keys_walk_the_conversations(window: MainWindow) -> None:

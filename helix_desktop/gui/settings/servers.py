@@ -1,114 +1,144 @@
-"""MCP servers of a workspace: a command that is started, or an address. What they offer becomes tools of the agent."""
+"""MCP servers of a workspace: pasted in any form, shown as they will be started, started, switched off, removed."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
-from helix_desktop.errors import WrongUse
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.asking import ask_yes
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.page import Page
-from helix_desktop.gui.settings.program import Installation
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.settings.program import Installation, Server
+from helix_desktop.gui.words import count, tr
 
-
-def server_table(where: str) -> dict[str, Any]:
-    """What was typed, as workspace.toml keeps it: an address, or a command with its arguments."""
-    if where.startswith(("http://", "https://")):
-        return {"url": where}
-    try:
-        command, *arguments = shlex.split(where)
-    except ValueError as error:
-        raise WrongUse(tr("The command cannot be read: {why}.", why=error), remedy=tr("Close the quotes.")) from error
-    return {"command": command, "args": arguments} if arguments else {"command": command}
-
-
-def server_words(table: Mapping[str, Any]) -> str:
-    """A server in a line."""
-    if table.get("url"):
-        return str(table["url"])
-    return shlex.join([str(table.get("command", "")), *map(str, table.get("args", ()))])
+EVERY = 1_000  # milliseconds; a server says in the background how it is
 
 
 class ServersPage(Page):
+    """What a server offers becomes tools of the agent."""
+
     def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
         super().__init__(tr("MCP servers"), parent)
         self._bench, self._program, self._doing = bench, program, doing
+        self._shown: tuple[Server, ...] | None = None
         self.sentence(tr("A server is a program of somebody else with your rights: add those you trust."))
         self._rows = QVBoxLayout()
         self.add_layout(self._rows)
         self.heading(tr("Add one"))
+        self._text = QPlainTextEdit(self.inside)
+        self._text.setProperty("look", "mono")
+        self._text.setPlaceholderText(tr("A command, an address, or the JSON from the server's own page"))
+        self._text.setAccessibleName(tr("Configuration of a server"))
+        self._text.setTabChangesFocus(True)
+        self._text.setFixedHeight(90)
+        self.add(self._text)
         line = QHBoxLayout()
         self._name = QLineEdit(self.inside)
-        self._name.setPlaceholderText(tr("Name"))
+        self._name.setPlaceholderText(tr("Name (optional)"))
         self._name.setAccessibleName(tr("Name"))
-        self._name.setMaximumWidth(140)
-        self._where = QLineEdit(self.inside)
-        self._where.setPlaceholderText(tr("Command with arguments, or https://…"))
-        self._where.setAccessibleName(tr("Command or address"))
         add = QPushButton(tr("Add"), self.inside)
         add.setAutoDefault(False)
         add.clicked.connect(self._ask)
-        for widget in (self._name, self._where, add):
-            line.addWidget(widget)
+        line.addWidget(self._name, 1)
+        line.addWidget(add)
         self.add_layout(line)
         self._wrong = self.sentence("", "danger")
-        self._fill()
+        self._again = QTimer(self, interval=EVERY)
+        self._again.timeout.connect(self.refresh)
+        self.refresh()
 
-    def _fill(self) -> None:
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._again.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._again.stop()
+
+    def refresh(self) -> None:
+        """Show the servers anew, when something about them is different."""
+        try:
+            servers = tuple(self._program.servers(self._bench))
+        except HelixError as error:
+            self._wrong.setText(str(error))
+            return
+        if servers == self._shown:
+            return
+        self._shown = servers
         while (item := self._rows.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.hide()
                 widget.deleteLater()
-        for name, table in self._program.chosen(self._bench).mcp.items():
-            self._rows.addWidget(self._row(name, table))
+        for server in servers:
+            self._rows.addWidget(self._row(server))
 
-    def _row(self, name: str, table: Mapping[str, Any]) -> QWidget:
+    def _row(self, server: Server) -> QWidget:
         row = QWidget(self.inside)
         row.setProperty("look", "card")
         row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        line = QHBoxLayout(row)
-        line.setContentsMargins(12, 6, 6, 6)
-        for text, look in ((name, ""), (server_words(table), "mono")):
+        words = QVBoxLayout()
+        words.setSpacing(1)
+        for text, look in ((server.name, ""), (server.words, "mono"), (state_words(server), "small")):
             label = QLabel(text, row)
             label.setTextFormat(Qt.TextFormat.PlainText)
             label.setProperty("look", look)
-            line.addWidget(label)
-        line.addStretch(1)
-        remove = QPushButton(tr("Remove"), row)
-        remove.setProperty("look", "link")
-        remove.setAutoDefault(False)
-        remove.setAccessibleName(tr("Remove the server {name}", name=name))
-        remove.clicked.connect(lambda _checked=False: self._write(name, None))
-        line.addWidget(remove)
+            label.setWordWrap(True)
+            words.addWidget(label)
+        line = QHBoxLayout(row)
+        line.setContentsMargins(12, 6, 6, 6)
+        line.addLayout(words, 1)
+        program, bench, name = self._program, self._bench, server.name
+        switch = tr("Switch off") if server.enabled else tr("Switch on")
+        self._button(line, switch, name, lambda: program.switch_server(bench, name, on=not server.enabled))
+        if server.enabled:
+            self._button(line, tr("Restart"), name, lambda: program.restart_server(bench, name))
+        self._button(line, tr("Remove"), name, lambda: program.remove_server(bench, name))
         return row
 
+    def _button(self, line: QHBoxLayout, text: str, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        button = QPushButton(text, self.inside)
+        button.setProperty("look", "link")
+        button.setAutoDefault(False)
+        button.setAccessibleName(f"{text}: {name}")
+        button.clicked.connect(lambda _checked=False: self._do(work()))
+        line.addWidget(button)
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        def failed(error: HelixError) -> None:
+            self._wrong.setText(str(error))
+
+        self._doing.do(
+            work, name="change the MCP servers", then=lambda _done: self.refresh(), owner=self, failed=failed
+        )
+
     def _ask(self) -> None:
-        """The command exactly as it will be started is shown before it is kept."""
-        name, where = self._name.text().strip(), self._where.text().strip()
-        if not name.replace("-", "").replace("_", "").isalnum() or not where:
-            self._wrong.setText(tr("A server needs a name of letters and digits, and a command or an address."))
-            return
+        """Everything exactly as it will be started is shown before it is kept."""
+        text, name = self._text.toPlainText(), self._name.text().strip()
         try:
-            table = server_table(where)
-        except WrongUse as error:
+            servers = self._program.read_servers(text, name)
+        except HelixError as error:
             self._wrong.setText(str(error))
             return
         self._wrong.setText("")
-        text = tr("It is started with your rights:\n\n{command}", command=server_words(table))
-        ask_yes(self, tr("Add an MCP server"), text, tr("Add it"), lambda: self._write(name, table))
+        shown = "\n".join(f"{server.name}: {server.words}" for server in servers)
+        question = tr("It is started with your rights:\n\n{command}", command=shown)
+        ask_yes(self, tr("Add an MCP server"), question, tr("Add it"), lambda: self._add(text, name))
 
-    def _write(self, name: str, table: dict[str, Any] | None) -> None:
-        def done(_done: None) -> None:
-            self._name.clear()
-            self._where.clear()
-            self._fill()
+    def _add(self, text: str, name: str) -> None:
+        self._text.clear()
+        self._name.clear()
+        self._do(self._program.add_servers(self._bench, text, name))
 
-        work = self._program.change(self._bench, {f"mcp.{name}": table})
-        self._doing.do(work, name="change the MCP servers", then=done, owner=self)
+
+def state_words(server: Server) -> str:
+    """How a server is, in a line."""
+    if not server.enabled:
+        return tr("switched off")
+    tools = count(server.tools, "{n} tool", "{n} tools") if server.tools else ""
+    return " · ".join(filter(None, [server.state, tools, server.why]))

@@ -20,14 +20,14 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine import policy
-from helix_desktop.errors import WrongUse
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about import AboutPage
 from helix_desktop.gui.settings.declared import DeclaredPage
 from helix_desktop.gui.settings.dialog import GENERAL, SettingsDialog
 from helix_desktop.gui.settings.permissions import PermissionsPage, rule_words
+from helix_desktop.gui.settings.program import Server
 from helix_desktop.gui.settings.providers import ProvidersPage
-from helix_desktop.gui.settings.servers import ServersPage, server_table, server_words
+from helix_desktop.gui.settings.servers import ServersPage
 from helix_desktop.gui.settings.shortcuts import ShortcutsPage
 from helix_desktop.gui.settings.storage import StoragePage
 from helix_desktop.gui.settings.workspace import LimitsPage, ModelsPage, PolicyPage
@@ -217,25 +217,30 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     page = ServersPage(bench, program, window.doing)
-    page._name.setText("git hub")
-    page._where.setText("npx server 'a b'")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
-    assert "A server needs a name" in said(page)
+    assert "No MCP server is in this text." in said(page)
+    page._text.setPlainText("npx server 'a b'")
     page._name.setText("github")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     box = page.findChildren(QMessageBox)[0]
-    assert "npx server 'a b'" in box.text()
+    assert "github: npx server 'a b'" in box.text()
+    assert program.running == []
     next(each for each in box.buttons() if each.text() == "Add it").click()
-    assert program.settings.mcp == {"github": {"command": "npx", "args": ["server", "a b"]}}
+    assert program.running == [Server("github", "npx server 'a b'")]
+
+
+def test_a_server_is_switched_off_restarted_and_removed(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    program.running = [Server("github", "npx server", "ready", tools=3)]
+    page = ServersPage(bench, program, window.doing)
+    assert "ready · 3 tools" in said(page)
+    QTest.mouseClick(button(page, "Restart"), Qt.MouseButton.LeftButton)
+    assert page._wrong.text() == "There is no MCP server github."
+    QTest.mouseClick(button(page, "Switch off"), Qt.MouseButton.LeftButton)
+    assert "switched off" in said(page)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
-    assert program.settings.mcp == {}
-
-
-def test_a_server_is_a_command_or_an_address() -> None:
-    assert server_table("https://mcp.example.org") == {"url": "https://mcp.example.org"}
-    assert server_words(server_table("run --now")) == "run --now"
-    with pytest.raises(WrongUse, match="cannot be read"):
-        server_table("run 'half")
+    assert program.running == []
 
 
 def test_limits_are_written(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
