@@ -130,7 +130,6 @@ class Toolbox:
         except StoreFailed:
             raise
         except (HelixError, OSError) as error:
-            asked.refused = isinstance(error, Refused)
             result = Result(_sentence(error), ok=False, note=_sentence(error)[:120], source=call.arguments[:80])
         return await self._outcome(call, result, asked, keep)
 
@@ -177,6 +176,7 @@ class Toolbox:
             if decision.verdict == "allow":
                 return
             if decision.verdict == "deny":
+                asked.refused = True
                 raise Refused(f"Not done: {decision.why}.")
             await self._ask(call, context, action, decision, asked)
 
@@ -195,6 +195,7 @@ class Toolbox:
         answer = await context.ask(Question(call, action.title, action.preview, decision.why, decision.scopes))
         asked.by = "user"
         if not answer.allowed:
+            asked.refused = True
             raise Refused(_no(answer))
         if answer.scope in decision.scopes:
             asked.scope = answer.scope

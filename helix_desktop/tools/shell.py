@@ -13,7 +13,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from helix_desktop.errors import NotThere, Refused, WrongUse
@@ -103,10 +103,10 @@ def tools(commands: Shell) -> tuple[Tool, ...]:
     async def stop(args: Arguments, use: Use) -> Result:  # noqa: ARG001
         return await stop_command(commands, args)
 
-    return tuple(
-        Tool(name, about, schema, act)
-        for (name, about, schema), act in zip(_SPECS, (run, listed, read, stop), strict=True)
-    )
+    made = zip(_SPECS, (run, listed, read, stop), strict=True)
+    first, *rest = [Tool(name, about, schema, act) for (name, about, schema), act in made]
+    where = _ASKED_FOR if commands.sandbox.kind is Kind.NONE else _SANDBOXED
+    return (replace(first, description=f"{_RUN}{where}{_BACKGROUND}"), *rest)
 
 
 async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
@@ -355,11 +355,11 @@ def _news(one: Background) -> str:
     return (f"[{gone:,} bytes before this are gone]\n" if gone else "") + (text_ or "[nothing new]\n")
 
 
-_RUN = (
-    f"Run a {'PowerShell' if sys.platform == 'win32' else 'shell'} command in the workspace's folder; standard output and errors come back together. It runs in a "
-    "sandbox that writes only inside the workspace and has no network unless `network` is set and allowed. "
-    "Start servers and watchers with `background`."
-)
+_SHELL = "PowerShell" if sys.platform == "win32" else "shell"
+_RUN = f"Run a {_SHELL} command in the workspace's folder; standard output and errors come back together. "
+_SANDBOXED = "It runs in a sandbox that writes only inside the workspace and has no network unless `network` is set and allowed. "
+_ASKED_FOR = "There is no sandbox on this system, so the user is asked for every command. "
+_BACKGROUND = "Start servers and watchers with `background`."
 _NAME = text("Its name, such as bg1")
 _SPECS = (
     (

@@ -140,6 +140,20 @@ async def test_a_failed_command_was_not_refused(here: World) -> None:
     assert (outcome.ok, outcome.refused, outcome.decided_by) == (False, False, "mode")
 
 
+async def test_what_the_user_allowed_and_then_failed_was_allowed(here: World) -> None:
+    here.kit.permissions.mode = Mode.ASK
+    path = here.write("a", "one")
+    await here.run("read_file", path="a")
+
+    async def ask(question: Question) -> Answer:
+        path.write_text("changed meanwhile")
+        return Answer(allowed=True)
+
+    here.person.ask = ask  # type: ignore[method-assign]
+    outcome = await here.run("write_file", path="a", content="two")
+    assert (outcome.ok, outcome.refused, outcome.decided_by) == (False, False, "user")
+
+
 async def test_a_tool_of_a_server_asks_and_gives_its_own_arguments(here: World) -> None:
     echo = Echo()
     here.box = here.kit.toolbox(more=lambda: [echo])

@@ -217,3 +217,10 @@ async def test_what_a_command_does_to_files_the_agent_knows_can_be_undone(here: 
     assert list(await here.kit.restore(outcome.changes)) == ["written was put back.", "read was put back."]
     assert (here.folder / "read").read_text() == "one\n"
     assert (here.folder / "written").read_text() == "two\n"
+
+
+async def test_the_model_is_told_whether_there_is_a_sandbox(here: World) -> None:
+    for kind, words in ((Kind.BUBBLEWRAP, "runs in a sandbox"), (Kind.NONE, "There is no sandbox")):
+        here.kit.commands.sandbox = dataclasses.replace(here.kit.sandbox, kind=kind)
+        (spec,) = [spec for spec in here.kit.toolbox().specs() if spec.name == "run_command"]
+        assert words in spec.description
