@@ -275,11 +275,17 @@ class Steward:
         return await self.adopt()
 
     async def adopt(self) -> tuple[Recorded, ...]:
-        """Append what is ready, if the covered facts are still the same; clearing is taken along."""
-        ready, self._ready = self._ready, None
+        """Append what is ready, if the covered facts are still the same; clearing is taken along. What was begun in a
+        turn that is over by now waits for the next one: between turns the last one stays whole.
+        """
+        ready = self._ready
         if ready is None:
             return ()
-        if not still_same(ready.reading, self.conversation.state):
+        same = still_same(ready.reading, self.conversation.state)
+        if same and ready.reading.plan.span.last >= tail_start(self.situation()):
+            return ()
+        self._ready = None
+        if not same:
             log.info("%s was not adopted: what it covers has changed", ready.fold.fold)
             return ()
         recorded = await self.append(ready)

@@ -243,6 +243,20 @@ async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> N
         assert kept.folds(FoldKind.HANDOVER) == []
 
 
+async def test_what_was_begun_in_a_turn_that_is_over_waits_for_the_next_one() -> None:
+    kept = await keeping(window=12_000, **FULL)
+    gate = kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
+    await kept.say("a task")
+    await worked(kept, 24, 300)
+    gate.set()
+    await kept.end()
+    await kept.settled()
+    assert kept.folds() == []
+    await kept.say("and another")
+    await kept.steward.before_step()
+    assert [fold.kind for fold in kept.folds()] == [FoldKind.HANDOVER]
+
+
 async def test_fold_now_with_a_wish() -> None:
     kept = await keeping(window=100_000)
     await kept.say("a task")
