@@ -132,14 +132,18 @@ class ConnectPanel(QWidget):
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
         self._looking.setVisible(not found)
-        self._looking.setText(tr("None found. Ollama, LM Studio, llama.cpp and vLLM are found by themselves when they run."))
+        self._looking.setText(
+            tr("None found. Ollama, LM Studio, llama.cpp and vLLM are found by themselves when they run.")
+        )
         for provider, models in found:
             for model in list(models)[:6]:
                 self._found.addWidget(self._local_button(provider, model), 0, Qt.AlignmentFlag.AlignLeft)
 
     def _local_button(self, provider: Provider, model: Model) -> QPushButton:
         name = model.name.partition("/")[2] or model.name
-        words = tr("Use {model} from {server} · {window} tokens", model=name, server=provider.title, window=short(model.window))
+        words = tr(
+            "Use {model} from {server} · {window} tokens", model=name, server=provider.title, window=short(model.window)
+        )
         button = QPushButton(words.replace("&", "&&"), self)
         button.clicked.connect(lambda _checked=False: self._add(provider, "", model.name))
         return button

@@ -14,7 +14,9 @@ from helix_desktop.gui.forms import SchemaForm
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
 
-COMMAND = Question(story.call(1, "run_command", command="cargo test"), "Run a command", "cargo test", "Commands are asked for.")
+COMMAND = Question(
+    story.call(1, "run_command", command="cargo test"), "Run a command", "cargo test", "Commands are asked for."
+)
 
 
 @pytest.fixture

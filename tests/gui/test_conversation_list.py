@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import datetime
-from datetime import datetime as moment
+from datetime import UTC, datetime
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtTest import QSignalSpy, QTest
@@ -11,7 +10,7 @@ from helix_desktop.gui.conversation_list import FETCHED, ConversationList, Headi
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_desk import Row, parts
 
-NOW = moment(2026, 11, 20, 15, 0, tzinfo=datetime.UTC).astimezone().replace(hour=15).timestamp()
+NOW = datetime(2026, 11, 20, 15, 0, tzinfo=UTC).astimezone().replace(hour=15).timestamp()
 HOUR, DAY = 3_600, 86_400
 
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import shiboken6
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QApplication
 
-import shiboken6
 from helix_desktop.errors import HelixError, NotThere, Stopped
 from helix_desktop.gui.doing import Doing
 from tests.gui.fake_desk import now

@@ -3,8 +3,7 @@ from __future__ import annotations
 import json
 
 from helix_desktop.engine import encoding
-from helix_desktop.engine.facts import Recorded, Stop, Text, ToolReturned, UserSaid
-from helix_desktop.engine.facts import ModelReplied
+from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Text, ToolReturned, UserSaid
 from helix_desktop.gui import export
 from tests.gui import story
 
@@ -28,7 +27,9 @@ def test_a_fence_is_longer_than_any_in_the_output() -> None:
 def test_html_runs_and_loads_nothing_a_model_wrote() -> None:
     said = "<script>alert(1)</script><img src=http://evil.example/x.png onerror=alert(1)>"
     reply = ModelReplied((Text(said),), "m", Stop.END)
-    page = export.as_html("<b>t</b>", [Recorded("c", 1, 0.0, UserSaid((Text(said),))), Recorded("c", 2, 0.0, reply)], {}.get)
+    page = export.as_html(
+        "<b>t</b>", [Recorded("c", 1, 0.0, UserSaid((Text(said),))), Recorded("c", 2, 0.0, reply)], lambda _digest: None
+    )
     assert "<script>" not in page
     assert "<img" not in page
     assert "<b>" not in page

@@ -42,7 +42,9 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path, application: QApplication, 
     assert Memory(tmp_path / "window.json").get("window", default="") == "x"
 
 
-def test_a_disk_that_refuses_is_only_said(tmp_path: Path, application: QApplication, expect: Callable[[str], None]) -> None:
+def test_a_disk_that_refuses_is_only_said(
+    tmp_path: Path, application: QApplication, expect: Callable[[str], None]
+) -> None:
     expect("could not be kept")
     memory = Memory(tmp_path / "folder" / "window.json")
     (tmp_path / "folder").write_text("a file where a folder should be")

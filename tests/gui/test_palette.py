@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
@@ -18,7 +20,8 @@ def done() -> list[str]:
 def palette(theme: Theme, done: list[str]) -> Palette:
     parent = QWidget()
     parent.resize(1000, 700)
-    finds = [Find(name, lambda n=name: done.append(n)) for name in ("Rename the conversation", "New conversation", "Settings")]
+    names = ("Rename the conversation", "New conversation", "Settings")
+    finds = [Find(name, partial(done.append, name)) for name in names]
     finds.append(Find("Stop the agent", lambda: done.append("stop"), enabled=False))
     made = Palette(theme, lambda: finds, parent)
     parent.show()
