@@ -6,6 +6,9 @@ import hashlib
 from dataclasses import dataclass
 
 
+SIZE = 32  # bytes
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Digest:
     """Thirty-two bytes that name an entry."""
@@ -13,7 +16,7 @@ class Digest:
     raw: bytes
 
     def __post_init__(self) -> None:
-        if len(self.raw) != hashlib.sha256().digest_size:
+        if len(self.raw) != SIZE:
             raise ValueError(f"a SHA-256 digest has 32 bytes, not {len(self.raw)}")
 
     @classmethod
