@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from helix_desktop.engine.facts import ModelReplied, Text, UserSaid
 from helix_desktop.gui.transcript.heights import Heights
 from helix_desktop.gui.transcript.ink import Ink
-from helix_desktop.gui.transcript.items import Change, Item, ItemKind
+from helix_desktop.gui.transcript.item import Change, Item, ItemKind
 from helix_desktop.gui.transcript.laid import Laid
 from helix_desktop.gui.transcript.page import Page
 

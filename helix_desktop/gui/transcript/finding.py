@@ -7,7 +7,8 @@ from array import array
 from collections.abc import Iterator
 
 from helix_desktop.engine.facts import ModelReplied, ToolCall
-from helix_desktop.gui.transcript.items import Item, ItemKind, Items
+from helix_desktop.gui.transcript.item import Item, ItemKind
+from helix_desktop.gui.transcript.items import Items
 from helix_desktop.gui.transcript.layout import text_of
 from helix_desktop.gui.transcript.lines import called
 

@@ -24,7 +24,7 @@ from helix_desktop.gui.transcript.boxes import Act, Address, CopyText, Hot, Togg
 from helix_desktop.gui.transcript.code import CodeBox
 from helix_desktop.gui.transcript.content import Content
 from helix_desktop.gui.transcript.harmless import harmless
-from helix_desktop.gui.transcript.items import Item, ItemKind
+from helix_desktop.gui.transcript.item import Item, ItemKind
 from helix_desktop.gui.transcript.selection import Place, copied
 from helix_desktop.gui.transcript.stack import Spot
 from helix_desktop.gui.transcript.view import SLICE, STEP, Canvas

@@ -11,8 +11,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import NamedTuple
 
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta, Waiting
 from helix_desktop.engine.events import Running
@@ -44,72 +42,11 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
+from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
 from helix_desktop.gui.words import tr
 
 SHOWN_LIVE = 64 * 1024
 _NOT_YET = 1 << 60  # the number of what is being written: after all facts
-
-
-class ItemKind(IntEnum):
-    USER = 0
-    REPLY = 1
-    REASONING = 2
-    CALL = 3
-    FOLD = 4
-    NOTE = 5
-    PLAN = 6
-    REWOUND = 7
-    LIVE_REPLY = 8
-    LIVE_REASONING = 9
-    LIVE_CALL = 10
-    WAITING = 11
-
-
-LIVE = frozenset({ItemKind.LIVE_REPLY, ItemKind.LIVE_REASONING, ItemKind.LIVE_CALL, ItemKind.WAITING})
-
-
-class Item(NamedTuple):
-    """One thing in the chat. `head`: the first words of the model after the user's, which carry its name."""
-
-    kind: ItemKind
-    recorded: Recorded | None
-    part: int = 0
-    text: str = ""
-    head: bool = False
-
-    @property
-    def seq(self) -> int:
-        return self.recorded.seq if self.recorded else 0
-
-    @property
-    def fact(self) -> Fact | None:
-        return self.recorded.fact if self.recorded else None
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Items from `tail` on are new or gone; those in `changed` look different. Hidden ones may have changed anywhere."""
-
-    tail: int
-    changed: frozenset[int] = frozenset()
-    hidden: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CallState:
-    """All that is known of a tool call."""
-
-    call: ToolCall
-    seq: int
-    part: int
-    said: float
-    returned: ToolReturned | None = None
-    returned_seq: int = 0
-    fold: Folded | None = None
-    argument_fold: Folded | None = None
-    decided: Decided | None = None
-    running: bool = False
-    shown: str = ""
 
 
 @dataclass(slots=True)

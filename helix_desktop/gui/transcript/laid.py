@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter
 
 from helix_desktop.gui.transcript.boxes import Box, length
 from helix_desktop.gui.transcript.ink import Marks
-from helix_desktop.gui.transcript.items import Item, ItemKind
+from helix_desktop.gui.transcript.item import Item, ItemKind
 from helix_desktop.gui.transcript.layout import boxes, text_of
 from helix_desktop.gui.transcript.page import Page
 from helix_desktop.gui.transcript.stack import Stack

@@ -27,7 +27,7 @@ from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, Toggle, 
 from helix_desktop.gui.transcript.code import FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.harmless import harmless, printed
 from helix_desktop.gui.transcript.highlight import language_of
-from helix_desktop.gui.transcript.items import CallState, Item, ItemKind
+from helix_desktop.gui.transcript.item import CallState, Item, ItemKind
 from helix_desktop.gui.transcript.lines import CallLine, Chip, Look, about, call_line, called
 from helix_desktop.gui.transcript.markdown import Paragraph, Span
 from helix_desktop.gui.transcript.page import Page

@@ -15,7 +15,7 @@ from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.figures import lasted
 from helix_desktop.gui.models.folds import change
 from helix_desktop.gui.transcript.harmless import harmless
-from helix_desktop.gui.transcript.items import CallState
+from helix_desktop.gui.transcript.item import CallState
 from helix_desktop.gui.transcript.wants import OpenConversation, OpenEntry, OpenFold, Recall, Want
 from helix_desktop.gui.words import tr
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from helix_desktop.engine.facts import ModelReplied, ToolCall
 from helix_desktop.gui.transcript.chunks import chunks
-from helix_desktop.gui.transcript.items import Item, ItemKind, Items
+from helix_desktop.gui.transcript.item import Item, ItemKind
+from helix_desktop.gui.transcript.items import Items
 from helix_desktop.gui.transcript.laid import Laid
 from helix_desktop.gui.transcript.layout import text_of
 from helix_desktop.gui.transcript.lines import called

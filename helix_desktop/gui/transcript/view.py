@@ -22,7 +22,8 @@ from helix_desktop.gui.transcript.column import Column
 from helix_desktop.gui.transcript.content import Content
 from helix_desktop.gui.transcript.finding import Finding
 from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks
-from helix_desktop.gui.transcript.items import Change, ItemKind, Items
+from helix_desktop.gui.transcript.item import Change, ItemKind
+from helix_desktop.gui.transcript.items import Items
 from helix_desktop.gui.transcript.laid import Laid
 from helix_desktop.gui.transcript.lines import call_line
 from helix_desktop.gui.transcript.page import Page

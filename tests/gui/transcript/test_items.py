@@ -24,7 +24,8 @@ from helix_desktop.engine.facts import (
     Unpinned,
 )
 from helix_desktop.engine.facts import ModelReplied as Replied
-from helix_desktop.gui.transcript.items import Item, ItemKind, Items
+from helix_desktop.gui.transcript.item import Item, ItemKind
+from helix_desktop.gui.transcript.items import Items
 from tests.gui.transcript.facts import Told, call
 
 

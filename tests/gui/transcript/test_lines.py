@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.facts import Decided, Folded, FoldKind, PartRef, ToolCall, ToolReturned
-from helix_desktop.gui.transcript.items import CallState
+from helix_desktop.gui.transcript.item import CallState
 from helix_desktop.gui.transcript.lines import Look, about, call_line, called, changed_lines
 from helix_desktop.gui.transcript.wants import OpenEntry, Recall
 from tests.gui.transcript.facts import OUTPUT

@@ -1,0 +1,71 @@
+"""One thing in the chat, as a plain value: what it is, and all that is known of a tool call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from helix_desktop.engine.facts import Decided, Fact, Folded, Recorded, ToolCall, ToolReturned
+
+
+class ItemKind(IntEnum):
+    USER = 0
+    REPLY = 1
+    REASONING = 2
+    CALL = 3
+    FOLD = 4
+    NOTE = 5
+    PLAN = 6
+    REWOUND = 7
+    LIVE_REPLY = 8
+    LIVE_REASONING = 9
+    LIVE_CALL = 10
+    WAITING = 11
+
+
+LIVE = frozenset({ItemKind.LIVE_REPLY, ItemKind.LIVE_REASONING, ItemKind.LIVE_CALL, ItemKind.WAITING})
+
+
+class Item(NamedTuple):
+    """One thing in the chat. `head`: the first words of the model after the user's, which carry its name."""
+
+    kind: ItemKind
+    recorded: Recorded | None
+    part: int = 0
+    text: str = ""
+    head: bool = False
+
+    @property
+    def seq(self) -> int:
+        return self.recorded.seq if self.recorded else 0
+
+    @property
+    def fact(self) -> Fact | None:
+        return self.recorded.fact if self.recorded else None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Items from `tail` on are new or gone; those in `changed` look different. Hidden ones may have changed anywhere."""
+
+    tail: int
+    changed: frozenset[int] = frozenset()
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallState:
+    """All that is known of a tool call."""
+
+    call: ToolCall
+    seq: int
+    part: int
+    said: float
+    returned: ToolReturned | None = None
+    returned_seq: int = 0
+    fold: Folded | None = None
+    argument_fold: Folded | None = None
+    decided: Decided | None = None
+    running: bool = False
+    shown: str = ""
