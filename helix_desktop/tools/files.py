@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import hashlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -23,6 +24,7 @@ from helix_desktop.tools.permission import Action, Effect, runs_later
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
 
 MOST_LISTED = 2_000
+LARGEST_WHOLE = 256 * 1024 * 1024
 LARGEST_IMAGE = 10 * 1024 * 1024
 _PIECE = 1 << 20
 _PREVIEW = 60_000
@@ -57,6 +59,12 @@ async def _read(use: Use, place: Place, first: int, last: int) -> Result:
         return await _image(use, place, kind)
     if b"\0" in head and _mark(head) == "utf-8":
         return await _binary(use, place)
+    size = (await asyncio.to_thread(confine.look, use.roots, place)).st_size
+    if size > LARGEST_WHOLE and not last:
+        raise WrongUse(
+            f"{shown} has {size:,} bytes; files of up to {LARGEST_WHOLE:,} are read whole.",
+            remedy="Read some lines with first_line and last_line, or use search_files.",
+        )
     if first or last:
         return await _some_lines(use, place, first or 1, last)
     stored = await use.keep(_pieces(use, place), shown)
@@ -71,23 +79,29 @@ async def _pieces(use: Use, place: Place) -> AsyncIterator[bytes]:
 
 
 async def _some_lines(use: Use, place: Place, first: int, last: int) -> Result:
-    """Lines `first` to `last` (0: to the end), read piece by piece whatever the file's size."""
-    kept, at, whole_file = [], 1, bytearray()
+    """Lines `first` to `last` (0: to the end), read piece by piece; a large file only as far as is asked for."""
+    large = (await asyncio.to_thread(confine.look, use.roots, place)).st_size > LARGEST_WHOLE
+    kept: list[bytes] = []
+    at, end, digest = 1, b"\n", hashlib.sha256()
     async for piece in _pieces(use, place):
         for line in piece.splitlines(keepends=True) if b"\n" in piece else [piece]:
             if first <= at and (not last or at <= last):
                 kept.append(line)
             at += line.endswith(b"\n")
-        if len(whole_file) <= confine.LARGEST_READ:
-            whole_file += piece
+        digest.update(piece)
+        end = piece[-1:]
+        if large and last and at > last:
+            break
+    else:
+        use.seen.content[str(place.path)] = Digest(digest.digest())
     shown = use.roots.shown(place)
-    total = at - (whole_file.endswith(b"\n") or not whole_file)
+    total = at - (end == b"\n")
     if not kept:
         raise WrongUse(f"{shown} has {total:,} lines; there is no line {first:,}.")
-    if len(whole_file) <= confine.LARGEST_READ:
-        use.seen.content[str(place.path)] = Digest.of(bytes(whole_file))
     span = f"{first}-{min(last, total) if last else total}"
-    return Result(b"".join(kept), source=f"{shown}:{span}", note=f"lines {span} of {total:,}")
+    return Result(
+        b"".join(kept), source=f"{shown}:{span}", note=f"lines {span} of {total:,}{'' if not large else ' or more'}"
+    )
 
 
 async def _image(use: Use, place: Place, kind: str) -> Result:

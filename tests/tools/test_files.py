@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,20 @@ async def test_lines_that_cross_the_pieces_a_file_is_read_in(here: World, monkey
     monkeypatch.setattr(files, "_PIECE", 7)
     here.write("a.txt", "".join(f"line {number}\n" for number in range(1, 31)))
     assert await here.said("read_file", path="a.txt", first_line=9, last_line=11) == "line 9\nline 10\nline 11\n"
+
+
+async def test_a_huge_file_is_read_only_as_far_as_is_asked_for(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LARGEST_WHOLE", 1000)
+    monkeypatch.setattr(files, "_PIECE", 500)
+    here.write("log", "".join(f"line {number}\n" for number in range(1, 1001)))
+    beginnings: tuple[dict[str, Any], ...] = ({}, {"first_line": 5})
+    for arguments in beginnings:
+        said = await here.said("read_file", path="log", **arguments)
+        assert "are read whole. Read some lines with first_line and last_line" in said
+    outcome = await here.run("read_file", path="log", first_line=60, last_line=61)
+    assert here.text(outcome) == "line 60\nline 61\n"
+    assert outcome.note.endswith("or more")
+    assert here.box._seen["c"].content == {}
 
 
 async def test_a_second_read_of_an_unchanged_file_is_a_repeat(here: World) -> None:
