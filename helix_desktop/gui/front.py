@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QDialog
 
 from helix_desktop.engine.events import Running
-from helix_desktop.gui.asking import ask_folder
+from helix_desktop.gui.asking import ask_folder, ask_yes, tell_text
 from helix_desktop.gui.doing import Spawn
 from helix_desktop.gui.first_start import ConnectDialog
 from helix_desktop.gui.links import Place, parse
@@ -49,6 +49,7 @@ class Front(QObject):
         welcome.folder_given.connect(window.create_workspace)
         welcome.tour_wanted.connect(self.tour)
         window.workbench_shown.connect(self._look_for_rules)
+        window.workbench_shown.connect(self._look_at_what_came)
         window.setup_wanted.connect(self.connect_model)
         window.settings_wanted.connect(self.open_settings)
         window.settled.connect(self._settled)
@@ -86,6 +87,34 @@ class Front(QObject):
             self.refresh_models()
 
         window.doing.do(bench.choose_model(model), name="choose a model", then=chosen, owner=window)
+
+    # --- what opening found
+
+    def _look_at_what_came(self) -> None:
+        """What had to be mended is said; what an import brought along is shown before it counts."""
+        bench, notices = self._window.bench, self._window.notices
+        if bench is None:
+            return
+        if bench.notes:
+            text = "\n\n".join(bench.notes)
+            words = tr("Opening {name} has something to tell.", name=bench.name)
+            title = tr("What opening found")
+            notices.tell(words, button=tr("Read"), act=lambda: tell_text(self._window, title, text), stays=60_000)
+        if bench.proposals():
+            self._ask_proposals(bench)
+
+    def _ask_proposals(self, bench: Workbench) -> None:
+        text = tr(
+            "This workspace was imported. It came with folders, permissions or MCP servers of another machine; none of "
+            "them counts until you allow it:\n\n{proposals}",
+            proposals=bench.proposals(),
+        )
+
+        def accept() -> None:
+            work = bench.decide_proposals(accept=True)
+            self._window.doing.do(work, name="take over what was imported", owner=self._window)
+
+        ask_yes(self._window, tr("Imported settings"), text, tr("Allow them"), accept)
 
     # --- rules files
 

@@ -348,6 +348,20 @@ class Workbench:
         trusted = {**self.workspace.settings.trusted, str(file.path): file.sha256}
         self.workspace.change({"permissions.trusted": trusted})
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What opening the workspace had to mend, and what its settings hold that means nothing: for the user."""
+        return (*self.workspace.notes, *self.workspace.settings.warnings)
+
+    def proposals(self) -> str:
+        """What an imported workspace would like to be allowed, as it stands in its file; empty where there is nothing."""
+        return setup.proposals(self.workspace.settings.proposed)
+
+    async def decide_proposals(self, *, accept: bool) -> None:
+        """Put what was imported into force, or drop it."""
+        proposed = self.workspace.settings.proposed if accept else {}
+        await self.change({**proposed, "proposed": None})
+
     # --- behind it
 
     def _client(self, conversation: str, role: str) -> ModelClient | None:

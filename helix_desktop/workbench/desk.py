@@ -105,6 +105,10 @@ class Desk:
     async def restore(self, workspace: str) -> None:
         self._known.restore(workspace)
 
+    async def import_(self, path: Path, name: str = "") -> str:
+        """A new workspace from an export; what it asks to be allowed is only proposed. Its id."""
+        return (await self._known.import_(path, name=name)).id
+
     async def aclose(self) -> None:
         """Close everything, all workspaces side by side."""
         await asyncio.gather(*(self.close(workspace) for workspace in tuple(self._open)))

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import tomlkit
+
 from helix_desktop import resources
 from helix_desktop.engine import policy
 from helix_desktop.engine.crew import Limits
@@ -69,6 +71,11 @@ def limits_of(table: Mapping[str, Any]) -> Limits:
     usual = asdict(Limits())
     given = {name: type(usual[name])(value) for name, value in table.items() if name in usual and _number(value)}
     return Limits(**given)
+
+
+def proposals(proposed: Mapping[str, Any]) -> str:
+    """As TOML, the way workspace.toml would hold it: nothing is left out and nothing is put nicely."""
+    return tomlkit.dumps(dict(proposed)).strip() if proposed else ""
 
 
 def _number(value: Any) -> bool:

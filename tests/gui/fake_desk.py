@@ -274,6 +274,9 @@ class FakeWorkbench:
         self.sessions: dict[str, FakeSession] = {}
         self.rules: list[Rules] = []
         self.trusted: list[Rules] = []
+        self.notes: tuple[str, ...] = ()
+        self.proposed = ""
+        self.decided: list[bool] = []
         self.attached: list[tuple[str, bytes]] = []
         self._listeners: list[Listener] = []
         self._numbers = itertools.count(1)
@@ -328,6 +331,13 @@ class FakeWorkbench:
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
         known = ("src/lock/manager.rs", "src/lock/table.rs", "tests/upgrade.rs", "Cargo.lock")
         return [name for name in known if prefix.casefold() in name.casefold()][:limit]
+
+    def proposals(self) -> str:
+        return self.proposed
+
+    async def decide_proposals(self, *, accept: bool) -> None:
+        self.decided.append(accept)
+        self.proposed = ""
 
     def rules_to_trust(self) -> Sequence[Rules]:
         return [rules for rules in self.rules if rules not in self.trusted]

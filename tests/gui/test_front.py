@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import QMessageBox, QPlainTextEdit, QPushButton
 
 from helix_desktop.engine.events import Running
 from helix_desktop.gui.doing import Doing
@@ -156,3 +156,17 @@ def test_rules_are_shown_before_they_are_followed(front: Front, window: MainWind
     assert dialog.findChildren(QPlainTextEdit)[0].toPlainText() == "Never push.⟨202E⟩"
     next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust it").click()
     assert parser.trusted == [rules]
+
+
+def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
+    front: Front, window: MainWindow, desk: FakeDesk
+) -> None:
+    parser = desk.benches["parser"]
+    parser.notes = ("A torn log was mended; nothing was lost.",)
+    parser.proposed = 'roots = ["/elsewhere"]'
+    window.open_workspace("parser")
+    assert window.notices.text == f"Opening {parser.name} has something to tell."
+    question = window.findChildren(QMessageBox)[0]
+    assert 'roots = ["/elsewhere"]' in question.text()
+    next(each for each in question.findChildren(QPushButton) if each.text() == "Allow them").click()
+    assert parser.decided == [True]

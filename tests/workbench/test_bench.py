@@ -239,3 +239,20 @@ async def test_workspaces_do_not_see_each_other(desks: Desks, folder: Path, tmp_
     await desk.restore(one.id)
     again = await desk.open(one.id)
     assert await again.read(attachment.stored.digest, 0, 100) == b"only here"
+
+
+async def test_what_an_import_brings_counts_once_it_is_allowed(desks: Desks, folder: Path, tmp_path: Path) -> None:
+    desk = desks()
+    bench = await desk.create("Pairs", folder)
+    await bench.change({"permissions.mode": "allow all"})
+    await bench.workspace.export_to(tmp_path / "pairs.helix")
+    await desk.aclose()
+    desk = desks()
+    known = await desk.import_(tmp_path / "pairs.helix", "Copy")
+    copy = await desk.open(known)
+    assert copy.mode == "ask"
+    assert "allow all" in copy.proposals()
+    assert str(folder) in copy.proposals()
+    await copy.decide_proposals(accept=True)
+    assert copy.mode == "allow all"
+    assert copy.proposals() == ""
