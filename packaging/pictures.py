@@ -1,0 +1,92 @@
+"""The pictures of the help pages and the README, taken from the real program after the tour; needs Xvfb and xdotool.
+
+`.venv/bin/python packaging/pictures.py` writes resources/help/pictures/*.png. The session in them is the scripted one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "resources/help/pictures"
+PROGRAM = [sys.executable, "-m", "helix_desktop"]
+SIZE = (1280, 800)
+SETTLED = 6.0  # seconds until a page has been furnished
+
+GRAB = """
+import sys
+from PySide6.QtGui import QGuiApplication
+application = QGuiApplication([])
+application.primaryScreen().grabWindow(0).save(sys.argv[1], "PNG")
+"""
+
+
+def main() -> int:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, _screen() as environment:
+        toured = Path(folder, "tour")
+        subprocess.run(
+            [*PROGRAM, "tour", "--out", str(toured)], check=True, stdout=subprocess.DEVNULL, env=environment, cwd=ROOT
+        )
+        environment["HELIX_HOME"] = str(toured / "home")
+        for page, link in _pages(toured, environment).items():
+            _picture(page, link, environment)
+    return 0
+
+
+@contextlib.contextmanager
+def _screen() -> Iterator[dict[str, str]]:
+    """A screen of its own, and the environment that leads there."""
+    reading, writing = os.pipe()
+    command = ["Xvfb", "-displayfd", str(writing), "-screen", "0", f"{SIZE[0]}x{SIZE[1]}x24"]
+    server = subprocess.Popen(command, pass_fds=[writing], stderr=subprocess.DEVNULL)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        number = told.readline().strip()
+    try:
+        yield {**os.environ, "DISPLAY": f":{number}", "QT_QPA_PLATFORM": "xcb"}
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _pages(toured: Path, environment: dict[str, str]) -> dict[str, str]:
+    """What is shown, by the name of its picture: links that the program itself understands."""
+    workspace = _asked(["workspace", "list"], environment)[0]["id"]
+    entries = _asked(["cache", "list", "--workspace", workspace, "--tool", "read_file"], environment)
+    conversation = json.loads((toured / "report.json").read_text(encoding="utf-8"))["conversation"]
+    return {
+        "chat": f"helix://workspace/{workspace}/conversation/{conversation}",
+        "cache": f"helix://workspace/{workspace}/entry/{entries[0]['sha256']}",
+    }
+
+
+def _asked(command: list[str], environment: dict[str, str]) -> list[dict[str, str]]:
+    done = subprocess.run([*PROGRAM, *command, "--json"], check=True, stdout=subprocess.PIPE, env=environment, cwd=ROOT)
+    found: list[dict[str, str]] = json.loads(done.stdout)
+    return found
+
+
+def _picture(page: str, link: str, environment: dict[str, str]) -> None:
+    program = subprocess.Popen([*PROGRAM, link], env=environment, cwd=ROOT)
+    try:
+        time.sleep(SETTLED)
+        window = ["xdotool", "search", "--onlyvisible", "--name", "Helix Desktop", "windowmove", "0", "0", "windowsize"]
+        subprocess.run([*window, *map(str, SIZE)], check=True, env=environment)
+        time.sleep(SETTLED)
+        subprocess.run([sys.executable, "-c", GRAB, str(FOLDER / f"{page}.png")], check=True, env=environment)
+    finally:
+        program.terminate()
+        program.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
