@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,15 @@ from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, now
 def application() -> QApplication:
     found = QApplication.instance()
     return found if isinstance(found, QApplication) else QApplication(["helix-tests"])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_of_qt_is_left() -> Iterator[None]:
+    """Cycles with Qt objects in them go here, on their own thread: a later test's thread may not end their timers."""
+    yield
+    gc.collect()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)
