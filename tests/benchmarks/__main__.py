@@ -14,6 +14,7 @@ import ast
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from tests.benchmarks.row import Row
 
 HERE = Path(__file__).parent
 SCREEN = ["xvfb-run", "-a", "-s", "-screen 0 1440x900x24"]
+LONGEST = 3600.0  # seconds; one that takes longer hangs
 Read = Callable[[str], list[Row]]
 
 
@@ -132,7 +134,7 @@ def _run(one: Benchmark, arguments: argparse.Namespace) -> dict[str, Any]:
     if not arguments.json:
         print(f"\n== {one.name}: {one.measures}", flush=True)
     where, begun = machine.described(), time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=machine.environment())
+    done = _ended(command)
     rows, failed = _read(one, done)
     if not arguments.json:
         print("\n".join([*report.table(rows), *report.fit_lines(rows)]) if rows else failed, flush=True)
@@ -140,6 +142,24 @@ def _run(one: Benchmark, arguments: argparse.Namespace) -> dict[str, Any]:
         "name": one.name, "measures": one.measures, "machine": where, "seconds": time.monotonic() - begun, "failed": failed,
         "rows": [row.as_json() for row in rows],
     }  # fmt: skip
+
+
+def _ended(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """What it said. One that hangs is ended with all it started, and said to have failed."""
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=machine.environment(),
+        start_new_session=True,
+    ) as process:
+        try:
+            said, complained = process.communicate(timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, complained = process.communicate()
+    return subprocess.CompletedProcess(command, process.returncode, said, complained)
 
 
 def _read(one: Benchmark, done: subprocess.CompletedProcess[str]) -> tuple[list[Row], str]:

@@ -111,7 +111,7 @@ class Soak:
         window.show_page("chat")
         before, box = turns(run), window.chat.composer.text
         for letter in f"Please go on with part {self.turns} of the plan":
-            QTest.keyClick(box, letter)
+            QTest.keyClicks(box, letter)
             await asyncio.sleep(0.005)
         QTest.keyClick(box, Qt.Key.Key_Return)
         await until(lambda: window.session is not None and turns(run) > before)

@@ -92,6 +92,7 @@ async def until(what: Callable[[], bool], limit: float = 60.0) -> None:
 async def opened(run: program.Program, workspace: str) -> None:
     """Click the workspace in the rail, and wait for it."""
     window = run.window
+    await until(lambda: any(row.name == workspace for row in window.workspaces()))
     row = next(row for row in window.workspaces() if row.name == workspace)
     window.rail.chosen.emit(row.id)
     await until(lambda: window.bench is not None and window.bench.id == row.id)
@@ -100,4 +101,4 @@ async def opened(run: program.Program, workspace: str) -> None:
 def turns(run: program.Program) -> int:
     """Turns of the open conversation that came to an end."""
     session = run.window.session
-    return sum(isinstance(each.fact, TurnEnded) for each in session.facts) if session else 0
+    return sum(isinstance(each.fact, TurnEnded) for each in session.conversation.state.facts) if session else 0

@@ -1,0 +1,104 @@
+"""The figures of the help and of the README are those that were measured last; and what makes them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.benchmarks import adapted, figures, fleet, report
+from tests.benchmarks.__main__ import benchmarks
+from tests.benchmarks.row import Figure, Row, fit, shown
+
+ROW = Row("put", "µs", Figure(2, 1, 3, 5), {"lmdb": Figure(4, 4, 4)}, "≤ 3 µs", met=True, series="put", at=10)
+
+
+def test_the_page_of_the_help_is_what_was_measured_last() -> None:
+    assert figures.PAGE.read_text(encoding="utf-8") == figures.page(figures.last())
+
+
+def test_the_readme_quotes_what_was_measured_last() -> None:
+    assert figures.block(figures.README.read_text(encoding="utf-8")) == figures.quotes(figures.last())
+
+
+def test_the_page_on_a_fleet_is_computed_from_what_was_measured_last() -> None:
+    assert fleet.PAGE.read_text(encoding="utf-8") == fleet.page(fleet.SIZES, fleet.rates())
+
+
+def test_every_run_that_is_kept_says_on_what_machine_with_what_load() -> None:
+    for run in figures.last():
+        assert {"date", "processor", "python", "load at the start"} <= set(run["machine"]), run["name"]
+        assert run["rows"]
+
+
+def test_a_row_survives_json() -> None:
+    assert Row.from_json(json.loads(json.dumps(ROW.as_json()))) == ROW
+
+
+@pytest.mark.parametrize(("power", "factor"), [(0.0, 3.0), (1.0, 2.0), (1.5, 0.1)])
+def test_a_fit_finds_the_power(power: float, factor: float) -> None:
+    found = fit([(size, factor * size**power) for size in (1_000, 10_000, 100_000)])
+    assert (round(found.slope, 6), round(found.factor, 6)) == (power, factor)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0, "0"), (0.01234, "0.0123"), (1.234, "1.23"), (12.34, "12.3"), (1234.5, "1,234")]
+)
+def test_three_digits_that_matter_are_shown(value: float, words: str) -> None:
+    assert shown(value) == words
+
+
+def test_a_table_says_what_is_met_and_what_is_not() -> None:
+    missed = Row("get", "µs", Figure(9, 9, 9), asked="≤ 3 µs", met=False)
+    lines = report.table([ROW, missed])
+    assert lines[1].split() == ["put", "µs", "2.00", "(1.00–3.00)", "4.00", "≤", "3", "µs", "met"]
+    assert lines[2].endswith("NOT MET")
+    assert "**not met**" in report.markdown([missed])[-1]
+
+
+def test_the_page_with_plots_stands_alone() -> None:
+    rows = [Row(f"put at {at}", "µs", Figure(at, at, at), series="put", at=at) for at in (10, 100, 1000)]
+    run = {
+        "name": "a",
+        "measures": "b",
+        "machine": {},
+        "seconds": 1,
+        "failed": "",
+        "rows": [r.as_json() for r in [*rows, ROW]],
+    }
+    made = report.page([run])
+    assert made.count("<svg") == 1
+    assert "http" not in made.replace("http://www.w3.org/2000/svg", "")
+    assert "cost ~ size^" in made
+
+
+def test_every_benchmark_is_found_once() -> None:
+    names = [one.name for one in benchmarks()]
+    assert len(set(names)) == len(names)
+    assert {"growth", "loop", "mcp", "start", "store_put", "store_million", "tokens", "view", "gui_transcript"} <= set(
+        names
+    )
+
+
+def test_what_the_chat_benchmark_prints_becomes_rows() -> None:
+    said = (
+        "10,000 messages (1 facts, 2 MB of facts)\n  opened and painted in 120 ms\n"
+        "  wheel up                           median   3.00   p99  17.00   longest   20.00 ms\n"
+        "  memory grown by 30 MB over the facts and an empty window\n"
+        "  a line of 1 MB                     as a fact   10.0   streamed  120.0   scrolled    3.0 ms\n"
+    )
+    rows = {row.name: row.met for row in adapted.gui_transcript(said)}
+    assert rows == {
+        "opened with 10,000 messages": True,
+        "wheel up, 10,000 messages": False,
+        "memory for 10,000 messages": True,
+        "longest gap: a line of 1 MB": False,
+    }
+
+
+def test_what_the_store_benchmark_says_becomes_rows() -> None:
+    both = {"put": [1.2, 1, 2], "get": [1.6, 1, 2]}
+    peers = {name: {"put": [1.0, 1, 1], "get": [1.0, 1, 1]} for name in ("parts", "diskcache")}
+    peers["diskcache"] = {"put": [9.0, 9, 9], "get": [9.0, 9, 9]}
+    said = json.dumps({"stores": {"2 KB": {"ours": both, **peers}}, "port": {"through the port": 3.0}})
+    assert [row.met for row in adapted.store_put(said)] == [True, False, None]
