@@ -5,7 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, QRectF, Qt, Signal
+from PySide6.QtCore import (
+    QAbstractItemModel,
+    QAbstractTableModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QRectF,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -258,14 +267,14 @@ class EntryBody(QWidget):
 
     def _show_tree(self) -> None:
         value = as_json(self._content.decode("utf-8", "replace"))
-        self._tree.setModel(JsonTree(value, self._theme, self._tree))
+        _give(self._tree, JsonTree(value, self._theme, self._tree))
         self._tree.expandToDepth(0)
         self._tree.setColumnWidth(0, self._theme.px(260))
         self._stack.setCurrentWidget(self._tree)
 
     def _show_grid(self) -> None:
         rows = as_rows(self._content.decode("utf-8", "replace"), self._about.source)
-        self._grid.setModel(Grid(rows, self._grid))
+        _give(self._grid, Grid(rows, self._grid))
         self._stack.setCurrentWidget(self._grid)
 
     def _show_picture(self) -> None:
@@ -282,6 +291,14 @@ class EntryBody(QWidget):
 
         work = asyncio.to_thread(decoded, self._content)
         self._doing.do(work, name="decode a picture", then=came, owner=self)
+
+
+def _give(view: QAbstractItemView, model: QAbstractItemModel) -> None:
+    """Show another model; the one before is not kept."""
+    before = view.model()
+    view.setModel(model)
+    if before is not None:
+        before.deleteLater()
 
 
 def _diff_tone(lines: Sequence[str]) -> Callable[[int], str] | None:

@@ -122,7 +122,10 @@ class FilterBar(QWidget):
             action.setChecked(not value)
             group.addAction(action)
             action.triggered.connect(lambda _=False, value=value, short=short: self._choose(pill, short, make(value)))
+        before = pill.menu()
         pill.setMenu(menu)
+        if before is not None:
+            before.deleteLater()
 
     def _fill_times(self) -> None:
         spans = [(tr("Today"), 1), (tr("The last 7 days"), 7), (tr("The last 30 days"), 30)]

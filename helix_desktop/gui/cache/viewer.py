@@ -201,7 +201,7 @@ class EntryViewer(QWidget):
         self._recall.setEnabled(False)
 
     def _shapes(self, shapes: Sequence[Shape]) -> None:
-        menu = QMenu(self._shape)
+        menu = _fresh_menu(self._shape)
         names = {
             Shape.TEXT: tr("Text"),
             Shape.JSON: tr("JSON tree"),
@@ -211,7 +211,6 @@ class EntryViewer(QWidget):
         }
         for shape in shapes:
             menu.addAction(names[shape], partial(self._reshape, shape, names[shape]))
-        self._shape.setMenu(menu)
         self._shape.setText(f"{names[self.body.shape]} ▾")
         self._shape.setVisible(len(shapes) > 1)
 
@@ -234,12 +233,21 @@ class EntryViewer(QWidget):
             self._show.setEnabled(bool(uses))
             self._used.setText(count(len(uses), "used in {n} message", "used in {n} messages"))
             self._used.setVisible(True)
-            menu = QMenu(self._used)
+            menu = _fresh_menu(self._used)
             for use in sorted(uses, key=lambda each: -each.time)[:_SHOWN_USES]:
                 words = tr("{how}, {when}", how=use.how, when=day(use.time))
                 place = ShowInChat(use.conversation, use.seq)
                 menu.addAction(words, partial(self.wanted.emit, place))
-            self._used.setMenu(menu)
             self._used.setEnabled(bool(uses))
 
         return take
+
+
+def _fresh_menu(button: QToolButton) -> QMenu:
+    """The button's menu, empty."""
+    menu = button.menu()
+    if menu is None:
+        menu = QMenu(button)
+        button.setMenu(menu)
+    menu.clear()
+    return menu

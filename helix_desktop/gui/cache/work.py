@@ -16,7 +16,7 @@ from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.words import count, tr
 
 MOST_FOUND = 200
-AT_ONCE = 1_000
+AT_ONCE = 4_000
 LARGEST_COMPARED = 4 << 20
 Report = Callable[[int, int], None]
 
