@@ -56,7 +56,7 @@ async def main():
     box = Sandbox(Kind.NONE, (), pathlib.Path("/tmp"))
     line = ["/bin/sh", "-c", "setsid sleep 1000 & echo $! > {mark}; sleep 1000"]
     await Command.start(lambda n: box.command(line, n, network=False), pathlib.Path("/"), {{"PATH": "/usr/bin:/bin"}})
-    while not pathlib.Path({str(mark)!r}).exists():
+    while not (pathlib.Path({str(mark)!r}).exists() and pathlib.Path({str(mark)!r}).read_text().endswith(chr(10))):
         await asyncio.sleep(0.01)
     import os
     os._exit(9)
