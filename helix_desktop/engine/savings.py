@@ -22,7 +22,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.line import MESSAGE_TOKENS
+from helix_desktop.engine.items import MESSAGE_TOKENS
 
 
 @dataclass(frozen=True, slots=True)

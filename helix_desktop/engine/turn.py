@@ -234,10 +234,15 @@ class Turn:
         return self._crew.tokens.count(text)
 
     async def _record_results(self, results: Sequence[Result]) -> None:
+        """Results and their excerpts in one transaction; a stop while excerpts are made leaves the results whole."""
         returned = [result for result, _, _ in results]
-        keeps = {result.call: keep for result, _, keep in results}
-        folds = await self._steward.admit(returned, keeps)
-        await self._conversation.append(*returned, *folds, *(fact for _, beside, _ in results for fact in beside))
+        beside = [fact for _, more, _ in results for fact in more]
+        try:
+            folds = await self._steward.admit(returned, {result.call: keep for result, _, keep in results})
+        except asyncio.CancelledError:
+            await asyncio.shield(self._conversation.append(*returned, *beside))
+            raise
+        await self._conversation.append(*returned, *folds, *beside)
 
     async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
         """Results that were there stay; for the rest the model is told that they are not there."""

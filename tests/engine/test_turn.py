@@ -310,3 +310,21 @@ async def test_a_store_that_refuses_ends_the_turn_with_its_sentence() -> None:
         "The disk is full. Make room; nothing that was acknowledged is lost.",
     )
     assert [result.ok for result in at.of(ToolReturned)] == [False]
+
+
+async def test_stopping_while_an_excerpt_is_made_keeps_the_results() -> None:
+    at = await world(calls("run"))
+
+    async def much(call: ToolCall, context: CallContext) -> Outcome:
+        return Outcome(await at.cache.put(b"word " * 9_000, About("run")), keep="the last word")
+
+    async def hang(request: Request) -> Reply:
+        at.session.stop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    at.tools.runs = {"run": much}
+    at.model.script.append(hang)  # the compaction that was asked for
+    assert (await told(at)).reason is TurnEnd.STOPPED
+    assert [(result.ok, result.tokens) for result in at.of(ToolReturned)] == [(True, 9_000)]
+    assert laws.violations(await at.session.request_at()) == []
