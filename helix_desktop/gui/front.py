@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QDialog
@@ -20,11 +21,13 @@ from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.notify import Notifier
 from helix_desktop.gui.ports import RulesFile, Workbench
 from helix_desktop.gui.rules import RulesDialog
-from helix_desktop.gui.settings.dialog import SettingsDialog
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Model, Setup
 from helix_desktop.gui.words import tr
 from helix_desktop.settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.settings.dialog import SettingsDialog
 
 
 class Front(QObject):
@@ -145,7 +148,9 @@ class Front(QObject):
     # --- settings
 
     def open_settings(self, page: str) -> None:
-        """At a page; an open one is brought to the front."""
+        """At a page; an open one is brought to the front. Its pages are imported when they are first looked at."""
+        from helix_desktop.gui.settings.dialog import SettingsDialog
+
         if self._settings is None:
             self._settings = SettingsDialog(self._window, self._setup, self._installation)
             self._settings.model_chosen.connect(self._use)

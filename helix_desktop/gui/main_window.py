@@ -13,7 +13,7 @@ from PySide6.QtCore import Signal
 from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Folding, Queued, Running, StateChanged
 from helix_desktop.engine.facts import Attachment, FoldKind, ModelReplied, Spent, Text, UserPart
 from helix_desktop.engine.policy import PRESETS
-from helix_desktop.errors import Refused
+from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gui import finding
 from helix_desktop.gui.actions import Actions
 from helix_desktop.gui.attaching import Attaching
@@ -137,7 +137,13 @@ class MainWindow(Frame):
             if then is not None:
                 then()
 
-        self.doing.do(self.desk.open(workspace), name=f"open workspace {workspace}", then=opened, owner=self)
+        def not_opened(error: HelixError) -> None:
+            self.notices.tell_error(error)
+            if self.bench is None:
+                self.show_page("welcome")
+
+        work = self.desk.open(workspace)
+        self.doing.do(work, name=f"open workspace {workspace}", then=opened, owner=self, failed=not_opened)
 
     def create_workspace(self, folder: Path) -> None:
         def created(bench: Workbench) -> None:

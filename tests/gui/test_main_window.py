@@ -12,14 +12,18 @@ from PySide6.QtWidgets import QInputDialog
 from helix_desktop.engine.events import Folding, Running
 from helix_desktop.engine.facts import FoldKind, Text, UserSaid
 from helix_desktop.engine.ports import Answer, Question
-from helix_desktop.errors import WrongUse
+from helix_desktop.errors import StoreBusy, WrongUse
 from helix_desktop.gui import saying, wanting
+from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame import TIGHT
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import wants
+from helix_desktop.settings import Settings
 from tests.gui import story
+from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
 
 COMMAND = Question(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test")
@@ -316,6 +320,19 @@ def test_the_last_workspace_in_the_trash_leaves_another_one_open(window: MainWin
     assert window.bench.id != "storage-engine"
     window.notices.act()
     assert "storage-engine" in desk.benches
+
+
+def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
+    theme: Theme, memory: Memory, settings: Settings, doing: Doing, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(workspace: str) -> FakeWorkbench:
+        raise StoreBusy(f"{workspace} is open in another program.", remedy="Close it there.")
+
+    monkeypatch.setattr(desk, "open", busy)
+    window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    window.begin(desk)
+    assert window.page == "welcome"
+    assert window.notices._text.text() == "storage-engine is open in another program. Close it there."
 
 
 def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
