@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import adapted, figures, machine, report
+from tests.benchmarks import adapted, figures, fleet, machine, report
 from tests.benchmarks.row import Row
 
 HERE = Path(__file__).parent
@@ -61,6 +61,7 @@ def main() -> int:
         arguments.html.write_text(report.page(runs), encoding="utf-8")
     if arguments.keep:
         figures.keep(runs)
+        fleet.write()
     return int(any(run["failed"] for run in runs))
 
 

@@ -39,7 +39,7 @@ def store_put(text: str) -> list[Row]:
     rows = []
     for label, stores in said["stores"].items():
         for what, limit in (("put", PUT_LIMIT), ("get", GET_LIMIT)):
-            found = {name: Figure(*both[what], ROUNDS) for name, both in stores.items()}
+            found = {name: _spread(both[what]) for name, both in stores.items()}
             ours = found.pop("ours")
             ratio = ours.median / found["parts"].median
             met = ratio <= limit and ours.median < found["diskcache"].median
@@ -58,6 +58,11 @@ def store_put(text: str) -> list[Row]:
     for name, value in said["port"].items():
         rows.append(Row(name, "µs", Figure(value, value, value)))
     return rows
+
+
+def _spread(three: list[float]) -> Figure:
+    median, least, most = three
+    return Figure(median, least, most, ROUNDS)
 
 
 # begins of names in store_million's report, with the limit in the name's own unit

@@ -79,13 +79,14 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 # --- the README ------------------------------------------------------------------------------------------------------
 
-QUOTED = (  # benchmark, row, sentence
-    ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output takes {ours} µs; plyvel alone {plyvel (snappy)} µs, diskcache {diskcache} µs."),
-    ("store_put", "get of 32 KB", "Getting it back, checked against its SHA-256: {ours} µs; diskcache, unchecked, {diskcache} µs."),
-    ("view", "a step at 100,000 messages", "One more step in a conversation of 100,000 messages: {ours} ms for view, meter and policy; from nothing {from nothing} ms."),
-    ("start", "first paint", "The window is painted {ours} ms after the process starts; a bare Qt window {bare Qt window} ms."),
-    ("start", "memory after start", "Memory after start: {ours} MB; a bare Qt window {bare Qt window} MB."),
-    ("mcp", "a recall over stdio", "A recall over MCP (stdio): {ours} ms; the smallest server of the same SDK {smallest server} ms."),
+QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer
+    ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output costs {× parts} times what it is made of (SHA-256, zstd, LevelDB's synced put), a put in lmdb {lmdb × parts} times that."),
+    ("store_put", "get of 2 KB", "A get of 2 KB, checked against its SHA-256, costs {× parts} times its parts; unchecked from diskcache {diskcache × parts} times that."),
+    ("view", "a step at 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of the processor for view, meter and strategies; the view from nothing {from nothing} ms."),
+    ("tokens", "counting code", "Tokens are counted at {× tiktoken} times the speed of tiktoken by itself."),
+    ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms; the smallest server of the same SDK takes {smallest server} ms."),
+    ("start", "first paint", "The window is painted after {× bare Qt window} times what a bare Qt window takes."),
+    ("start", "memory after start", "Memory after start: {ours} MB, a bare Qt window {bare Qt window} MB."),
     ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy is billed {ours} of what sending everything costs, on ten recorded sessions."),
 )  # fmt: skip
 
@@ -94,13 +95,15 @@ def quotes(runs: Sequence[dict[str, Any]]) -> str:
     """The README's block: a few figures in sentences, for what was measured."""
     rows = {(run["name"], row["name"]): Row.from_json(row) for run in runs for row in run["rows"]}
     told = [_quote(rows[name, row], words) for name, row, words in QUOTED if (name, row) in rows]
-    where = next((run["machine"]["processor"] for run in runs), "")
+    where = next(
+        (f"{run['machine']['processor']}, load {run['machine']['load at the start'].split()[0]}" for run in runs), ""
+    )
     return "\n".join(
         [
             BEGIN,
             *(f"- {line}" for line in told),
             "",
-            f"Medians on {where}; [all figures](resources/help/figures.md).",
+            f"Medians on {where}; peers in turn with ours; [all figures, with their spread](resources/help/figures.md).",
             END,
         ]
     )
@@ -108,7 +111,14 @@ def quotes(runs: Sequence[dict[str, Any]]) -> str:
 
 def _quote(row: Row, words: str) -> str:
     figures: dict[str, Figure] = {"ours": row.ours, **row.peers}
-    return re.sub(r"\{([^}]+)\}", lambda match: shown(figures[match[1]].median), words)
+
+    def value(match: re.Match[str]) -> str:
+        one, times, other = match[1].partition("× ")
+        if times:
+            return shown(figures[one.strip() or "ours"].median / figures[other].median)
+        return shown(figures[one].median)
+
+    return re.sub(r"\{([^}]+)\}", value, words)
 
 
 def block(text: str) -> str:

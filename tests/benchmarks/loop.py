@@ -26,6 +26,7 @@ from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Text, ToolReturned
 from helix_desktop.engine.session import Session
 from tests.benchmarks import machine, report
+from tests.benchmarks.loop_server import RATE
 from tests.benchmarks.row import Figure, Row
 from tests.soak.driven import drive, opened, prepare, started, until
 
@@ -157,7 +158,7 @@ def rows(*, quick: bool) -> list[Row]:
 def _rows(trial: Trial) -> list[Row]:
     done = f"text complete: {_yes(trial.complete)}; {trial.megabytes} MB kept: {_yes(trial.printed)}; handover made: {_yes(trial.folded)}"
     wall, own, bare = (sorted(each) or [0.0] for each in (trial.gaps.wall, trial.gaps.own, trial.bare))
-    rate = trial.events / trial.seconds
+    behind = trial.seconds - trial.events / RATE
     peer = {"bare Qt window": Figure(_at(bare, 0.99), bare[0], bare[-1], len(bare))}
     longest = {"bare Qt window": Figure(bare[-1], bare[-1], bare[-1])}
     whole = trial.complete and trial.printed and trial.folded
@@ -167,7 +168,7 @@ def _rows(trial: Trial) -> list[Row]:
         Row("gap in processor time, 99th percentile", "ms (least–most)", Figure(_at(own, 0.99), own[0], own[-1], len(own)), asked=f"< {P99:g} ms", met=_at(own, 0.99) < P99),
         Row("longest gap in processor time", "ms", _single(own[-1]), asked=f"< {LONGEST:g} ms", met=own[-1] < LONGEST),
         Row("a key typed meanwhile, until painted", "ms", Figure.of(trial.keys), asked="< 16 ms", met=Figure.of(trial.keys).median < 16),
-        Row("stream events taken in", "a second", _single(rate), asked="≥ 2,000 sent a second, all arrived", met=whole and rate >= 1_800, note=done),
+        Row("behind the sender at the end of the stream", "s", _single(behind), asked="< 1 s, all arrived", met=whole and behind < 1, note=done),
     ]  # fmt: skip
 
 
