@@ -216,14 +216,14 @@ async def trial(application: QApplication, entries: int) -> None:
             count = page.model.rowCount()
             taken = await until(lambda count=count: page.model.rowCount() != count and there())  # type: ignore[misc]
             print(f"  {page.model.rowCount():>9,} of it chosen in {taken:5.0f} ms, {gaps.told()}")
-        await scroll(page, gaps, there, entries)
-        await choose_all(page, gaps, entries)
+        await scroll(page, gaps, there)
         print(f"  memory grown by {memory() - before:.0f} MB")
+        await choose_all(page, gaps)
         page.close()
         await served.index.aclose()
 
 
-async def scroll(page: CachePage, gaps: Gaps, there: Callable[[], bool], entries: int) -> None:
+async def scroll(page: CachePage, gaps: Gaps, there: Callable[[], bool]) -> None:
     bar = page.table.verticalScrollBar()
     taken = []
     gaps.begin()
@@ -239,7 +239,7 @@ async def scroll(page: CachePage, gaps: Gaps, there: Callable[[], bool], entries
     print(f"  scrolled: {gaps.told()}")
 
 
-async def choose_all(page: CachePage, gaps: Gaps, entries: int) -> None:
+async def choose_all(page: CachePage, gaps: Gaps) -> None:
     gaps.begin()
     start = time.perf_counter()
     page.table.select_all()
@@ -253,7 +253,7 @@ async def choose_all(page: CachePage, gaps: Gaps, entries: int) -> None:
     QGuiApplication.clipboard().setText("")
 
 
-async def large_entry(application: QApplication) -> None:
+async def large_entry() -> None:
     """200 MB in the real cache: the first page, checked."""
     with tempfile.TemporaryDirectory(prefix="helix-bench-") as folder:
         cache = CacheFolder(Path(folder) / "cache")
@@ -288,7 +288,6 @@ async def large_entry(application: QApplication) -> None:
             gaps.begin()
             body.open(served, stored, About("run_command", "make", "text/plain"))
             taken = await until(lambda: len(body.lines.lines) > 0)
-            application.processEvents()
             print(f"a {stored.size / 1e6:.0f} MB entry: first page, checked, shown in {taken:.0f} ms, {gaps.told()}")
         served.stores.call(cache.close)
         await served.index.aclose()
@@ -303,7 +302,7 @@ def main() -> None:
     asyncio.set_event_loop(loop)
     with loop:
         loop.run_until_complete(trial(app, entries))
-        loop.run_until_complete(large_entry(app))
+        loop.run_until_complete(large_entry())
 
 
 if __name__ == "__main__":
