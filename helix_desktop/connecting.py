@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from helix_desktop.errors import NoKeyring
+from helix_desktop.errors import ModelFailed, NoKeyring
 from helix_desktop.gui.setup import Model, Provider, Tested
 from helix_desktop.secrets import Secrets, Where
 
@@ -97,6 +98,8 @@ class Connecting:
         if key:
             await self._secrets.set(provider.name, checked_key(key, provider.name), where=_WHERE[keep])
         await asyncio.to_thread(self._configured.put, self._config(provider))
+        with contextlib.suppress(ModelFailed, NoKeyring):  # it can be asked for its models later as well
+            await self.models(provider.name)
 
     async def remove(self, name: str) -> None:
         await asyncio.to_thread(self._configured.remove, name)

@@ -90,9 +90,6 @@ class Frame(QWidget):
             self.memory.put("layout", self._workspace, "page", value=name)
         self._settle()
 
-    def has_page(self, name: str) -> bool:
-        return name in self._pages
-
     # --- sides ---------------------------------------------------------------------------------------------------
 
     @property

@@ -45,13 +45,6 @@ class Memory(QObject):
             self._values[path] = value
         self._timer.start()
 
-    def forget(self, *key: str) -> None:
-        """Drop everything below a path."""
-        below = "/".join(key) + "/"
-        for path in [path for path in self._values if path.startswith(below)]:
-            del self._values[path]
-        self._timer.start()
-
     def write(self) -> None:
         """Write now; the old file stays whole until the new one is."""
         self._timer.stop()

@@ -45,9 +45,6 @@ class Tested:
     said: str = ""
 
 
-KEEP = ("keyring", "session", "file")
-
-
 class Setup(Protocol):
     """Every coroutine may raise a HelixError: BadKey, Unreachable, NoKeyring, ..."""
 
@@ -68,7 +65,7 @@ class Setup(Protocol):
         ...
 
     async def add(self, provider: Provider, key: str, keep: str = "keyring") -> None:
-        """Set it up; the key, if there is one, goes to "keyring", "session" or "file"."""
+        """Set it up and ask for its models; the key, if there is one, goes to "keyring", "session" or "file"."""
         ...
 
     async def remove(self, name: str) -> None:

@@ -23,13 +23,10 @@ def test_a_value_of_another_type_is_not_believed(memory: Memory) -> None:
     assert memory.get("layout", "width", default=252) == 252
 
 
-def test_an_empty_value_is_forgotten_and_so_is_what_stands_below_a_path(memory: Memory) -> None:
+def test_an_empty_value_is_forgotten(memory: Memory) -> None:
     memory.put("draft", "one", "a", value={"text": "x"})
-    memory.put("draft", "one", "b", value={"text": "y"})
     memory.put("draft", "one", "a", value={})
     assert memory.get("draft", "one", "a", default={"gone": 1}) == {"gone": 1}
-    memory.forget("draft", "one")
-    assert memory.get("draft", "one", "b", default={"gone": 1}) == {"gone": 1}
 
 
 def test_a_damaged_file_is_set_aside(tmp_path: Path, application: QApplication, expect: Callable[[str], None]) -> None:

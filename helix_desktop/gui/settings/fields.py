@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -142,14 +142,3 @@ def row(declared: Declared, changed: Changed, parent: QWidget) -> QWidget:
         widget.setFixedWidth(WIDE)
     line.addWidget(widget)
     return whole
-
-
-def value_of(widget: QObject) -> Value:
-    """What a field shows."""
-    if isinstance(widget, QCheckBox):
-        return widget.isChecked()
-    if isinstance(widget, QComboBox):
-        return str(widget.currentData())
-    if isinstance(widget, QSpinBox | QDoubleSpinBox):
-        return widget.value()
-    return widget.text() if isinstance(widget, QLineEdit) else ""
