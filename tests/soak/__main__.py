@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,7 +33,8 @@ from helix_desktop import program
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.errors import HelixError, Refused
-from tests.benchmarks import machine
+from tests.benchmarks import figures, machine
+from tests.benchmarks.row import Figure, Row
 from tests.soak.driven import drive, opened, prepare, started, turns, until
 from tests.soak.server import ANSWER, FILES
 
@@ -213,6 +215,34 @@ def verdict(samples: list[Sample], minutes: float) -> tuple[bool, str]:
     return late <= 1.1 * early, words
 
 
+def run_of(samples: list[Sample], minutes: float, where: dict[str, str]) -> dict[str, object]:
+    """The soak as a run of the figures page: what was held at the end beside what was held after a sixth of the time."""
+    early = min(samples, key=lambda sample: abs(sample.minute - minutes / 6))
+    good, words = verdict(samples, minutes)
+    rows = [
+        Row(
+            name, unit, Figure.of([value(each) for each in samples[-5:]]), {"after a sixth of the time": Figure.of([value(early)])},
+            "≤ 1.1 × after a sixth" if name == "memory at the end" else "", good if name == "memory at the end" else None,
+            note=words if name == "memory at the end" else "",
+        )
+        for name, unit, value in WATCHED
+    ]  # fmt: skip
+    return {
+        "name": "soak", "measures": f"the real window at work for {minutes:g} minutes, of the hour that is asked for", "machine": where,
+        "seconds": 60 * minutes, "failed": "", "rows": [row.as_json() for row in rows],
+    }  # fmt: skip
+
+
+WATCHED: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
+    ("memory at the end", "MB", lambda sample: sample.memory),
+    ("widgets", "", lambda sample: sample.widgets),
+    ("objects of Qt below the window", "", lambda sample: sample.qt_objects),
+    ("objects of Python", "", lambda sample: sample.objects),
+    ("threads", "", lambda sample: sample.threads),
+    ("open files", "", lambda sample: sample.files),
+)
+
+
 def fill(folder: Path) -> None:
     """Files for an agent to read: from 1 KB to 60 KB."""
     (folder / "src").mkdir()
@@ -226,12 +256,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="keep the samples in this file as they are taken")
+    parser.add_argument("--keep", action="store_true", help="the result stands on the figures page from now on")
     arguments = parser.parse_args()
+    where = machine.described()
     with tempfile.TemporaryDirectory(prefix="helix-soak-") as home, started("tests.soak.server") as (_, port):
         prepare(Path(home), port, WORKSPACES, fill, window=32_000)
         soak = Soak(arguments.minutes, arguments.seed, arguments.out)
         code = drive(Path(home), soak.story)
+    if arguments.keep:
+        figures.keep([run_of(soak.samples, arguments.minutes, where)])
     good, words = verdict(soak.samples, arguments.minutes)
     print(f"soak: {words}; {soak.refused} folds refused with a reason; seed {arguments.seed}")
     return code or int(not good)
