@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import secrets as random
 import time
 import weakref
@@ -47,6 +48,7 @@ from helix_desktop.workbench.servers import Servers
 
 Listener = Callable[[Event], None]
 SAMPLE = 1 << 20
+MANY = 10_000
 _open: weakref.WeakKeyDictionary[Workspace, Workbench] = weakref.WeakKeyDictionary()
 
 
@@ -150,6 +152,8 @@ class Workbench:
             if conversation not in self._sessions:
                 opened = await Conversation.open(self.workspace.journal, conversation)
                 self._sessions[conversation] = self._made(opened)
+                if len(opened.state.facts) > MANY:
+                    gc.freeze()  # so many facts that last are not looked through again at every collection
             return self._sessions[conversation]
 
     async def new_conversation(self, title: str = "") -> Session:
