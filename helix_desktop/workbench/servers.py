@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.engine.crew import Spawn
-from helix_desktop.errors import NotThere
+from helix_desktop.errors import NotThere, WrongUse
 from helix_desktop.secrets import Secrets
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.runner import ForeignTool
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from helix_desktop.mcp_host.host import Host
     from helix_desktop.mcp_host.server import Hosted, HostTool, Status
 
+log = logging.getLogger(__name__)
+
 
 class Servers:
     """`listeners` hear when a server's status or its tools change. The settings say which servers there are."""
 
     def __init__(self, workspace: Workspace, secrets: Secrets, spawn: Spawn) -> None:
         self.listeners: list[Callable[[], None]] = []
+        self.mistakes: dict[str, str] = {}  # by server, why its settings cannot be read
         self._workspace = workspace
         self._secrets = secrets
         self._spawn = spawn
@@ -50,9 +54,7 @@ class Servers:
             if self._host is None and not self._workspace.settings.mcp:
                 return
             host = await self._hosting()
-            from helix_desktop.mcp_host.config import from_plain
-
-            await host.configure([from_plain(name, table) for name, table in self._workspace.settings.mcp.items()])
+            await host.configure(self._configs())
 
     async def paste(self, text: str, name: str = "") -> Pasted:
         """Add servers in any form people paste. Secrets go to the keyring before anything is written."""
@@ -102,6 +104,19 @@ class Servers:
                 approve=self._approve,
             )
         return self._host
+
+    def _configs(self) -> Sequence[ServerConfig]:
+        """All that can be read; `mistakes` says what is wrong with the others."""
+        from helix_desktop.mcp_host.config import from_plain
+
+        configs, self.mistakes = [], {}
+        for name, table in self._workspace.settings.mcp.items():
+            try:
+                configs.append(from_plain(name, table))
+            except (WrongUse, ValueError, TypeError) as error:
+                self.mistakes[name] = str(error)
+                log.warning("the settings of MCP server %s cannot be read", name)
+        return configs
 
     def _config(self, name: str) -> ServerConfig:
         from helix_desktop.mcp_host.config import from_plain

@@ -16,6 +16,7 @@ from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets, Where
 from helix_desktop.workbench import Desk, Workbench
 from helix_desktop.workbench.tour import Quick
+from tests.conftest import Expect
 from tests.peers.chat_server import ChatServer, reply
 
 SERVER = Path(__file__).parents[1] / "mcp_host" / "modern_server.py"
@@ -113,5 +114,19 @@ async def test_servers_are_there_again_after_a_restart(tmp_path: Path) -> None:
         status, tools, _ = await bench.servers.test("modern")
         assert status.state is State.READY
         assert len(tools) == 3
+    finally:
+        await desk.aclose()
+
+
+async def test_a_table_with_a_mistake_stops_no_other_server(tmp_path: Path, expect: Expect) -> None:
+    expect("the settings of MCP server broken cannot be read")
+    (tmp_path / "project").mkdir()
+    desk = desk_at(tmp_path)
+    try:
+        bench = await desk.create("Served", tmp_path / "project")
+        await bench.change({"mcp.broken": {"kind": "stdio", "start_seconds": "soon"}})
+        await bench.servers.paste(PASTED)
+        await ready(bench)
+        assert list(bench.servers.mistakes) == ["broken"]
     finally:
         await desk.aclose()
