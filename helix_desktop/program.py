@@ -17,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import qasync
 from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTimer, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import browsing, instance, logs, places, tasks
 from helix_desktop.errors import HelixError, WrongUse
+from helix_desktop.event_loop import EventLoop
 from helix_desktop.gui import words
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.links import Place, parse
@@ -122,7 +122,7 @@ class Program:
         self.shell.closing.connect(self._close)
 
     def run(self) -> int:
-        loop = qasync.QEventLoop(self._application)
+        loop = EventLoop(self._application)
         asyncio.set_event_loop(loop)
         loop.set_default_executor(tasks.pool("work", threads=THREADS))
         self._interrupts = Interrupts(self.shell.close)

@@ -1,0 +1,72 @@
+"""The event loop of the window: qasync's, but for timers that are far away.
+
+qasync gives each of them a timer of Qt, and keeps that and what it refers to until it would have fired, cancelled or not. A stream has a
+limit of minutes for each of its pieces: thousands of them would stand there at any moment. Here they wait in a heap with one
+timer for the first, and cancelled ones are swept out, as asyncio's own loops do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+from contextvars import Context
+
+import qasync
+
+FAR = 1.0  # seconds
+FEW = 64  # so many may stand there cancelled
+
+
+class EventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
+    """Use as qasync.QEventLoop."""
+
+    def __init__(self, *arguments: object) -> None:
+        self._far: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._cancelled = 0
+        self._numbers = itertools.count()
+        self._wakes_at = math.inf
+        super().__init__(*arguments)
+
+    @property
+    def far(self) -> int:
+        """How many timers wait in the heap, the cancelled ones included."""
+        return len(self._far)
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.Handle:
+        if delay < FAR:
+            near: asyncio.Handle = super().call_later(delay, callback, *args, context=context)
+            return near
+        handle = asyncio.TimerHandle(self.time() + delay, callback, args, self, context)
+        heapq.heappush(self._far, (handle.when(), next(self._numbers), handle))
+        self._wake()
+        return handle
+
+    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
+        """Called by `TimerHandle.cancel`."""
+        self._cancelled += 1
+        if self._cancelled > max(FEW, len(self._far) // 2):
+            self._far = [each for each in self._far if not each[2].cancelled()]
+            heapq.heapify(self._far)
+            self._cancelled = 0
+
+    def _wake(self) -> None:
+        """See to it that `_due` runs when the first of them is due."""
+        if self._far and self._far[0][0] < self._wakes_at:
+            self._wakes_at = self._far[0][0]
+            super().call_later(max(0.0, self._wakes_at - self.time()), self._due)
+
+    def _due(self) -> None:
+        self._wakes_at = math.inf
+        now = self.time()
+        while self._far and (self._far[0][0] <= now or self._far[0][2].cancelled()):
+            handle = heapq.heappop(self._far)[2]
+            if handle.cancelled():
+                self._cancelled = max(0, self._cancelled - 1)
+            else:
+                handle._run()  # noqa: SLF001 - what a loop does with its handles
+        self._wake()
