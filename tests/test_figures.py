@@ -102,3 +102,33 @@ def test_what_the_store_benchmark_says_becomes_rows() -> None:
     peers["diskcache"] = {"put": [9.0, 9, 9], "get": [9.0, 9, 9]}
     said = json.dumps({"stores": {"2 KB": {"ours": both, **peers}}, "port": {"through the port": 3.0}})
     assert [row.met for row in adapted.store_put(said)] == [True, False, None]
+
+
+def test_what_the_policies_say_becomes_rows() -> None:
+    one = {
+        "billed": 40, "sent": 20, "retention": 0.9, "peak": 0.45, "median_use": 0.2, "overflowed": 0, "illegal_requests": 0,
+        "recalls_failed": 0, "details": {"lost": 1},
+    }  # fmt: skip
+    others = {
+        "no management": {**one, "billed": 100, "sent": 100},
+        "none": {**one, "billed": 99},
+        "a peer": {**one, "billed": 39},
+    }
+    rows = adapted.policies(json.dumps({"prices": {"layered": one, **others}}))
+    assert [row.name for row in rows if not row.met] == ["billed by `layered`, prices", "`layered`: details lost"]
+    assert rows[0].peers["a peer"].median == 0.39
+
+
+def test_what_the_cache_page_prints_becomes_rows() -> None:
+    said = (
+        "1,000,000 entries: page shown in 80 ms, gaps: p99  3.0, longest  12.0 ms\n"
+        "  sorted by size      in   600 ms, gaps: p99  20.0, longest  30.0 ms\n"
+        "  memory grown by 30 MB\n"
+    )
+    assert {row.name: row.met for row in adapted.gui_cache(said)} == {
+        "page shown": True,
+        "page shown: wait of the loop": True,
+        "sorted by size": False,
+        "sorted by size: wait of the loop": False,
+        "memory grown": True,
+    }

@@ -198,7 +198,27 @@ def policies(text: str) -> list[Row]:
                 note=note,
             )
         )
+        rows += _asked_of_layered(said["layered"], whole) if len(rows) == 1 else []
     return rows
+
+
+def _asked_of_layered(one: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Row]:
+    """What is asked of `layered` on the traces at their own prices, whatever others do."""
+    limits: tuple[tuple[str, float, str, bool], ...] = (
+        ("billed, a share of sending everything", one["billed"] / whole["billed"], "≤ 0.42", one["billed"] / whole["billed"] <= 0.42),
+        ("sent, a share of sending everything", one["sent"] / whole["sent"], "≤ 0.25", one["sent"] / whole["sent"] <= 0.25),
+        ("retention", _retention(one), "≥ 0.89", _retention(one) >= 0.89),
+        ("peak, a share of the window", one["peak"], "≤ 0.5", one["peak"] <= 0.5),
+        ("use of the window in the median step", one["median_use"], "< 0.3", one["median_use"] < 0.3),
+        ("requests that overflow", one["overflowed"], "0", one["overflowed"] == 0),
+        ("illegal requests", one["illegal_requests"], "0", one["illegal_requests"] == 0),
+        ("failed recalls", one["recalls_failed"], "0", one["recalls_failed"] == 0),
+        ("details lost", one["details"]["lost"], "0", one["details"]["lost"] == 0),
+    )  # fmt: skip
+    return [
+        Row(f"`layered`: {name}", "", Figure(value, value, value), asked=asked, met=met)
+        for name, value, asked, met in limits
+    ]
 
 
 def _share(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Figure:

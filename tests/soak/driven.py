@@ -19,6 +19,7 @@ from helix_desktop.workbench import Desk
 from tests.benchmarks import machine
 
 MODEL = "peer/scripted"
+HOME = "home"  # the program's own folder, which no tool may enter; the workspaces' folders stand beside it
 Story = Callable[[program.Program], Coroutine[Any, Any, None]]
 
 
@@ -39,10 +40,10 @@ def started(module: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
 
 
 def prepare(home: Path, port: int, workspaces: Sequence[str], fill: Callable[[Path], None], *, window: int) -> None:
-    """A home as it is after the first start: a provider, workspaces on folders of their own, everything allowed."""
+    """A home as it is after the first start: a provider, workspaces on folders beside it, everything allowed."""
 
     async def make() -> None:
-        where = places.find(home)
+        where = places.find(home / HOME)
         desk = Desk(where, Secrets(where.key_file, environ={}))
         desk.configured.put(ProviderConfig("peer", base_url=f"http://127.0.0.1:{port}/v1"))
         desk.configured.correct("peer", "scripted", {"window": window})
@@ -78,7 +79,7 @@ def drive(home: Path, story: Story) -> int:
                 self.shell.close()
 
     program.Program = Driven  # type: ignore[misc] # what app.main starts
-    code = app.main(home, [])
+    code = app.main(home / HOME, [])
     return 1 if failed else code
 
 
