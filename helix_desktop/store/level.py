@@ -107,10 +107,14 @@ class Level:
         except plyvel.Error as error:
             raise failure(error, _UNREAD) from error
         if value is not None:
-            self._read += len(value)
-            if self._read > _MAPPED:
-                self._release()
+            self._touched(len(value))
         return value
+
+    def _touched(self, size: int) -> None:
+        """So much went through the tables: read by us, or, when it was written, by compactions."""
+        self._read += size
+        if self._read > _MAPPED:
+            self._release()
 
     def _seek(self, key: bytes) -> bytes | None:
         for found, value in self.scan(key, key + b"\x00"):
@@ -149,6 +153,7 @@ class Level:
         except plyvel.Error as error:
             self._failed = True
             raise failure(error, "The cache could not be written; what was stored before is safe") from error
+        self._touched(sum(len(value) for _, value in writes if value is not None))
 
     def compact(self) -> None:
         """Give the room of what was deleted back. Without its two ends plyvel compacts an empty range, silently."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from helix_desktop.engine.ports import Clock
+from helix_desktop.errors import StoreBusy
 from helix_desktop.places import Places
 from helix_desktop.providers.catalog import SystemClock
 from helix_desktop.providers.configured import Configured
@@ -27,6 +28,7 @@ class Serving(Protocol):
     async def finish(self) -> None: ...
 
 
+PATIENCE, PAUSE = 30, 0.1  # tries and seconds
 Serve = Callable[[Workspace], Awaitable[Serving]]
 
 
@@ -115,13 +117,22 @@ class Desk:
         await self.connections.aclose()
 
     async def _opened(self, workspace: str) -> tuple[Workspace, Workbench, Serving | None]:
-        opened = await self._known.open(workspace)
+        opened = await self._taken(workspace)
         try:
             bench = await Workbench.open(opened, self._shared())
         except BaseException:
             await opened.aclose()
             raise
         return opened, bench, await self._serve(opened) if self._serve else None
+
+    async def _taken(self, workspace: str) -> Workspace:
+        """Open it as its owner; a command that has it for a moment is waited for."""
+        for _ in range(PATIENCE):
+            try:
+                return await self._known.open(workspace)
+            except StoreBusy:
+                await asyncio.sleep(PAUSE)
+        return await self._known.open(workspace)
 
     def _shared(self) -> Shared:
         access = Access(self.configured, self.secrets, self.connections, self.tokens, self._clock)

@@ -69,7 +69,10 @@ async def shelf() -> tuple[Shelf, Digest]:
     cache, journal = MemoryCache(now=lambda: 1.0), MemoryJournal(now=lambda: 1.0)
     stored = await cache.put(LOG, About("run_command", "make"))
     await cache.put(b"\xff\x00binary", About("user", "a.bin", "application/octet-stream"))
-    said: list[Fact] = [UserSaid((Text("Do it, never quickly.", 400),)), ModelReplied((Text("Done. " * 300, 400),), "m", Stop.END)]
+    said: list[Fact] = [
+        UserSaid((Text("Do it, never quickly.", 400),)),
+        ModelReplied((Text("Done. " * 300, 400),), "m", Stop.END),
+    ]
     await journal.append("c1", [ConversationStarted(title="Work"), *said, TurnEnded(TurnEnd.DONE)])
     document = Folded("f1", FoldKind.HANDOVER, Span(2, 3), "## Completed Work\nIt is done.", 8, 800, number=1)
     await journal.append("c1", [document])

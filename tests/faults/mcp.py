@@ -102,7 +102,12 @@ async def used(what: str, server: Any, digest: str, recalls: int) -> int:
         refused = [(await client.call_tool("recall_cached_content", each)).is_error for each in wrong]
         entry = (await client.read_resource(f"helix://entry/{digest}")).contents[0]
     median = statistics.median(times)
-    ok = len(tools) == TOOLS and all(refused) and "line 19999" in getattr(entry, "text", "") and (median < MEDIAN or what == "HTTP")
+    ok = (
+        len(tools) == TOOLS
+        and all(refused)
+        and "line 19999" in getattr(entry, "text", "")
+        and (median < MEDIAN or what == "HTTP")
+    )
     say(
         f"{what}: {recalls} recalls, median {median * 1000:.1f} ms; bad input refused {sum(refused)} of {len(wrong)}: {_word(ok)}"
     )
