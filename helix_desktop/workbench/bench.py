@@ -98,6 +98,10 @@ class Workbench:
         permissions.remember = bench._remember
         await bench._list()
         bench.servers.begin()
+        warming = asyncio.to_thread(
+            shared.access.tokens.count, "the vocabulary is read before the first message waits for it"
+        )
+        bench._tasks.spawn(warming, name="read the vocabulary")
         _open[workspace] = bench
         return bench
 
