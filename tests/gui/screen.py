@@ -86,6 +86,7 @@ def screen(size: str = "1600x1000") -> Iterator[Screen]:
         made = Screen(f":{said.readline().strip()}")
     manager = subprocess.Popen(["openbox"], env=made.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
+        wait_for("the window manager", lambda: made.run("xdotool", "get_num_desktops", check=False))
         yield made
     finally:
         for process in (manager, server):
