@@ -11,7 +11,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +32,7 @@ PROPOSED = ("roots", "permissions", "mcp")
 _PAGE = 200
 _LINE_LIMIT = 64 << 20  # no fact and no header of an entry is longer than this
 _BATCH = 64
+Report = Callable[[int, int], None]  # bytes done, and of how many
 _KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
 _KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+")
 
@@ -173,17 +174,25 @@ def check(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def unpack(path: Path, place: Path, *, name: str = "") -> tuple[str, ...]:
-    """Fill the new workspace folder `place`. Returns what could not be taken over, in sentences; raises where nothing fits."""
+def unheard(_done: int, _total: int) -> None:
+    """For those who do not ask how far it is."""
+
+
+def unpack(path: Path, place: Path, *, name: str = "", report: Report = unheard) -> tuple[str, ...]:
+    """Fill the new workspace folder `place`. Returns what could not be taken over, in sentences; raises where nothing fits.
+
+    What `report` raises ends it: so it can be stopped.
+    """
     check(path)
     try:
         with zipfile.ZipFile(path) as archive:
+            facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
             config.write(place / config.NAME, _proposed(archive.read("workspace.toml").decode("utf-8"), name))
             config.read(place / config.NAME)
             with archive.open("facts.jsonl") as member:
-                _take_facts(member, place / "journal.sqlite3")
+                _take_facts(member, place / "journal.sqlite3", lambda done: report(done, facts + entries))
             with archive.open("entries.bin") as member:
-                return _take_entries(member, place / "cache")
+                return _take_entries(member, place / "cache", lambda done: report(facts + done, facts + entries))
     except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, NotImplementedError) as error:
         raise WrongUse(f"{path} is damaged: {error}.", remedy="Export it again; nothing was imported.") from error
 
@@ -200,7 +209,7 @@ def _proposed(text: str, name: str) -> str:
     return tomlkit.dumps(document)
 
 
-def _take_facts(member: IO[bytes], path: Path) -> None:
+def _take_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) -> None:
     journal = JournalFile(path)
     try:
         ends: dict[str, int] = {}
@@ -211,6 +220,7 @@ def _take_facts(member: IO[bytes], path: Path) -> None:
             if len(batch) == 1000:
                 journal.take(batch)
                 batch = []
+                report(member.tell())
         journal.take(batch)
     finally:
         journal.close()
@@ -227,7 +237,7 @@ def _line(raw: bytes, ends: dict[str, int]) -> Line:
     return Line(0, conversation, seq, float(time), fact, seal(conversation, seq, float(time), fact))
 
 
-def _take_entries(member: IO[bytes], folder: Path) -> tuple[str, ...]:
+def _take_entries(member: IO[bytes], folder: Path, report: Callable[[int], None]) -> tuple[str, ...]:
     cache = CacheFolder(folder)
     try:
         said: list[str] = []
@@ -237,6 +247,7 @@ def _take_entries(member: IO[bytes], folder: Path) -> tuple[str, ...]:
                 staged += _take_entry(member, cache, json.loads(raw))
             except HelixError as error:
                 said.append(error.what)
+            report(member.tell())
             if len(staged) >= _BATCH:
                 cache.commit(staged)
                 staged = []

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
 import secrets
 import shutil
+import threading
 import time as clock
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.errors import Ambiguous, HelixError, NotThere, StoreBusy, StoreFailed, WrongUse
+from helix_desktop.errors import Ambiguous, HelixError, NotThere, Stopped, StoreBusy, StoreFailed, WrongUse
 from helix_desktop.store import backup, config, database, opening, transfer
 from helix_desktop.store import forget as forgetting
 from helix_desktop.store.cache import CacheFolder
@@ -25,6 +27,7 @@ from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.lock import Lock
 from helix_desktop.store.served import Cache, Journal
 from helix_desktop.store.thread import StoreThread
+from helix_desktop.store.transfer import Report
 
 log = logging.getLogger(__name__)
 
@@ -148,24 +151,38 @@ class Workspaces:
         """Remove a workspace in the trash for good."""
         known = self.find(name_or_id, trashed=True)
         Lock(known.folder / "lock").release()
-        shutil.rmtree(known.folder)
+        try:
+            shutil.rmtree(known.folder)
+        except OSError as error:
+            raise StoreFailed(
+                f"{known.name} could not be removed whole: {error.strerror}.", remedy="What is left is in the trash."
+            ) from error
 
-    async def import_(self, path: Path, *, name: str = "") -> Known:
+    async def import_(self, path: Path, *, name: str = "", report: Report = transfer.unheard) -> Known:
         """A new workspace from an export. What the file asks for (folders, permissions, MCP servers) is only proposed.
 
-        Nothing is left behind when it fails. What could not be taken over stands in the new workspace's `notes.txt`.
+        Nothing is left behind when it fails or is cancelled. What could not be taken over stands in the new workspace's
+        `notes.txt`. `report` hears on the loop how many bytes of how many are done.
         """
         transfer.check(path)
         named = _checked_name(name) if name else ""
         place = self._new_place(named or path.stem)
         hidden = place.rename(place.with_name(f"{_IMPORTING}{place.name}"))
         thread = StoreThread("import")
+        loop, stopped = asyncio.get_running_loop(), threading.Event()
+
+        def heard(done: int, total: int) -> None:
+            if stopped.is_set():
+                raise Stopped("The import was stopped.")
+            loop.call_soon_threadsafe(report, done, total)
+
         try:
-            said = await thread.run(transfer.unpack, path, hidden, name=named)
+            said = await thread.run(transfer.unpack, path, hidden, name=named, report=heard)
             if said:
                 (hidden / "notes.txt").write_text("\n".join(said) + "\n", "utf-8")
             hidden.rename(place)
         except BaseException:
+            stopped.set()
             await thread.run(shutil.rmtree, hidden, ignore_errors=True)
             raise
         finally:
@@ -243,20 +260,23 @@ class Workspace:
             if piece:
                 yield piece
 
-    async def export_to(self, path: Path) -> None:
-        """The same into a file, which is there whole or not at all."""
+    async def export_to(self, path: Path, report: Callable[[int], None] = lambda _bytes: None) -> None:
+        """The same into a file, which is there whole or not at all. `report` hears how many bytes were written."""
         beside = path.with_name(f"{path.name}.part")
         try:
             with beside.open("wb") as file:
                 async for piece in self.export():
                     file.write(piece)
+                    report(file.tell())
                 database.sync(file)
             beside.replace(path)
         except OSError as error:
-            beside.unlink(missing_ok=True)
             raise StoreFailed(
                 f"{path} could not be written: {error.strerror}.", remedy="Choose another place."
             ) from error
+        finally:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
 
     def backups(self) -> tuple[backup.Backup, ...]:
         """The dated copies of the journal, the newest first."""

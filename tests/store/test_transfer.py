@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
@@ -192,3 +193,45 @@ async def test_a_damaged_file_is_refused_or_named_and_never_half_taken(
             shutil.rmtree((await workspaces.import_(bad)).folder)
     assert [each.name for each in workspaces.list()] == ["Thesis"]
     assert not list(workspaces.folder.glob(".importing*"))
+
+
+async def test_a_cancelled_import_leaves_nothing_and_says_how_far_it_was(
+    workspace: Workspace, workspaces: Workspaces, tmp_path: Path
+) -> None:
+    await filled(workspace)
+    path = await exported(workspace, tmp_path / "w.helix")
+    before = {each.name for each in workspaces.folder.iterdir()}
+    heard: list[tuple[int, int]] = []
+    begun = asyncio.Event()
+
+    def report(done: int, total: int) -> None:
+        heard.append((done, total))
+        begun.set()
+
+    importing = asyncio.ensure_future(workspaces.import_(path, report=report))  # noqa: TID251 - a test's own task
+    await begun.wait()
+    importing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await importing
+    assert {each.name for each in workspaces.folder.iterdir()} == before
+    assert all(0 < done <= total for done, total in heard)
+    await workspaces.import_(path, report=report)
+    assert heard[-1][0] == heard[-1][1]
+
+
+async def test_a_cancelled_export_leaves_no_file(workspace: Workspace, tmp_path: Path) -> None:
+    await filled(workspace)
+    written: list[int] = []
+    begun = asyncio.Event()
+
+    def report(size: int) -> None:
+        written.append(size)
+        begun.set()
+
+    exporting = asyncio.ensure_future(workspace.export_to(tmp_path / "w.helix", report))  # noqa: TID251 - as above
+    await begun.wait()
+    exporting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await exporting
+    assert written
+    assert list(tmp_path.glob("w.helix*")) == []
