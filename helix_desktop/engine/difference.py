@@ -1,0 +1,110 @@
+"""The difference of two views: what came into the context, what went out of it, and what took another form.
+
+Views are those of two moments of one conversation, in either order. What a fold stands for and the fold itself are one
+change; so is the way back, when a fold is undone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from helix_desktop.engine.blocks import Block, View
+from helix_desktop.engine.covers import ends
+from helix_desktop.engine.facts import Cover, Span
+
+
+class How(StrEnum):
+    CAME = "came"
+    WENT = "went"
+    CHANGED = "took another form"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What stood at one place before, and what stands there after; one of the two may be nothing."""
+
+    before: tuple[Block, ...]
+    after: tuple[Block, ...]
+
+    @property
+    def how(self) -> How:
+        if not self.before:
+            return How.CAME
+        return How.CHANGED if self.after else How.WENT
+
+    @property
+    def tokens(self) -> int:
+        """What the view counts more by this change; less than nothing where it was made shorter."""
+        return _tokens(self.after) - _tokens(self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """All changes in the order of the facts they touch; `before` and `after`: tokens of the views, tools included."""
+
+    changes: tuple[Change, ...]
+    before: int
+    after: int
+
+    @property
+    def tokens(self) -> int:
+        return self.after - self.before
+
+    def of(self, how: How) -> tuple[Change, ...]:
+        """The changes of one sort."""
+        return tuple(change for change in self.changes if change.how is how)
+
+
+def difference(before: View, after: View) -> Difference:
+    """What has to happen to the first view for the second. Tokens are as counted; the meter's factor corrects them."""
+    old, new = _by_source(before.blocks), _by_source(after.blocks)
+    same = {source for source in old.keys() & new.keys() if _alike(old[source], new[source])}
+    changed = sorted((old.keys() | new.keys()) - same, key=_place)
+    changes = [Change(_blocks(old, sources), _blocks(new, sources)) for sources in _places(changed)]
+    return Difference(tuple(changes), _all(before), _all(after))
+
+
+def _by_source(blocks: Iterable[Block]) -> dict[Cover, list[Block]]:
+    found: dict[Cover, list[Block]] = defaultdict(list)
+    for block in blocks:
+        found[block.source].append(block)
+    return dict(found)
+
+
+def _alike(old: Sequence[Block], new: Sequence[Block]) -> bool:
+    """Whether the same is shown: a pin, or the role a kept part has behind a document, makes no difference."""
+    return [(block.content, block.fold) for block in old] == [(block.content, block.fold) for block in new]
+
+
+def _places(sources: Sequence[Cover]) -> Iterator[list[Cover]]:
+    """The sources, which are in order, that lie under one document or under several that cross; each other by itself."""
+    held: list[Cover] = []
+    end = 0  # of the documents held
+    for source in sources:
+        first, last = ends(source)
+        if held and first > end:
+            yield held
+            held = []
+        held.append(source)
+        end = max(end, last) if isinstance(source, Span) else max(end, first - 1)
+    if held:
+        yield held
+
+
+def _blocks(blocks: Mapping[Cover, Sequence[Block]], sources: Iterable[Cover]) -> tuple[Block, ...]:
+    return tuple(block for source in sources for block in blocks.get(source, ()))
+
+
+def _place(source: Cover) -> tuple[int, int, int]:
+    return (source.first, -source.last, 0) if isinstance(source, Span) else (source.seq, 0, source.part)
+
+
+def _tokens(blocks: Iterable[Block]) -> int:
+    return sum(block.tokens for block in blocks)
+
+
+def _all(view: View) -> int:
+    return _tokens(view.blocks) + view.tools_tokens
