@@ -39,9 +39,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(dict(scope["headers"]))
+        headers = [
+            (name, value.strip(b" \t")) for name, value in scope["headers"]
+        ]  # uvicorn leaves the space behind a value
+        refusal = self._refusal(dict(headers))
         if refusal is None:
-            await self._app(scope, receive, send)
+            await self._app({**scope, "headers": headers}, receive, send)
             return
         status, why = refusal
         log.warning("a request over HTTP was refused: %s", why)

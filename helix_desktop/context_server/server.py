@@ -87,7 +87,7 @@ class _Requests:
             return types.ReadResourceResult(contents=[await self._content(params.uri)])
         except HelixError as error:
             log.warning("a resource was refused: %s", error.what[:300])
-            raise MCPError(types.INVALID_PARAMS, str(error)[:500]) from error
+            raise MCPError(types.INVALID_PARAMS, str(error)[:500], {"uri": params.uri[:500]}) from error
 
     async def _content(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
         if uri.startswith(ENTRY):

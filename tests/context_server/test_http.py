@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import httpx
 import httpx2
@@ -66,6 +68,29 @@ async def test_what_a_web_page_or_a_stranger_could_send_is_refused_and_logged(
         assert (await client.post(url, json=HELLO, headers=headers)).status_code == status
         assert (await client.get(url, headers=headers)).status_code == status
         assert (await client.options(url, headers=headers)).status_code == status
+
+
+async def test_space_around_a_header_is_no_part_of_it() -> None:
+    """As HTTP has it; found by the conformance suite. Raw, because clients take such space off."""
+    asked = (
+        b"POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization:  Bearer token-of-the-test \t\r\nConnection: close\r\n"
+        b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Method:  tools/call \r\n"
+        b"Mcp-Name:  cache_stats  \r\nMcp-Protocol-Version: 2026-07-28 \r\nContent-Length: %d\r\n\r\n%s"
+    )
+    meta = {"protocolVersion": "2026-07-28", "clientInfo": {"name": "t", "version": "1"}, "clientCapabilities": {}}
+    params = {
+        "name": "cache_stats",
+        "arguments": {},
+        "_meta": {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()},
+    }
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    async with serving() as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        writer.write(asked % (urlsplit(url).netloc.encode(), len(body), body))
+        answer = (await reader.read()).decode()
+        writer.close()
+    assert answer.startswith("HTTP/1.1 200")
+    assert '"workspace":"w"' in answer.replace(" ", "").replace("\\", "")
 
 
 async def test_a_port_that_is_taken_gets_a_sentence() -> None:

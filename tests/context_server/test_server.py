@@ -144,8 +144,9 @@ async def test_entries_and_handovers_are_resources(expect: Expect) -> None:
             "file:///etc/passwd",
             "helix://",
         ):
-            with pytest.raises(mcp.MCPError):
+            with pytest.raises(mcp.MCPError) as refused:
                 await client.read_resource(uri)
+            assert refused.value.error.data == {"uri": uri}
 
 
 async def test_an_entry_too_large_for_a_resource_says_how_to_get_it(
