@@ -197,27 +197,42 @@ async def pieces(cache: Cache, stored: Stored) -> AsyncIterator[bytes]:
 
 
 async def read_lines(cache: Cache, stored: Stored, first: int, last: int) -> Sequence[str]:
-    """The wanted lines, up to about a page; what lies before is passed over without being kept."""
-    number, size, rest = 1, 0, b""
-    kept: list[bytes] = []
+    """The wanted lines, up to about a page; what lies before is counted and not kept, what lies behind is not read."""
+    if not stored.size:
+        return ["(empty)"]
+    start = await _start_of_line(cache, stored, first)
+    if start >= stored.size:
+        return []
+    taken = await cache.read(stored.digest, start, min(2 * PAGE_BYTES, stored.size - start))
+    *lines, rest = taken.split(b"\n")
+    at_end = start + len(taken) >= stored.size
+    if (at_end and rest) or not (lines or at_end):
+        lines.append(rest)
+    wanted = lines[: last - first + 1] if last else lines
+    return [line.decode("utf-8", "replace") for line in wanted]
+
+
+async def _start_of_line(cache: Cache, stored: Stored, number: int) -> int:
+    """The byte a line begins with; the end of the entry where there is no such line."""
+    before, start = number - 1, 0
+    if number == 1:
+        return 0
     async for piece in pieces(cache, stored):
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            if number >= first and (not last or number <= last) and size <= PAGE_BYTES:
-                kept.append(line)
-                size += len(line) + 1
-            number += 1
-        if size + (len(rest) if number >= first else 0) > PAGE_BYTES or (last and number > last):
-            break
-    if (rest or not kept) and number >= first and (not last or number <= last) and size <= PAGE_BYTES:
-        kept.append(rest[: PAGE_BYTES + 1])
-    return [line.decode("utf-8", "replace") for line in kept] if stored.size else ["(empty)"]
+        held = piece.count(b"\n")
+        if held >= before:
+            at = -1
+            for _ in range(before):
+                at = piece.index(b"\n", at + 1)
+            return start + at + 1
+        before -= held
+        start += len(piece)
+    return stored.size
 
 
 def page(tokens: Tokens, lines: Sequence[str], first: int) -> tuple[str, int]:
     """As many lines as fit a page, and the number of the last; a line longer than a page is cut, and that is said."""
     count = len(lines)
-    while count > 1 and tokens.count("\n".join(lines[:count])) > PAGE_TOKENS:
+    while count > 1 and _is_too_long(tokens, "\n".join(lines[:count])):
         count = max(1, count * 3 // 4)
     text = "\n".join(lines[:count])[:PAGE_BYTES]
     cut = tokens.count(text) > PAGE_TOKENS or len(lines[0]) > PAGE_BYTES
@@ -226,3 +241,7 @@ def page(tokens: Tokens, lines: Sequence[str], first: int) -> tuple[str, int]:
     if cut:
         text += "\n[this line is longer than a page and was cut; use grep to look into it]"
     return text, first + count - 1
+
+
+def _is_too_long(tokens: Tokens, text: str) -> bool:
+    return len(text) > PAGE_BYTES or tokens.count(text) > PAGE_TOKENS

@@ -7,8 +7,11 @@ import re
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from helix_desktop.engine import recall
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Spent, Stored
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import Ambiguous, ModelFailed, NotThere, WrongUse
@@ -72,6 +75,69 @@ async def test_entries_of_any_shape(content: str) -> None:
     page = await recall.recall(cache, TOKENS, entry.digest.hex)
     assert page
     assert TOKENS.count(page) < 4_000
+
+
+class Watched(MemoryCache):
+    """Adds up what is read of entries."""
+
+    taken = 0
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        self.taken += length
+        return await super().read(digest, start, length)
+
+
+@given(
+    st.lists(st.sampled_from(["", "a", "ü" * 40, "x" * 900, " " * 30_000, "y" * 70_000]), min_size=1, max_size=40),
+    st.integers(1, 45),
+    st.integers(0, 45),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_lines_of_a_page_are_those_of_the_entry(lines: list[str], first: int, more: int, ended: bool) -> None:
+    async def read() -> None:
+        content = "\n".join(lines) + "\n" * ended
+        cache, (entry,) = await cached(content)
+        there = content.split("\n")[: -1 if content.endswith("\n") else None] if content else ["(empty)"]
+        found = await recall.read_lines(cache, entry, first, first + more)
+        wanted = there[first - 1 : first + more] if content else there
+        if not wanted:
+            assert not found
+            return
+        shown, until = recall.page(TOKENS, found, first)
+        assert first <= until <= first + more
+        whole = "\n".join(wanted[: until - first + 1])
+        assert shown == whole if len(whole) <= recall.PAGE_BYTES else shown.startswith(whole[:8_000])
+
+    asyncio.run(read())
+
+
+async def test_no_more_is_read_than_a_page_needs() -> None:
+    cache = Watched()
+    entry = await cache.put(b"a line of some length\n" * 400_000, About("read", "long"))
+    assert len(await recall.read_lines(cache, entry, 1, 20)) == 20
+    assert cache.taken <= 2 * recall.PAGE_BYTES
+    cache.taken = 0
+    assert await recall.read_lines(cache, entry, 60_000, 60_000) == ["a line of some length"]
+    assert cache.taken < 3 * recall.PIECE
+    assert await recall.read_lines(cache, entry, 400_001, 0) == []
+
+
+async def test_lines_of_nothing_but_space_are_not_passed_over() -> None:
+    cache, (entry,) = await cached("\n".join([" " * 9_000] * 9 + ["the end"]))
+    pages, lines = [], ""
+    for _ in range(10):
+        page = await recall.recall(cache, TOKENS, entry.digest.hex, lines=lines)
+        pages.append(page)
+        more = re.search(r'go on with lines="(\d+-)"', page)
+        lines = more[1] if more else ""
+        if not lines:
+            break
+    ranges = [re.match(r"\[lines (\d+)-(\d+) of 10\]", page) for page in pages]
+    ends = [0, *(int(each[2]) for each in ranges if each)]
+    assert [int(each[1]) for each in ranges if each] == [end + 1 for end in ends[:-1]]
+    assert ends[-1] == 10
+    assert "the end" in pages[-1]
 
 
 async def test_lines_that_are_not_there_or_cannot_be_read() -> None:
