@@ -91,7 +91,7 @@ WITH RECURSIVE names(name) AS (
 """
 _IN_PINNED = "IN (SELECT number FROM entries INDEXED BY by_pinned WHERE pinned)"
 _IN_GONE = "IN (SELECT number FROM entries INDEXED BY by_state WHERE state)"
-_IN_CONVERSATION = "IN (SELECT digest FROM uses WHERE conversation = ?)"
+_IN_CONVERSATION = "IN (SELECT number FROM members WHERE conversation = ?)"
 _LIKE_SOURCE = "IN (SELECT source FROM sources WHERE source LIKE ? ESCAPE '~')"
 _LIKE_TOOL = f"IN (SELECT name FROM ({_TOOLS}) WHERE name LIKE ? ESCAPE '~')"  # noqa: S608 - a constant
 _ROW = "number, digest, size, lines, media, tool, source, kept, tokens, time, uses, recalled, pinned, state"
@@ -264,7 +264,7 @@ def _where(chosen: Filter, sort: Sort | None) -> tuple[str, list[str | float]]:
         (chosen.unused, f"{column('uses', Sort.USES)} = 0", ()),
         (chosen.pinned, f"{column('number')} {_IN_PINNED}", ()),
         (chosen.gone, f"{column('number')} {_IN_GONE}", ()),
-        (bool(chosen.conversation), f"{column('digest')} {_IN_CONVERSATION}", (chosen.conversation,)),
+        (bool(chosen.conversation), f"{column('number')} {_IN_CONVERSATION}", (chosen.conversation,)),
         (bool(chosen.text), f"({column('source', Sort.SOURCE)} {_LIKE_SOURCE} OR {column('tool', Sort.TOOL)} {_LIKE_TOOL})", (like, like)),
     ]  # fmt: skip
     wanted = [(text, values) for active, text, values in conditions if active]

@@ -22,7 +22,7 @@ from helix_desktop.store import database, words
 from helix_desktop.store.journal import Line
 from helix_desktop.store.records import Record
 
-VERSION = 1
+VERSION = 2  # an older one is made anew
 APPLICATION = 0x48454C49  # "HELI"
 SEARCHED = 8 << 20  # bytes of an entry whose words are indexed; a pattern search inside an entry goes over all of it
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -4_000  # in SQLite's own way: KiB, negative
@@ -39,7 +39,7 @@ CREATE TABLE sources(source TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE uses(
   digest BLOB NOT NULL, conversation TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, how TEXT NOT NULL,
   PRIMARY KEY(digest, conversation, seq, how)) WITHOUT ROWID;
-CREATE INDEX used_by ON uses(conversation, digest);
+CREATE TABLE members(conversation TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(conversation, number)) WITHOUT ROWID;
 CREATE TABLE pieces(
   id INTEGER PRIMARY KEY, number INTEGER NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
   conversation TEXT NOT NULL, seq INTEGER NOT NULL);
@@ -48,7 +48,7 @@ CREATE INDEX pieces_in ON pieces(conversation, seq) WHERE seq;
 CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode61 remove_diacritics 2');
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
-_USED = "SELECT count(*), coalesce(max(time) FILTER (WHERE how = 'recall'), 0) FROM uses WHERE digest = ?"
+_USED = "UPDATE entries SET uses = uses + 1, recalled = max(recalled, ?) WHERE digest = ? RETURNING number"
 
 
 class IndexDamaged(StoreFailed):
@@ -120,6 +120,9 @@ class IndexFile:
         self.connection.execute("PRAGMA secure_delete=OFF")  # whatever is to be forgotten, the whole file goes
         self.connection.execute("PRAGMA wal_autocheckpoint=4000")
         database.prepare(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
+        if self.connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+            self.close()
+            raise IndexDamaged("The index was written by an older Helix Desktop.")
 
     def close(self) -> None:
         self.connection.close()
@@ -188,7 +191,7 @@ class IndexFile:
         any_used = execute("SELECT 1 FROM uses LIMIT 1").fetchone() is not None
         rows = []
         for record in found:
-            uses, recalled = execute(_USED, (record.digest.raw,)).fetchone() if any_used else (0, 0.0)
+            uses, recalled = self._used_before(record) if any_used else (0, 0.0)
             about = record.about
             row = (
                 record.number,
@@ -206,6 +209,18 @@ class IndexFile:
         self.connection.executemany(
             "INSERT OR REPLACE INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?)", rows
         )
+
+    def _used_before(self, record: Record) -> tuple[int, float]:
+        """How often facts name an entry that comes after them, and when it was last recalled."""
+        known = self.connection.execute(
+            "SELECT conversation, time, how FROM uses WHERE digest = ?", (record.digest.raw,)
+        ).fetchall()
+        for conversation in {conversation for conversation, _, _ in known}:
+            self._join(conversation, record.number)
+        return len(known), max((time for _, time, how in known if how == "recall"), default=0.0)
+
+    def _join(self, conversation: str, number: int) -> None:
+        self.connection.execute("INSERT OR IGNORE INTO members VALUES(?, ?)", (conversation, number))
 
     def reread(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that are known already."""
@@ -272,10 +287,9 @@ class IndexFile:
                 (digest.raw, line.conversation, line.seq, line.time, how),
             ).rowcount
             if added:
-                self.connection.execute(
-                    "UPDATE entries SET uses = uses + 1, recalled = max(recalled, ?) WHERE digest = ?",
-                    (line.time if how == "recall" else 0, digest.raw),
-                )
+                recalled = line.time if how == "recall" else 0
+                for (number,) in self.connection.execute(_USED, (recalled, digest.raw)).fetchall():
+                    self._join(line.conversation, number)
 
 
 def said(fact: Fact) -> list[str]:

@@ -162,6 +162,15 @@ def test_uses_before_entries_are_counted_too(index: IndexFile, feed: ListFeed) -
     feed.pins.add(digest)
     finish(index)
     assert (column(index, "uses"), column(index, "recalled"), column(index, "pinned")) == ([2], [2.0], [1])
+    assert index.connection.execute("SELECT * FROM members").fetchall() == [("c", 1)]
+
+
+def test_a_conversation_has_an_entry_once_however_often_it_names_it(index: IndexFile, feed: ListFeed) -> None:
+    digest = feed.add(b"named")
+    for conversation in ("c", "d", "c"):
+        feed.say(ToolReturned("1", Stored(digest, 5), 1), conversation)
+    finish(index)
+    assert index.connection.execute("SELECT * FROM members").fetchall() == [("c", 1), ("d", 1)]
 
 
 def test_changes_of_known_entries_are_taken_over(index: IndexFile, feed: ListFeed) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,14 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, content: bytes) -> None:
     while not index.step().done:
         pass
     assert index.progress().orders == 0
+    index.close()
+
+
+def test_an_index_of_an_older_version_is_made_anew(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / opening.INDEX)) as old:
+        old.executescript("CREATE TABLE entries(number INTEGER PRIMARY KEY); PRAGMA user_version=1;")
+    index = opening.open_index(tmp_path, ListFeed(), lambda _: 0)
+    assert index.progress().rows == 0
     index.close()
 
 
