@@ -2,18 +2,23 @@
 
     python -m tests.faults.mcp_client URL
 
-Connects, calls every tool once with what its schema asks for, says yes to what it is asked, and goes. The exit code says whether it came
+Connects, calls every tool with what the suite wants said or its schema asks for, says yes to what it is asked, and goes. The exit code says whether it came
 to the tools.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from helix_desktop.engine.ports import Answer, CallContext, Question
 from helix_desktop.errors import HelixError
 from helix_desktop.mcp_host.config import ServerConfig
-from helix_desktop.mcp_host.server import State
+from helix_desktop.mcp_host.server import HostTool, State
 from tests.faults.mcp_hosted import arguments_for
 from tests.mcp_host.world import hosting
 
@@ -27,13 +32,30 @@ async def use(url: str) -> int:
         if server.status.state is not State.READY:
             print(server.status.why, file=sys.stderr)
             return 1
-        for tool in here.host.tools():
+        for tool, values in _calls(here.host.tools()):
             try:
-                result = await tool.call(arguments_for(tool.spec.schema, tool.own_name), here.context)
+                result = await tool.call(values, CallContext("c", _accept, here.shown.append))
                 print(tool.own_name, "answered" if result.ok else f"said no: {result.text[:200]}")
             except HelixError as error:
                 print(tool.own_name, "failed:", error)
     return 0
+
+
+def _calls(tools: Sequence[HostTool]) -> Iterator[tuple[HostTool, dict[str, Any]]]:
+    """The suite's own calls where it names some; one of its tools wants back a schema as it came to us."""
+    wanted = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}")).get("toolCalls", [])
+    for tool in tools:
+        given = [one["arguments"] for one in wanted if one["name"] == tool.own_name]
+        if tool.own_name == "json_schema_echo":
+            given = [{"schema": json.loads(other.spec.schema)} for other in tools if other is not tool]
+        for values in given or [arguments_for(tool.spec.schema, tool.own_name)]:
+            yield tool, values
+
+
+async def _accept(question: Question) -> Answer:
+    """A form as it stands in the window: with its defaults."""
+    fields = json.loads(question.form or "{}").get("properties", {})
+    return Answer(allowed=True, values=json.dumps({name: about.get("default") for name, about in fields.items()}))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ SERVER = (
 CLIENT = (
     "initialize", "tools_call", "sse-retry", "request-metadata", "http-standard-headers", "http-custom-headers",
     "http-invalid-tool-headers", "json-schema-ref-no-deref", "json-schema-2020-12-preservation",
+    "elicitation-sep1034-client-defaults", "sep-2322-client-request-state",
 )  # fmt: skip
 WRONG = ("0" * 64, "../../etc/passwd", "x" * 1_000)
 
