@@ -131,7 +131,7 @@ class CacheFolder:
         try:
             if writes:
                 self.level.write(writes)
-                for marked in self._marked.values():
+                for marked in filter(None, self._marked.values()):
                     marked.difference_update(each.record.digest.raw for each in staged)
         finally:
             for each in staged:
@@ -139,12 +139,10 @@ class CacheFolder:
 
     def ready(self, record: Record, writes: Sequence[Write]) -> Staged:
         raw = record.digest.raw
-        marks: list[Write] = [(kind + raw, None) for kind, marked in self._marked.items() if raw in marked]
-        known: list[Write] = [
-            (b"h" + raw, records.pack_place(record)),
-            (records.number_key(b"m", record.number), records.pack(record)),
-        ]
-        staged = Staged(record, (*writes, *known, *marks))
+        described = (records.number_key(b"m", record.number), records.pack(record))
+        all_of_it: list[Write] = [*writes, (b"h" + raw, records.pack_place(record)), described]
+        all_of_it += [(kind + raw, None) for kind, marked in self._marked.items() if raw in marked]
+        staged = Staged(record, tuple(all_of_it))
         self._staged[record.digest] = staged
         return staged
 

@@ -143,17 +143,19 @@ class Level:
         if self._failed:
             self._reopen()
         batch = self._db.write_batch(sync=True)
+        size = 0
         for key, value in writes:
             if value is None:
                 batch.delete(key)
             else:
                 batch.put(key, value)
+                size += len(value)
         try:
             batch.write()
         except plyvel.Error as error:
             self._failed = True
             raise failure(error, "The cache could not be written; what was stored before is safe") from error
-        self._touched(sum(len(value) for _, value in writes if value is not None))
+        self._touched(size)
 
     def compact(self) -> None:
         """Give the room of what was deleted back. Without its two ends plyvel compacts an empty range, silently."""
