@@ -229,6 +229,10 @@ class Catalogue:
         ).fetchone()
         return Stats(*figures, *repeated)
 
+    def kept(self) -> int:
+        """The bytes all entries take on the disk."""
+        return int(self.connection.execute("SELECT coalesce(sum(kept), 0) FROM entries").fetchone()[0])
+
     def unused(self) -> tuple[Digest, ...]:
         """Entries of tools that no fact uses and nobody pinned, the oldest first: what collection takes first."""
         rows = self.connection.execute(

@@ -237,6 +237,14 @@ class Index:
     async def stats(self) -> Stats:
         return await self._ask(Catalogue.stats, slow=True)
 
+    async def kept(self) -> int:
+        """The bytes all entries take on the disk, those just put among them; as far as it is known while the index is made."""
+        try:
+            await self._writer.run(self._file.know_rows)
+        except IndexDamaged:
+            self._damaged = True
+        return await self._ask(Catalogue.kept, slow=True)
+
     async def reread(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that were known before: pins, removals."""
         for start in range(0, len(digests), 500):

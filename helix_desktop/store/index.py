@@ -61,7 +61,7 @@ _ORDERS = {
     "by_tool_time": "tool, time, number",
     "by_source": "source, number",
     "by_media": "media, number",
-    "by_size": "size, number",
+    "by_size": "size, number, kept",  # with what the entries take, so that this is summed up without the rows
     "by_tokens": "tokens, number",
     "by_time": "time, number",
     "by_uses": "uses, number",
@@ -178,6 +178,13 @@ class IndexFile:
         return database.Writing(self.connection, IndexDamaged, "index")
 
     # --- entries ----------------------------------------------------------------------------------------------------
+
+    def know_rows(self) -> None:
+        """Take in a slice of the rows that are missing, and nothing else: enough for all but an index being made."""
+        with database.Reading(IndexDamaged, "index"):
+            progress = self.progress()
+            if progress.rows < progress.entries:
+                self._add_rows(progress)
 
     def _add_rows(self, progress: Progress) -> None:
         found = self._feed.records(progress.rows, ROWS)

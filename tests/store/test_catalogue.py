@@ -158,6 +158,7 @@ def test_figures_of_the_whole(asked: Catalogue) -> None:
         sum(row.tokens for row in rows),
     )
     assert (stats.pinned, stats.gone) == (12, 7)
+    assert asked.kept() == stats.kept == sum(row.kept for row in rows)
     assert stats.repeated == sum(row.uses - 1 for row in rows if row.uses > 1)
 
 

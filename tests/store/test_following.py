@@ -56,3 +56,12 @@ async def test_the_catalogue_through_the_port(workspace: Workspace) -> None:
     assert await workspace.index.uses(stored[3].digest) == ()
     with pytest.raises(NotThere):
         await workspace.cache.pin(Digest.of(b"none"))
+
+
+async def test_what_the_cache_takes_is_known_with_the_last_put(workspace: Workspace) -> None:
+    assert await workspace.index.kept() == 0
+    await workspace.cache.put(bytes(range(256)), SHELL)
+    kept = await workspace.index.kept()
+    assert kept > 0
+    await workspace.cache.put(bytes(range(255, -1, -1)), SHELL)
+    assert await workspace.index.kept() > kept
