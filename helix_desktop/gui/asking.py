@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt
@@ -26,12 +26,21 @@ def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[
 
 def ask_yes(parent: QWidget, title: str, text: str, yes: str, then: Callable[[], object]) -> QMessageBox:
     """Ask before something that cannot be taken back; `then` is called on `yes` alone."""
+    return ask_which(parent, title, text, "", [(yes, then)])
+
+
+def ask_which(
+    parent: QWidget, title: str, text: str, none: str, ways: Sequence[tuple[str, Callable[[], object]]]
+) -> QMessageBox:
+    """Offer several ways on, each a button and what it does; `none` (usually "Cancel") does nothing."""
     box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, QMessageBox.StandardButton.Cancel, parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)
-    button = box.addButton(yes, QMessageBox.ButtonRole.AcceptRole)
     box.setDefaultButton(QMessageBox.StandardButton.Cancel)
-    box.buttonClicked.connect(lambda clicked: then() if clicked is button else None)
+    if none:
+        box.button(QMessageBox.StandardButton.Cancel).setText(none)
+    for words, act in ways:
+        box.addButton(words, QMessageBox.ButtonRole.AcceptRole).clicked.connect(lambda _checked=False, a=act: a())
     box.open()
     return box
 
@@ -47,6 +56,14 @@ def ask_files(parent: QWidget, title: str, then: Callable[[list[Path]], object])
     dialog = QFileDialog(parent, title)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
     return _opened(dialog, lambda names: then([Path(name) for name in names]))
+
+
+def ask_file(parent: QWidget, title: str, pattern: str, then: Callable[[Path], object]) -> QFileDialog:
+    """Ask for one file; `pattern` as Qt reads it: "Pictures (*.png)"."""
+    dialog = QFileDialog(parent, title)
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+    dialog.setNameFilters([pattern, tr("All files (*)")])
+    return _opened(dialog, lambda names: then(Path(names[0])))
 
 
 def ask_new_file(parent: QWidget, title: str, name: str, then: Callable[[Path], object]) -> QFileDialog:

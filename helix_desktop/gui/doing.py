@@ -17,10 +17,16 @@ from helix_desktop.errors import HelixError, Stopped
 T = TypeVar("T")
 
 
+class Work(Protocol):
+    """What was started: an `asyncio.Task`."""
+
+    def cancel(self) -> bool: ...
+
+
 class Spawn(Protocol):
     """`tasks.Tasks.spawn`."""
 
-    def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> object: ...
+    def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> Work: ...
 
 
 class Doing(QObject):
@@ -40,12 +46,12 @@ class Doing(QObject):
         then: Callable[[T], object] | None = None,
         owner: QObject | None = None,
         failed: Callable[[HelixError], None] | None = None,
-    ) -> None:
+    ) -> Work:
         """Run `work`; then call `then` with its result, unless `owner` is gone by that time.
 
         `failed` takes an error to the place it belongs to; without it the error is shown as a notice.
         """
-        self._spawn(self._run(work, then, owner, failed), name=name)
+        return self._spawn(self._run(work, then, owner, failed), name=name)
 
     async def _run(
         self,

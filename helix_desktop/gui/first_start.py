@@ -24,6 +24,7 @@ class WelcomePage(QWidget):
     folder_wanted = Signal()
     folder_given = Signal(object)
     tour_wanted = Signal()
+    import_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -62,6 +63,11 @@ class WelcomePage(QWidget):
         )
         self.folder.clicked.connect(self.folder_wanted)
         self.tour.clicked.connect(self.tour_wanted)
+        bring = QPushButton(tr("Import a workspace…"), self)
+        bring.setProperty("look", "link")
+        bring.clicked.connect(self.import_wanted)
+        self._import = bring
+        column.addWidget(bring, 0, Qt.AlignmentFlag.AlignLeft)
         middle = QWidget(self)
         middle.setProperty("look", "plain")
         middle.setLayout(column)

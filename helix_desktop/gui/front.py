@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QDialog
 
 from helix_desktop.engine.events import Running
-from helix_desktop.gui.asking import ask_folder, ask_yes, tell_text
+from helix_desktop.gui.asking import ask_folder, ask_which, tell_text
 from helix_desktop.gui.doing import Spawn
 from helix_desktop.gui.first_start import ConnectDialog
 from helix_desktop.gui.links import Place, parse
@@ -51,6 +51,7 @@ class Front(QObject):
         )
         welcome.folder_given.connect(window.create_workspace)
         welcome.tour_wanted.connect(self.tour)
+        welcome.import_wanted.connect(window.actions_["import-workspace"].trigger)
         window.workbench_shown.connect(self._look_for_rules)
         window.workbench_shown.connect(self._look_at_what_came)
         window.setup_wanted.connect(self.connect_model)
@@ -113,11 +114,18 @@ class Front(QObject):
             proposals=bench.proposals(),
         )
 
-        def accept() -> None:
-            work = bench.decide_proposals(accept=True)
-            self._window.doing.do(work, name="take over what was imported", owner=self._window)
+        def decide(accept: bool) -> None:  # noqa: FBT001 - a step of this very function
+            async def decided() -> Workbench:
+                await bench.decide_proposals(accept=accept)
+                return await self._window.desk.reopen(bench.id)
 
-        ask_yes(self._window, tr("Imported settings"), text, tr("Allow them"), accept)
+            self._window.leave_workspace(bench.id)
+            self._window.doing.do(
+                decided(), name="what was imported", then=self._window.show_workbench, owner=self._window
+            )
+
+        ways = [(tr("Drop them"), lambda: decide(False)), (tr("Allow them"), lambda: decide(True))]
+        ask_which(self._window, tr("Imported settings"), text, tr("Decide later"), ways)
 
     # --- rules files
 

@@ -173,7 +173,7 @@ class MainWindow(Frame):
             self.rail.mark(bench.id)
         else:
             self.refresh_workspaces()
-        self.sidebar.show_workspace(bench.name, bench.folder)
+        self.sidebar.show_workspace(bench.name, next(iter(bench.folders), None))
         self.pages.show_workbench(bench)
         self.show_choices()
         self.restore_layout(bench.id)
@@ -185,14 +185,19 @@ class MainWindow(Frame):
         else:
             self.show_session(None)
 
-    def workspace_gone(self, workspace: str) -> None:
-        """It is in the trash: another one comes to the front, or the welcome page."""
+    def leave_workspace(self, workspace: str) -> None:
+        """It closes: nothing of it is listened to any more."""
         watched = self._watched.pop(workspace, None)
         if watched is not None:
             watched.leave()
         if self.bench is not None and self.bench.id == workspace:
             self.bridge.leave()
             self.bench = self.session = None
+
+    def workspace_gone(self, workspace: str) -> None:
+        """It is in the trash: another one comes to the front, or the welcome page."""
+        self.leave_workspace(workspace)
+        if self.bench is None:
             self.start()
         else:
             self.refresh_workspaces()

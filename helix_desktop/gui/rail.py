@@ -104,13 +104,17 @@ class WorkspaceButton(QAbstractButton):
 
 
 class Rail(QWidget):
-    """`chosen` carries a workspace's id; `wants` what is asked for one: "rename", "settings", "trash", ..."""
+    """`chosen` carries a workspace's id; `wants` what is asked for one: "rename", "settings", "trash", ...
+
+    `add_menu` carries the name of an action that brings another one.
+    """
 
     chosen = Signal(str)
     adding = Signal()
     palette_wanted = Signal()
     settings_wanted = Signal()
     wants = Signal(str, str)
+    add_menu = Signal(str)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -125,6 +129,8 @@ class Rail(QWidget):
         self._layout.setContentsMargins(0, 12, 0, 12)
         self._layout.setSpacing(10)
         self._add = self._tool("plus", tr("Open a folder as workspace"), self.adding)
+        self._add.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self._add.customContextMenuRequested.connect(lambda _at: self._more_ways())
         self._layout.addStretch(1)
         self._everything = self._tool("command", tr("Search everything"), self.palette_wanted)
         self._settings = self._tool("settings", tr("Settings"), self.settings_wanted)
@@ -174,12 +180,26 @@ class Rail(QWidget):
         for what, text in (
             ("rename", tr("Rename…")),
             ("recolour", tr("Next colour")),
+            ("folders", tr("Choose another folder…")),
             ("settings", tr("Workspace settings")),
+            ("export", tr("Export…")),
             ("trash", tr("Move to the trash")),
         ):
             menu.addAction(text).triggered.connect(partial(self.wants.emit, what, button.workspace))
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(button.mapToGlobal(button.rect().topRight()))
+
+    def _more_ways(self) -> None:
+        """What else brings a workspace here: actions by their names."""
+        menu = QMenu(self)
+        for name, text in (
+            ("open-folder", tr("Open a folder as workspace…")),
+            ("import-workspace", tr("Import a workspace…")),
+            ("workspace-trash", tr("Workspaces in the trash…")),
+        ):
+            menu.addAction(text).triggered.connect(partial(self.add_menu.emit, name))
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(self._add.mapToGlobal(self._add.rect().topRight()))
 
     def _restyled(self) -> None:
         for button in (self._add, self._everything, self._settings):

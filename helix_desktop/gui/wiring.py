@@ -50,6 +50,12 @@ def _wire_rail(window: MainWindow) -> None:
     rail.palette_wanted.connect(window.actions_["palette"].trigger)
     rail.settings_wanted.connect(window.actions_["settings"].trigger)
     rail.wants.connect(partial(acts.do))  # a signal alone would not keep `acts` alive
+    on("workspace-folder", lambda: acts.current(acts.folders))
+    on("export-workspace", lambda: acts.current(acts.export))
+    on("import-workspace", acts.import_)
+    on("trash-workspace", lambda: acts.current(acts.trash))
+    on("workspace-trash", acts.show_trash)
+    rail.add_menu.connect(lambda name: window.actions_[name].trigger())
     on("open-folder", lambda: ask_folder(window, tr("Open a folder as workspace"), window.create_workspace))
     on("settings", lambda: window.settings_wanted.emit(""))
     on("workspace-settings", lambda: window.settings_wanted.emit("workspace"))

@@ -1,12 +1,22 @@
-"""What can be done with a workspace of the rail: rename, another colour, export, trash. A slip can be undone."""
+"""What can be done with whole workspaces: rename, another colour, other folders, to a file and back, trash."""
 
 from __future__ import annotations
 
-from helix_desktop.gui.asking import ask_text
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.asking import ask_file, ask_folder, ask_new_file, ask_text
+from helix_desktop.gui.lasting import Lasting
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.ports import WorkspaceRow
+from helix_desktop.gui.ports import Imported, Workbench, WorkspaceRow
 from helix_desktop.gui.tokens import WORKSPACE_COLOURS
 from helix_desktop.gui.words import tr
+from helix_desktop.gui.workspace_trash import TrashDialog
+
+SUFFIX = ".helix"
+STAYS = 60_000
 
 
 class WorkspaceActs:
@@ -22,6 +32,8 @@ class WorkspaceActs:
             "rename": self.rename,
             "recolour": self.recolour,
             "settings": self.settings,
+            "folders": self.folders,
+            "export": self.export,
             "trash": self.trash,
         }
         acts[what](row)
@@ -60,6 +72,81 @@ class WorkspaceActs:
             window.notices.tell(words, act=undo)
 
         window.doing.do(window.desk.trash(workspace=row.id), name="trash a workspace", then=told)
+
+    # --- other folders
+
+    def folders(self, row: WorkspaceRow) -> None:
+        """Another folder to work on, in place of those it has."""
+        self._window.open_workspace(row.id, lambda: self.choose_folder(row.id))
+
+    def choose_folder(self, workspace: str) -> None:
+        ask_folder(self._window, tr("The folder this workspace works on"), lambda path: self._set(workspace, [path]))
+
+    def _set(self, workspace: str, folders: Sequence[Path]) -> None:
+        window = self._window
+
+        def shown(bench: Workbench) -> None:
+            window.show_workbench(bench)
+            window.notices.tell(tr("“{name}” works on {folder} now.", name=bench.name, folder=bench.folder))
+
+        def not_set(error: HelixError) -> None:
+            window.open_workspace(workspace)
+            window.notices.tell_error(error)
+
+        window.leave_workspace(workspace)
+        work = window.desk.set_folders(workspace, folders)
+        window.doing.do(work, name="other folders", then=shown, owner=window, failed=not_set)
+
+    # --- to a file and back
+
+    def export(self, row: WorkspaceRow) -> None:
+        """History and cache as one file; keys never."""
+        name = "".join(sign if sign.isalnum() or sign in " -_" else " " for sign in row.name).strip() or "workspace"
+        ask_new_file(self._window, tr("Export the workspace"), name + SUFFIX, partial(self._export_to, row))
+
+    def _export_to(self, row: WorkspaceRow, path: Path) -> None:
+        window = self._window
+        lasting = Lasting(tr("Exporting “{name}”", name=row.name), window)
+        lasting.rejected.connect(lambda: window.notices.tell(tr("The export was stopped; nothing was written.")))
+        words = tr("“{name}” is in {file}: its history and its cache, and no keys.", name=row.name, file=path.name)
+        work = window.desk.export(row.id, path, lasting.report)
+        lasting.follow(window.doing, work, lambda _done: window.notices.tell(words), window.notices.tell_error)
+
+    def import_(self) -> None:
+        patterns = tr("Exported workspaces ({pattern})", pattern=f"*{SUFFIX}")
+        ask_file(self._window, tr("Import a workspace"), patterns, self.import_from)
+
+    def import_from(self, path: Path) -> None:
+        window = self._window
+        lasting = Lasting(tr("Importing {file}", file=path.name), window)
+        lasting.rejected.connect(lambda: window.notices.tell(tr("The import was stopped; nothing of it is left.")))
+        work = window.desk.import_(path, report=lasting.report)
+        lasting.follow(window.doing, work, self._imported, window.notices.tell_error)
+
+    def _imported(self, imported: Imported) -> None:
+        window = self._window
+        window.refresh_workspaces()
+        window.open_workspace(imported.id, lambda: self._say_imported(imported))
+
+    def _say_imported(self, imported: Imported) -> None:
+        """What came, what could not, and that nothing of it is in force."""
+        words = [tr("“{name}” is here with its history and its cache.", name=imported.name)]
+        words.append(tr("No permission, MCP server or folder of it is in force."))
+        words += imported.left_out[:5]
+        act = partial(self.choose_folder, imported.id)
+        self._window.notices.tell("\n".join(words), button=tr("Choose a folder…"), act=act, stays=STAYS)
+
+    # --- the trash
+
+    def show_trash(self) -> None:
+        TrashDialog(self._window, self._window.doing, self._window.desk, self._window.refresh_workspaces).open()
+
+    def current(self, act: Callable[[WorkspaceRow], object]) -> None:
+        """Do something with the workspace in front."""
+        bench = self._window.bench
+        row = next((row for row in self._window.workspaces() if bench is not None and row.id == bench.id), None)
+        if row is not None:
+            act(row)
 
     def _renamed(self) -> None:
         self._window.refresh_workspaces(self._show_name)

@@ -41,7 +41,7 @@ from helix_desktop.tools.kit import Kit, Options
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Child, Delegation
-from helix_desktop.workbench import rows, setup
+from helix_desktop.workbench import folders, rows, setup
 from helix_desktop.workbench.models import ROLES, Access, Models
 from helix_desktop.workbench.rows import ConversationRow
 from helix_desktop.workbench.servers import Servers
@@ -91,9 +91,9 @@ class Workbench:
         permissions = Permissions(mode=_mode(workspace.settings.mode), rules=_rules(workspace.settings.rules))
         owner = tasks.Tasks(f"{workspace.name} commands")
         stores = (workspace.cache, workspace.index, shared.access.tokens)
-        folders = [Path(root) for root in workspace.settings.roots]
+        roots = [Path(root) for root in workspace.settings.roots]
         options = Options(closed=shared.closed)
-        kit = await Kit.open(folders, stores, permissions=permissions, spawn=owner.spawn, options=options)
+        kit = await Kit.open(roots, stores, permissions=permissions, spawn=owner.spawn, options=options)
         bench = cls(workspace, shared, kit, permissions)
         permissions.remember = bench._remember
         await bench._list()
@@ -130,8 +130,13 @@ class Workbench:
         return self.workspace.settings.colour
 
     @property
+    def folders(self) -> Sequence[Path]:
+        """Where its tools may work; an imported one has none until the user chooses."""
+        return tuple(map(Path, self.workspace.settings.roots))
+
+    @property
     def folder(self) -> Path:
-        return Path(self.workspace.settings.roots[0]) if self.workspace.settings.roots else Path.home()
+        return next(iter(self.folders), Path.home())
 
     # --- conversations
 
@@ -287,7 +292,7 @@ class Workbench:
 
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
         """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""
-        return await asyncio.to_thread(_files, self.folder, prefix.lower(), limit)
+        return await asyncio.to_thread(folders.below, self.folder, prefix.lower(), limit)
 
     async def change(self, changes: Mapping[str, Any]) -> None:
         """Set keys of workspace.toml, and let what runs take them over."""
@@ -366,8 +371,10 @@ class Workbench:
         return setup.proposals(self.workspace.settings.proposed)
 
     async def decide_proposals(self, *, accept: bool) -> None:
-        """Put what was imported into force, or drop it."""
-        proposed = self.workspace.settings.proposed if accept else {}
+        """Put what was imported into force, or drop it. Folders that are not on this machine cannot be taken over."""
+        proposed = dict(self.workspace.settings.proposed) if accept else {}
+        if "roots" in proposed:
+            proposed["roots"] = await asyncio.to_thread(folders.here, proposed["roots"])
         await self.change({**proposed, "proposed": None})
 
     # --- behind it
@@ -460,25 +467,3 @@ def _result(session: Session) -> Child:
     done = bool(ends) and ends[-1].reason is TurnEnd.DONE
     why = f"[It ended early: {ends[-1].reason.value}. {ends[-1].why}]" if ends and not done else ""
     return Child(session.id, f"{answer}\n{why}".strip(), done)
-
-
-def _files(folder: Path, wanted: str, limit: int) -> list[str]:
-    """Walks breadth first, skipping what is hidden, and looks at no more than some thousands of places."""
-    found: list[str] = []
-    waiting, looked = [folder], 0
-    while waiting and looked < 20_000 and len(found) < limit * 5:
-        here = waiting.pop(0)
-        try:
-            inside = sorted(here.iterdir())
-        except OSError:
-            continue
-        for path in inside:
-            looked += 1
-            if path.name.startswith(".") or path.is_symlink():
-                continue
-            if path.is_dir():
-                waiting.append(path)
-            name = path.relative_to(folder).as_posix()
-            if wanted in name.lower():
-                found.append(name)
-    return sorted(found, key=lambda name: (len(name), name))[:limit]

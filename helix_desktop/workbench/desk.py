@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from helix_desktop.engine.ports import Clock
-from helix_desktop.errors import StoreBusy
+from helix_desktop.errors import NotThere, StoreBusy
 from helix_desktop.places import Places
 from helix_desktop.providers.catalog import SystemClock
 from helix_desktop.providers.configured import Configured
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
+from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Known, Workspace, Workspaces
 from helix_desktop.tokens import Counter
 from helix_desktop.workbench.bench import Shared, Workbench
@@ -41,6 +42,15 @@ class WorkspaceRow:
     colour: str
     folder: Path
     mistake: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A workspace that came out of a file. `left_out`: what could not be taken over, in sentences."""
+
+    id: str
+    name: str
+    left_out: Sequence[str] = ()
 
 
 class Desk:
@@ -107,9 +117,35 @@ class Desk:
     async def restore(self, workspace: str) -> None:
         self._known.restore(workspace)
 
-    async def import_(self, path: Path, name: str = "") -> str:
-        """A new workspace from an export; what it asks to be allowed is only proposed. Its id."""
-        return (await self._known.import_(path, name=name)).id
+    async def delete(self, workspace: str) -> None:
+        """Remove a workspace of the trash for good. The folder it worked on is not touched."""
+        await asyncio.to_thread(self._known.delete, workspace)
+
+    async def set_folders(self, workspace: str, folders: Sequence[Path]) -> Workbench:
+        """Let it work on these folders, and open it anew."""
+        bench = await self.open(workspace)
+        if gone := [str(folder) for folder in folders if not folder.is_dir()]:
+            raise NotThere(f"{', '.join(gone)} is no folder.", remedy="Choose another; nothing was changed.")
+        await bench.change({"roots": [str(folder.absolute()) for folder in folders]})
+        return await self.reopen(workspace)
+
+    async def reopen(self, workspace: str) -> Workbench:
+        """What runs in it is stopped, and its tools are confined to the folders it has now."""
+        await self.close(workspace)
+        return await self.open(workspace)
+
+    async def export(self, workspace: str, path: Path, report: Report = unheard) -> None:
+        """History and cache as one file, keys never. `report` hears the bytes written and roughly how many it will be."""
+        opened = (await self.open(workspace)).workspace
+        roughly = (await opened.index.stats()).kept
+        await opened.export_to(path, lambda written: report(written, max(roughly, written)))
+
+    async def import_(self, path: Path, name: str = "", report: Report = unheard) -> Imported:
+        """A new workspace from an export. What it asks to be allowed is only proposed."""
+        known = await self._known.import_(path, name=name, report=report)
+        notes = known.folder / "notes.txt"
+        said = await asyncio.to_thread(notes.read_text, "utf-8") if notes.exists() else ""
+        return Imported(known.id, known.name, tuple(said.splitlines()))
 
     async def aclose(self) -> None:
         """Close everything, all workspaces side by side."""

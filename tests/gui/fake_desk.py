@@ -41,7 +41,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import Answer, Hit, Question
 from helix_desktop.engine.view import state_of
-from helix_desktop.errors import NotThere
+from helix_desktop.errors import NotThere, StoreFailed
 from tests.gui import story
 
 Listener = Callable[[Event], None]
@@ -54,16 +54,21 @@ class Now:
         self._waiting: deque[Coroutine[Any, Any, Any]] = deque()
         self._busy = False
 
-    def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> None:
+    def cancel(self) -> bool:
+        """It is over already."""
+        return False
+
+    def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> Now:
         self._waiting.append(work)
         if self._busy:
-            return
+            return self
         self._busy = True
         try:
             while self._waiting:
                 asyncio.run(self._waiting.popleft())
         finally:
             self._busy = False
+        return self
 
 
 now = Now()
@@ -269,6 +274,7 @@ class FakeWorkbench:
         self.name = name
         self.colour = colour
         self.folder = folder
+        self.folders: Sequence[Path] = (folder,)
         self.policy, self.model, self.mode = "layered", story.MODEL, "ask"
         self.rows = {row.id: row for row in rows}
         self.sessions: dict[str, FakeSession] = {}
@@ -373,6 +379,13 @@ def _begin(conversation: str) -> Sequence[Recorded]:
     return [Recorded(conversation, seq, time.time(), fact) for seq, fact in enumerate(facts, 1)]
 
 
+@dataclass(frozen=True)
+class Came:
+    id: str
+    name: str
+    left_out: Sequence[str]
+
+
 class FakeDesk:
     """Three workspaces, the first one full."""
 
@@ -380,9 +393,11 @@ class FakeDesk:
         made = [] if empty else _workbenches(time.time())
         self.benches = {bench.id: bench for bench in made}
         self.trashed: dict[str, FakeWorkbench] = {}
+        self.imports = ""
+        self.left_out: Sequence[str] = ()
 
-    def workspaces(self) -> Sequence[FakeWorkbench]:
-        return list(self.benches.values())
+    def workspaces(self, *, trashed: bool = False) -> Sequence[FakeWorkbench]:
+        return list((self.trashed if trashed else self.benches).values())
 
     async def open(self, workspace: str) -> FakeWorkbench:
         if workspace not in self.benches:
@@ -404,6 +419,32 @@ class FakeDesk:
 
     async def restore(self, workspace: str) -> None:
         self.benches[workspace] = self.trashed.pop(workspace)
+
+    async def delete(self, workspace: str) -> None:
+        del self.trashed[workspace]
+
+    async def reopen(self, workspace: str) -> FakeWorkbench:
+        return self.benches[workspace]
+
+    async def set_folders(self, workspace: str, folders: Sequence[Path]) -> FakeWorkbench:
+        bench = self.benches[workspace]
+        bench.folder, bench.folders = folders[0], folders
+        return bench
+
+    async def export(self, workspace: str, path: Path, report: Callable[[int, int], None]) -> None:
+        report(50, 100)
+        if not path.parent.is_dir():
+            raise StoreFailed(f"{path} could not be written.", remedy="Choose another place.")
+        path.write_text(workspace)
+
+    async def import_(
+        self, path: Path, name: str = "", report: Callable[[int, int], None] = lambda _d, _t: None
+    ) -> Came:
+        if not path.exists():
+            raise NotThere(f"{path} is not there.")
+        made = await self.create(name or path.stem, Path.home())
+        made.proposed, made.folders = self.imports, ()
+        return Came(made.id, made.name, self.left_out)
 
     async def aclose(self) -> None:
         self.benches.clear()

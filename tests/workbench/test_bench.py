@@ -248,8 +248,7 @@ async def test_what_an_import_brings_counts_once_it_is_allowed(desks: Desks, fol
     await bench.workspace.export_to(tmp_path / "pairs.helix")
     await desk.aclose()
     desk = desks()
-    known = await desk.import_(tmp_path / "pairs.helix", "Copy")
-    copy = await desk.open(known)
+    copy = await desk.open((await desk.import_(tmp_path / "pairs.helix", "Copy")).id)
     assert copy.mode == "ask"
     assert "allow all" in copy.proposals()
     assert str(folder) in copy.proposals()

@@ -328,7 +328,7 @@ class Inspector(QWidget):
         said.setEnabled(False)
         menu.addSeparator()
 
-    def _doer(self, make: Callable[[], object]) -> Callable[[], None]:
+    def _doer(self, make: Callable[[], object]) -> Callable[[], object]:
         return lambda: self._doing.do(make(), name="a change of the context", owner=self)  # type: ignore[arg-type]
 
     def _fold_now(self) -> None:

@@ -1,0 +1,140 @@
+"""Whole workspaces from the window: to a file and back, other folders, the trash."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessageBox, QPushButton, QWidget
+
+from helix_desktop.errors import StoreFailed
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.front import Front
+from helix_desktop.gui.lasting import Lasting
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.workspace_trash import TrashDialog
+from tests.gui.fake_desk import FakeDesk, now
+from tests.gui.fake_setup import FakeInstallation, FakeSetup
+
+
+@pytest.fixture
+def front(window: MainWindow, tmp_path: Path) -> Front:
+    return Front(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
+
+
+def chosen(window: MainWindow, path: Path) -> None:
+    """Answer the file dialog that is open."""
+    (dialog,) = (each for each in window.findChildren(QFileDialog) if each.isVisible())
+    dialog.filesSelected.emit([str(path)])
+    dialog.reject()
+
+
+def press(parent: QWidget, text: str) -> None:
+    QApplication.processEvents()  # what was just added to a layout shows then
+    shown = [each for each in parent.findChildren(QPushButton) if each.text() == text and each.isVisible()]
+    QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
+
+
+def said(widget: QWidget) -> str:
+    return "\n".join(label.text() for label in widget.findChildren(QLabel) if not label.isHidden())
+
+
+def test_a_workspace_is_exported_and_what_refuses_is_said(window: MainWindow, tmp_path: Path) -> None:
+    window.rail.wants.emit("export", "storage-engine")
+    chosen(window, tmp_path / "w.helix")
+    assert (tmp_path / "w.helix").read_text() == "storage-engine"
+    assert window.notices.text == "“storage-engine” is in w.helix: its history and its cache, and no keys."
+    window.actions_["export-workspace"].trigger()
+    chosen(window, tmp_path / "nowhere" / "w.helix")
+    assert "Choose another place." in window.notices.text
+
+
+def test_an_import_opens_says_that_nothing_is_in_force_and_leads_on_to_a_folder(
+    front: Front, window: MainWindow, desk: FakeDesk, tmp_path: Path
+) -> None:
+    desk.left_out = ("The entry 41f3 was damaged in the export and was left out.",)
+    (tmp_path / "pairs.helix").write_text("")
+    window.actions_["import-workspace"].trigger()
+    chosen(window, tmp_path / "pairs.helix")
+    assert window.bench is not None
+    assert window.bench.name == "pairs"
+    assert "No permission, MCP server or folder of it is in force." in window.notices.text
+    assert "was left out" in window.notices.text
+    window.notices.act()
+    chosen(window, tmp_path)
+    assert window.bench.folders == [tmp_path]
+    assert window.notices.text == f"“pairs” works on {tmp_path} now."
+    window.actions_["import-workspace"].trigger()
+    chosen(window, tmp_path / "missing")
+    assert "is not there" in window.notices.text
+
+
+@pytest.mark.parametrize(("button", "decided"), [("Allow them", [True]), ("Drop them", [False]), ("Decide later", [])])
+def test_what_came_along_is_decided_in_three_ways(
+    front: Front, window: MainWindow, desk: FakeDesk, tmp_path: Path, button: str, decided: list[bool]
+) -> None:
+    desk.imports = 'roots = ["/elsewhere"]'
+    (tmp_path / "pairs.helix").write_text("")
+    window.actions_["import-workspace"].trigger()
+    chosen(window, tmp_path / "pairs.helix")
+    (box,) = window.findChildren(QMessageBox)
+    assert "/elsewhere" in box.text()
+    press(box, button)
+    assert desk.benches["pairs"].decided == decided
+    assert window.bench is desk.benches["pairs"]
+
+
+def test_the_trash_gives_back_and_deletes_after_a_question(window: MainWindow, desk: FakeDesk) -> None:
+    for name in ("parser", "infra"):
+        window.rail.wants.emit("trash", name)
+    window.actions_["workspace-trash"].trigger()
+    (trash,) = window.findChildren(TrashDialog)
+    assert "parser" in said(trash)
+    press(trash, "Take out")
+    assert sorted(desk.benches) == ["parser", "storage-engine"]
+    assert [row.id for row in window.workspaces()] == ["storage-engine", "parser"]
+    press(trash, "Delete for good…")
+    (box,) = trash.findChildren(QMessageBox)
+    assert list(desk.trashed) == ["infra"]
+    press(box, "Delete for good")
+    assert desk.trashed == {}
+    assert "There is no workspace in the trash." in said(trash)
+
+
+async def test_what_lasts_shows_how_far_it_is_and_stops(theme: Theme) -> None:
+    parent = QWidget()
+    lasting, told = Lasting("Exporting “big”", parent), list[object]()
+    begun = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        lasting.report(34_000_000, 96_000_000)
+        await begun
+
+    doing = Doing(lambda coroutine, *, name: asyncio.get_running_loop().create_task(coroutine, name=name))
+    lasting.follow(doing, work(), told.append, told.append)
+    lasting.show()
+    await asyncio.sleep(0)
+    assert "32.4 MB of 91.6 MB" in said(lasting)
+    press(lasting, "Stop")
+    await asyncio.sleep(0)
+    assert begun.cancelled()
+    assert told == []
+
+
+async def test_a_failure_closes_what_lasts_and_is_told(theme: Theme) -> None:
+    parent = QWidget()
+    lasting, told = Lasting("Exporting “big”", parent), list[object]()
+
+    async def work() -> None:
+        raise StoreFailed("The disk is full.")
+
+    doing = Doing(lambda coroutine, *, name: asyncio.get_running_loop().create_task(coroutine, name=name))
+    lasting.follow(doing, work(), told.append, told.append)
+    await asyncio.sleep(0.01)
+    assert [str(each) for each in told] == ["The disk is full."]
+    assert lasting.result() == QDialog.DialogCode.Accepted
+    assert not lasting._later.isActive()

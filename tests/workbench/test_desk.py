@@ -1,0 +1,74 @@
+"""What is done with whole workspaces: to a file and back, other folders, the trash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import Text, ToolReturned
+from helix_desktop.errors import NotThere, StoreFailed
+from helix_desktop.workbench import Workbench
+from tests.workbench.conftest import Desks
+
+
+async def read_in(bench: Workbench, file: str) -> bytes:
+    """What the scripted model is given of a file."""
+    session = await bench.new_conversation()
+    session.send((Text(f"read {file}"),))
+    await session.idle()
+    (returned,) = (r.fact for r in session.facts if isinstance(r.fact, ToolReturned))
+    return await bench.read(returned.output.digest, 0, 1_000)
+
+
+async def test_an_export_comes_back_as_a_workspace_of_its_own(desks: Desks, folder: Path, tmp_path: Path) -> None:
+    desk = desks()
+    bench = await desk.create("Pairs", folder)
+    await bench.attach("a.txt", b"in the cache", "text/plain")
+    await bench.new_conversation("Kept")
+    heard: list[tuple[int, int]] = []
+    await desk.export(bench.id, tmp_path / "pairs.helix", lambda done, total: heard.append((done, total)))
+    assert heard[-1][0] == (tmp_path / "pairs.helix").stat().st_size
+    imported = await desk.import_(tmp_path / "pairs.helix")
+    copy = await desk.open(imported.id)
+    assert (imported.name, imported.left_out, copy.id != bench.id) == ("Pairs", (), True)
+    assert [row.title for row in copy.conversations()] == ["Kept"]
+    assert copy.workspace.settings.roots == ()
+    with pytest.raises(StoreFailed):
+        await desk.export(bench.id, tmp_path / "no such folder" / "pairs.helix")
+
+
+async def test_folders_that_are_not_here_are_not_taken_over(desks: Desks, folder: Path, tmp_path: Path) -> None:
+    desk = desks()
+    bench = await desk.create("Pairs", folder)
+    await bench.change({"roots": [str(folder), str(tmp_path / "of another machine")]})
+    await desk.export(bench.id, tmp_path / "pairs.helix")
+    copy = await desk.open((await desk.import_(tmp_path / "pairs.helix")).id)
+    await copy.decide_proposals(accept=True)
+    assert copy.workspace.settings.roots == (str(folder),)
+
+
+async def test_other_folders_are_what_its_tools_may_enter(desks: Desks, folder: Path, tmp_path: Path) -> None:
+    desk = desks()
+    bench = await desk.create("Pairs", folder)
+    await bench.choose_model("demo/demo")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "there.txt").write_text("in the other folder")
+    changed = await desk.set_folders(bench.id, [tmp_path / "other"])
+    assert changed.folder == tmp_path / "other"
+    assert b"in the other folder" in await read_in(changed, "there.txt")
+    assert b"There is no src/pairs.py" in await read_in(changed, "src/pairs.py")
+    with pytest.raises(NotThere):
+        await desk.set_folders(bench.id, [tmp_path / "nowhere"])
+
+
+async def test_only_what_is_in_the_trash_is_deleted(desks: Desks, folder: Path) -> None:
+    desk = desks()
+    bench = await desk.create("Pairs", folder)
+    with pytest.raises(NotThere):
+        await desk.delete(bench.id)
+    await desk.trash(workspace=bench.id)
+    assert [row.name for row in desk.workspaces(trashed=True)] == ["Pairs"]
+    await desk.delete(bench.id)
+    assert list(desk.workspaces(trashed=True)) == []
+    assert (folder / "src" / "pairs.py").exists()
