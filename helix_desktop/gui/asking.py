@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QInputDialog, QMessageBox, QWidget
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit, QMessageBox, QWidget
 
 from helix_desktop.gui.words import tr
 
@@ -85,6 +86,40 @@ def tell_text(parent: QWidget, title: str, text: str) -> QMessageBox:
 
 def _opened(dialog: QFileDialog, then: Callable[[list[str]], object]) -> QFileDialog:
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    _take_at_its_word(dialog)
     dialog.filesSelected.connect(lambda names: then(list(names)) if names else None)
     dialog.open()
     return dialog
+
+
+def _take_at_its_word(dialog: QFileDialog) -> None:
+    """A path typed as a whole is what was meant.
+
+    Qt's own dialog lists folders in a thread and selects them as their names appear in what is being typed; a selection
+    wins over the line, so somebody who types quickly gets a folder on the way to his own. A system's dialog has no such line.
+    """
+    if (line := dialog.findChild(QLineEdit)) is not None:
+        line.setCompleter(None)  # type: ignore[arg-type] -- Qt allows none
+        line.installEventFilter(_Returned(dialog, line))
+
+
+class _Returned(QObject):
+    """Return in the line of a dialog for files: before the dialog looks at its selection."""
+
+    def __init__(self, dialog: QFileDialog, line: QLineEdit) -> None:
+        super().__init__(dialog)
+        self._dialog, self._line = dialog, line
+
+    def eventFilter(self, _: QObject, event: QEvent) -> bool:
+        if isinstance(event, QKeyEvent) and event.type() is QEvent.Type.KeyPress:
+            typed = Path(self._line.text()).expanduser()
+            fits = typed.is_dir() if self._dialog.fileMode() is QFileDialog.FileMode.Directory else typed.is_file()
+            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and typed.is_absolute() and fits and self._opens():
+                self._dialog.filesSelected.emit([str(typed)])
+                self._dialog.close()
+                return True
+        return False
+
+    def _opens(self) -> bool:
+        """Not where a file would be replaced: the dialog asks first."""
+        return self._dialog.acceptMode() is QFileDialog.AcceptMode.AcceptOpen

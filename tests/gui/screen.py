@@ -80,6 +80,7 @@ def screen(size: str = "1600x1000") -> Iterator[Screen]:
     """A new display with openbox; gone afterwards."""
     reading, writing = os.pipe()
     command = ["Xvfb", "-displayfd", str(writing), "-screen", "0", f"{size}x24", "-dpi", "96", "-nolisten", "tcp"]
+    command += ["-noreset"]  # else it begins anew, without a window manager, whenever its last client leaves
     server = subprocess.Popen(command, pass_fds=[writing], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     os.close(writing)
     with os.fdopen(reading) as said:
