@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import logging
 import random
@@ -78,6 +79,7 @@ class Broken:
         self.protocol, self.chance, self.found = protocol, chance, found
         self.failing = True
         self.left = 0
+        self.files = itertools.count()  # in turn: by chance, one read often enough alike would be taken for a loop
 
     def __call__(self, _: Seen) -> Answer:
         answer = self._meant()
@@ -92,7 +94,7 @@ class Broken:
         self.left -= 1
         if self.left < 0:
             return self.protocol.reply("That was all. " * 10)
-        calls = [("read_file", {"path": f"f{self.chance.randrange(4)}.txt"}) for _ in range(self.chance.randint(1, 3))]
+        calls = [("read_file", {"path": f"f{next(self.files) % 4}.txt"}) for _ in range(self.chance.randint(1, 3))]
         return self.protocol.reply("I look.", calls=calls)
 
 

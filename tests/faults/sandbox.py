@@ -124,7 +124,8 @@ async def output(kit: Kit, megabytes: int) -> tuple[int, bool]:
     )
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = memory("VmRSS")
-    outcome = await command(kit, f'"{sys.executable}" -c "{program}"', lambda _: None)
+    python = Path(sys.executable).resolve()  # an environment below /tmp is not seen from inside
+    outcome = await command(kit, f'"{python}" -c "{program}"', lambda _: None)
     grown = memory("VmHWM") - before
     expected, found = hashlib.sha256(), hashlib.sha256()
     for number in range(megabytes * 16):
