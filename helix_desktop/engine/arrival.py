@@ -59,7 +59,6 @@ class Admission:
     tokens: Tokens
     models: Callable[[str], ModelClient | None]
     contents: Contents
-    new_fold: Callable[[FoldKind], str]
 
     async def outputs(self, batch: Sequence[ToolReturned], keeps: Mapping[str, str]) -> tuple[Fact, ...]:
         """The facts to append behind the batch's own, in the same transaction: excerpts, and what asking cost."""
@@ -77,7 +76,7 @@ class Admission:
             return ()
         spent: list[Spent] = []
         shown = await self._shown(held, batch, keeps, policy, Asking(spent.append))
-        batch_name = self.new_fold(FoldKind.EXCERPT)
+        batch_name = self.conversation.new_fold(FoldKind.EXCERPT)
         folds = [self._excerpt(one, *shown[one.index], batch_name) for one in held if one.index in shown]
         return (*(fold for fold in folds if fold.tokens < fold.tokens_before), *spent)
 
@@ -210,7 +209,7 @@ class Admission:
         shown = admission.excerpt(returned.output, returned.tokens, text, asked=asked)
         why = f"an output of {returned.tokens:,} tokens" + (", compacted as asked" if asked else "")
         return Folded(
-            fold=self.new_fold(FoldKind.EXCERPT),
+            fold=self.conversation.new_fold(FoldKind.EXCERPT),
             kind=FoldKind.EXCERPT,
             cover=PartRef(-one.index),
             text=shown,
@@ -234,7 +233,7 @@ class Admission:
         text = await made_preview(await stored_text(self.cache, part.stored), policy.preview_tokens * 4)
         shown = f"[Attachment: {part.name}]\n{admission.excerpt(part.stored, part.tokens, text)}"
         return Folded(
-            fold=self.new_fold(FoldKind.EXCERPT),
+            fold=self.conversation.new_fold(FoldKind.EXCERPT),
             kind=FoldKind.EXCERPT,
             cover=PartRef(0, index),
             text=shown,

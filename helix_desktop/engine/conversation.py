@@ -14,7 +14,7 @@ from helix_desktop.engine import policy
 from helix_desktop.engine.blocks import View
 from helix_desktop.engine.budget import Meter, meter
 from helix_desktop.engine.events import Event, FactAppended
-from helix_desktop.engine.facts import Fact, Folded, PartRef, PolicySet, Recorded
+from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, PolicySet, Recorded
 from helix_desktop.engine.ports import Journal
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.errors import NotThere, StoreFailed
@@ -32,6 +32,7 @@ class Conversation:
         self.state = state
         self.listeners: list[Listener] = []
         self._lock = asyncio.Lock()
+        self._given = 0
         self._policy: policy.Policy | None = None
         self._policy_fact: PolicySet | None = None
 
@@ -69,6 +70,11 @@ class Conversation:
         for one in recorded:
             self.tell(FactAppended(one))
         return recorded
+
+    def new_fold(self, kind: FoldKind) -> str:
+        """A name no fold here has, the ones in the making included."""
+        self._given = max(self._given, self.state.last_fold) + 1
+        return f"{kind.value}-{self._given}"
 
     def fact(self, seq: int) -> Fact:
         """The fact with this number; NotThere."""

@@ -94,7 +94,9 @@ class Panic:
         reading = read(Plan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
         try:
             async with asyncio.timeout(left):
-                written = await self._writer.write(reading, self._steward.new_fold(FoldKind.HANDOVER), left / 2)
+                written = await self._writer.write(
+                    reading, self._steward.conversation.new_fold(FoldKind.HANDOVER), left / 2
+                )
         except (TimeoutError, NothingWritten) as error:
             why = error.what if isinstance(error, NothingWritten) else f"nothing was written within {left:.0f} seconds"
             spent = error.spent if isinstance(error, NothingWritten) else ()
@@ -128,7 +130,9 @@ class Panic:
         reading = read(plan, situation)
         if reading.shown - reading.kept <= budget.reserve(situation.state, situation.policy) // 20:
             return
-        await self._steward.append(await self._writer.truncate(reading, self._steward.new_fold(FoldKind.TRUNCATION)))
+        await self._steward.append(
+            await self._writer.truncate(reading, self._steward.conversation.new_fold(FoldKind.TRUNCATION))
+        )
 
 
 def _until(situation: Situation, steps: int) -> int:

@@ -90,6 +90,11 @@ class Session:
         """Whether the last turn was broken off by a crash, so that `resume` would go on with it."""
         return self._turn is None and self.conversation.state.line.turn.running
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing goes on and nothing waits here: whoever lets the session go now loses nothing."""
+        return self._turn is None and not self.queue and not self.questions and self._steward.at_rest
+
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Hear everything from now on; call what is returned to stop."""
         self.conversation.listeners.append(listener)
@@ -270,6 +275,13 @@ class Session:
     def _begin(self, *, even_without_words: bool = False) -> None:
         if self._turn is None and (self.queue or even_without_words):
             self._turn = self._crew.spawn(self._work(), name=f"turn of {self.id}")
+            self._turn.add_done_callback(self._never_begun)
+
+    def _never_begun(self, turn: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step runs nothing, not even what it would do at its end."""
+        if self._turn is turn:
+            self._turn = None
+            self._set(Running.IDLE)
 
     async def _work(self) -> None:
         """Turn after turn until the queue is empty. A bug ends the turn with a sentence and is reported by its task."""

@@ -62,9 +62,8 @@ class Steward:
         self._spawn = spawn
         self._contents = Contents(cache)
         self._writer = Writer(conversation, cache, tokens, clock, models, self._contents)
-        self._sweeping = Sweeping(conversation, cache, tokens, self.new_fold)
-        self._admission = Admission(conversation, cache, tokens, models, self._contents, self.new_fold)
-        self._given = 0
+        self._sweeping = Sweeping(conversation, cache, tokens)
+        self._admission = Admission(conversation, cache, tokens, models, self._contents)
         self._flying: asyncio.Task[object] | None = None
         self._flying_plan: Plan | None = None
         self._ready: Written | None = None
@@ -117,7 +116,9 @@ class Steward:
         if self._flying is not None:
             raise Refused("A fold is being made already.", remedy="Wait for it, or cancel it.")
         if kind is FoldKind.TRUNCATION:
-            return await self.append(await self._writer.truncate(read(plan, self.situation()), self.new_fold(kind)))
+            return await self.append(
+                await self._writer.truncate(read(plan, self.situation()), self.conversation.new_fold(kind))
+            )
         self._start(plan)
         return await self._finished()
 
@@ -162,6 +163,11 @@ class Steward:
         if self._flying is not None:
             self._flying.cancel()
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether no fold is being made, and none waits to be adopted."""
+        return self._flying is None and self._ready is None
+
     async def idle(self) -> None:
         """Wait for the fold that is being made, and adopt it. For a caller who does not go on meanwhile."""
         if self._flying is not None:
@@ -193,11 +199,6 @@ class Steward:
         """How things stand now."""
         conversation = self.conversation
         return Situation(conversation.state, conversation.policy, conversation.meter(), self._clock.now())
-
-    def new_fold(self, kind: FoldKind) -> str:
-        """A name no fold of this conversation has, the ones in the making included."""
-        self._given = max(self._given, self.conversation.state.last_fold) + 1
-        return f"{kind.value}-{self._given}"
 
     def _due(self, situation: Situation) -> Plan | None:
         dues: tuple[Callable[[Situation], Plan | None], ...] = (reflection.due, observation.due, handover.due)
@@ -250,7 +251,7 @@ class Steward:
         plan = reading.plan
         try:
             wait = reading.situation.policy.summary_wait
-            self._ready = await self._writer.write(reading, self.new_fold(plan.kind), wait)
+            self._ready = await self._writer.write(reading, self.conversation.new_fold(plan.kind), wait)
         except HelixError as error:
             await self._failed(plan.kind, error.what, spent_on(error))
         except Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from helix_desktop.engine import parts
@@ -47,7 +47,6 @@ class Sweeping:
     conversation: Conversation
     cache: Cache
     tokens: Tokens
-    new_fold: Callable[[FoldKind], str]
 
     async def sweep(
         self, refs: Sequence[PartRef], why: str, *, batch: str = "", panic: bool = False
@@ -55,7 +54,7 @@ class Sweeping:
         """Show the parts as markers. One that has changed meanwhile, or would not get shorter, is left out."""
         made = [await self.marked(ref, block) for ref in refs if (block := self.block(ref)) is not None]
         why = f"{why}: {len(made)} parts of {sum(one.block.tokens for one in made):,} tokens"
-        return await self.append(made, batch or self.new_fold(FoldKind.MARKER), why, panic=panic)
+        return await self.append(made, batch or self.conversation.new_fold(FoldKind.MARKER), why, panic=panic)
 
     async def excerpt(self, ref: PartRef, why: str, tokens: int) -> tuple[Recorded, ...]:
         """Show one part as an excerpt, in panic: of a user's text too, which is stored first."""
@@ -64,7 +63,7 @@ class Sweeping:
             return ()
         is_call = isinstance(block.content, ToolCall)
         made = await self.marked(ref, block) if is_call else await self._excerpted(ref, block, tokens)
-        return await self.append([made], self.new_fold(made.kind), why, panic=True)
+        return await self.append([made], self.conversation.new_fold(made.kind), why, panic=True)
 
     def block(self, ref: PartRef) -> Block | None:
         """The part's block where it stands in the view."""
@@ -122,7 +121,7 @@ class Sweeping:
         for one in made:
             if self.block(one.ref) == one.block and one.tokens < one.block.tokens:
                 yield Folded(
-                    fold=self.new_fold(one.kind),
+                    fold=self.conversation.new_fold(one.kind),
                     kind=one.kind,
                     cover=one.ref,
                     text=one.text,

@@ -107,7 +107,6 @@ class Toolbox:
         self._permissions = permissions
         self._more = more
         self._only = only
-        self._seen: dict[str, Seen] = {}
         self._own = tuple(schema.offered(tool.name, tool.description, tool.schema) for tool in self._tools.values())
 
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -150,7 +149,7 @@ class Toolbox:
             return await self._run_foreign(self._foreign()[call.name], call, values, context, permit)
         tool = self._tools[call.name]
         args = Arguments(schema.check(values, tool.schema, tool.name))
-        seen = self._seen.setdefault(context.conversation, Seen())
+        seen = self._around.seen.setdefault(context.conversation, Seen())
         return await tool.run(
             args, Use(call, context, permit, self._around, seen, self._readable(context.conversation))
         )

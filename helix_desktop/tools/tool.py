@@ -71,12 +71,13 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What all tools of a workspace work on."""
+    """What all tools of a workspace work on. `seen`: by conversation; it outlives the session."""
 
     roots: Roots
     cache: Cache
     index: Index
     tokens: Tokens
+    seen: dict[str, Seen] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from helix_desktop.engine import recall
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.crew import Crew, Setup
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import Event, FactAppended, Running
+from helix_desktop.engine.events import Event, FactAppended, Folding, Queued, Running, StateChanged
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
@@ -45,6 +45,7 @@ from helix_desktop.workbench import folders, rows, setup
 from helix_desktop.workbench.models import ROLES, Access, Models
 from helix_desktop.workbench.rows import ConversationRow
 from helix_desktop.workbench.servers import Servers
+from helix_desktop.workbench.sessions import Sessions
 
 Listener = Callable[[Event], None]
 SAMPLE = 1 << 20
@@ -66,7 +67,7 @@ class Shared:
 
 
 class Workbench:
-    """Made by `open`. Sessions stay open until the workbench closes; all of them are heard through `subscribe`."""
+    """Made by `open`. All sessions are heard through `subscribe`."""
 
     def __init__(self, workspace: Workspace, shared: Shared, kit: Kit, permissions: Permissions) -> None:
         self.workspace = workspace
@@ -77,7 +78,7 @@ class Workbench:
         self._shared = shared
         self._tokens = shared.access.tokens
         self._permissions = permissions
-        self._sessions: dict[str, Session] = {}
+        self._sessions = Sessions()
         self._opening: dict[str, asyncio.Lock] = {}
         self._rows: dict[str, ConversationRow] = {}
         self._listeners: list[Listener] = []
@@ -108,8 +109,9 @@ class Workbench:
     async def aclose(self) -> None:
         """Stop what runs, in order: sessions, commands, tasks. The workspace itself is closed by whoever opened it."""
         _open.pop(self.workspace, None)
-        await asyncio.gather(*(session.aclose() for session in self._sessions.values()))
-        for session in self._sessions.values():
+        sessions = tuple(self._sessions)
+        await asyncio.gather(*(session.aclose() for session in sessions))
+        for session in sessions:
             await self.workspace.journal.set_meter(session.id, rows.written(session.meter()))
         await self.servers.aclose()
         await self._tasks.aclose(limit=1.0)
@@ -145,7 +147,7 @@ class Workbench:
         return sorted(self._rows.values(), key=lambda row: -row.updated)
 
     def running(self, conversation: str) -> Running:
-        session = self._sessions.get(conversation)
+        session = self._sessions.find(conversation)
         return session.running if session else Running.IDLE
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -158,12 +160,13 @@ class Workbench:
         if conversation not in self._rows:
             raise NotThere(f"There is no conversation {conversation} in {self.name}.")
         async with self._opening.setdefault(conversation, asyncio.Lock()):
-            if conversation not in self._sessions:
-                opened = await Conversation.open(self.workspace.journal, conversation)
-                self._sessions[conversation] = self._made(opened)
-                if len(opened.state.facts) > MANY:
+            session = self._sessions.find(conversation)
+            if session is None:
+                session = self._made(await Conversation.open(self.workspace.journal, conversation))
+                if len(session.facts) > MANY:
                     gc.freeze()  # so many facts that last are not looked through again at every collection
-            return self._sessions[conversation]
+            self._sessions.keep(session)
+            return session
 
     async def new_conversation(self, title: str = "") -> Session:
         return await self._begin(ConversationStarted(title=title))
@@ -178,9 +181,8 @@ class Workbench:
 
     async def child(self, conversation: str) -> Sequence[Recorded]:
         """The facts of a conversation, to look at: a sub-agent's, or one of another day."""
-        if conversation in self._sessions:
-            return tuple(self._sessions[conversation].facts)
-        return await self.workspace.journal.read(conversation)
+        session = self._sessions.find(conversation)
+        return tuple(session.facts) if session is not None else await self.workspace.journal.read(conversation)
 
     async def _begin(self, started: ConversationStarted) -> Session:
         new = _new_id()
@@ -249,7 +251,8 @@ class Workbench:
         recorded = await self.workspace.journal.append(new, [begun])
         self._rows[new] = ConversationRow(new, title, recorded[0].time, parent=wish.parent)
         conversation = await Conversation.open(self.workspace.journal, new)
-        session = self._sessions[new] = self._made(conversation, depth=wish.depth, only=wish.tools)
+        session = self._made(conversation, depth=wish.depth, only=wish.tools)
+        self._sessions.keep(session)
         session.ask_instead(context.ask)
         session.send((Text(f"{wish.context}\n\n{wish.task}".strip()),))
         try:
@@ -421,18 +424,25 @@ class Workbench:
     def _heard(self, event: Event) -> None:
         if isinstance(event, FactAppended):
             self._note(event.recorded)
+        elif isinstance(event, StateChanged | Queued | Folding):
+            self._keep(event.conversation)
         for listener in tuple(self._listeners):
             listener(event)
+
+    def _keep(self, conversation: str) -> None:
+        session = self._sessions.find(conversation)
+        if session is not None:
+            self._sessions.keep(session)
 
     def _note(self, recorded: Recorded) -> None:
         """Keep the list true, and at the end of a turn the meter beside the conversation."""
         self._charge(recorded)
         row = rows.after(self._rows[recorded.conversation], recorded)
-        session = self._sessions.get(recorded.conversation)
+        session = self._sessions.find(recorded.conversation)
         if session is not None:
             meter = session.meter()
             row = rows.with_meter(row, meter)
-            if isinstance(recorded.fact, TurnEnded):
+            if isinstance(recorded.fact, TurnEnded) or session.running is Running.IDLE:
                 keeping = self.workspace.journal.set_meter(recorded.conversation, rows.written(meter))
                 self._tasks.spawn(keeping, name="keep the meter")
         self._rows[recorded.conversation] = row

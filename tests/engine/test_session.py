@@ -77,6 +77,17 @@ async def test_a_turn_that_failed_is_shown_as_failed() -> None:
     assert at.session.running is Running.FAILED
 
 
+async def test_a_turn_that_is_stopped_before_its_first_step_leaves_the_message_waiting() -> None:
+    at = await world()
+    at.session.send((Text("one"),))
+    at.session.stop()
+    await asyncio.wait_for(at.session.idle(), 5)
+    assert at.session.running is Running.IDLE
+    assert len(at.session.queue) == 1
+    await told(at, "two")
+    assert asked(at, 0) == ["one"]
+
+
 async def test_rewinding_goes_on_from_there_and_the_rest_stays_in_the_journal() -> None:
     at = await world(says("one"), says("two"), says("three"))
     await told(at, "first", "second")

@@ -53,7 +53,7 @@ async def test_a_huge_file_is_read_only_as_far_as_is_asked_for(here: World, monk
     outcome = await here.run("read_file", path="log", first_line=60, last_line=61)
     assert here.text(outcome) == "line 60\nline 61\n"
     assert outcome.note.endswith("or more")
-    assert here.box._seen["c"].content == {}
+    assert here.box._around.seen["c"].content == {}
 
 
 async def test_a_second_read_of_an_unchanged_file_is_a_repeat(here: World) -> None:
