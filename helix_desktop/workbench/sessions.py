@@ -1,0 +1,37 @@
+"""The open conversations of one workspace: one session for each at any time.
+
+What goes on, or has something that waits, is kept. Of the others the newest few are, and whatever somebody holds (a window that
+shows it, a coroutine that works on it) is the one that is found; the rest is let go, and opened again in milliseconds.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+
+from helix_desktop.engine.session import Session
+
+KEPT = 3  # sessions at rest
+
+
+class Sessions:
+    """By the conversation's name."""
+
+    def __init__(self) -> None:
+        self._there: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
+        self._kept: dict[str, Session] = {}  # the one that was wanted last comes last
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._there.values()))
+
+    def find(self, conversation: str) -> Session | None:
+        return self._there.get(conversation)
+
+    def keep(self, session: Session) -> None:
+        """It is wanted, or something happens in it: it stays until it is at rest and others were wanted since."""
+        self._there[session.id] = session
+        self._kept.pop(session.id, None)
+        self._kept[session.id] = session
+        resting = [each for each in self._kept.values() if each.at_rest]
+        for one in resting[:-KEPT]:
+            del self._kept[one.id]
