@@ -56,8 +56,8 @@ class Line(Items):
     messages: dict[int, Recorded] = field(default_factory=dict)
     folds: dict[str, Folded] = field(default_factory=dict)  # every fold that was ever in force here
     live: dict[str, None] = field(default_factory=dict)
-    spans: list[str] = field(default_factory=list)  # the live folds over spans
-    by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # the live folds over parts; the last one shows
+    by_span: dict[Span, list[str]] = field(default_factory=dict)  # the live folds over each span; the last one shows
+    by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # the same for parts
     ages: dict[str, int] = field(default_factory=dict)  # of two folds over the same, the younger shows
     barred: dict[Cover, str] = field(default_factory=dict)
     kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # parts a span leaves word for word
@@ -215,8 +215,13 @@ class Line(Items):
         return 0 < fold.tokens + kept <= self.shown_tokens(cover)
 
     def may_nest(self, cover: Cover) -> bool:
-        """Whether a fold of `cover` would nest with every live span, or lie beside it."""
-        return all(nest(cover, self.folds[name].cover) for name in self.spans)
+        """Whether a fold of `cover` would nest with every live span, or lie beside it. Where it cuts no item of the view
+        in two, what it holds is outermost and held whole, with all that nests in it.
+        """
+        low, high = self.positions(cover)
+        first, last = ends(cover)
+        whole = low >= high or (first <= self.items[low].first and self.items[high - 1].last <= last)
+        return whole or isinstance(cover, PartRef) or all(nest(cover, span) for span in self.by_span)
 
     def words_to_keep(self, cover: Cover, *, panic: bool) -> Iterator[PartRef]:
         """What the running turn is about, and what the user has brought back, stays word for word in a longer fold."""
@@ -241,20 +246,22 @@ class Line(Items):
     def _live(self, name: str) -> None:
         cover = self.folds[name].cover
         self.live[name] = None
-        if isinstance(cover, PartRef):
-            insort(self.by_part.setdefault(cover, []), name, key=self.ages.__getitem__)
-        else:
-            self.spans.append(name)
+        insort(self._folds_over(cover), name, key=self.ages.__getitem__)
         self._refresh(cover)
 
     def _unfold(self, name: str) -> None:
         cover = self.folds[name].cover
         del self.live[name]
-        if isinstance(cover, PartRef):
-            self.by_part[cover].remove(name)
-        else:
-            self.spans.remove(name)
+        self._folds_over(cover).remove(name)
+        if isinstance(cover, Span) and not self.by_span[cover]:
+            del self.by_span[cover]
         self._refresh(cover)
+
+    def _folds_over(self, cover: Cover) -> list[str]:
+        """The live folds over exactly this, the oldest first."""
+        if isinstance(cover, PartRef):
+            return self.by_part.setdefault(cover, [])
+        return self.by_span.setdefault(cover, [])
 
     def tokens_after(self, name: str) -> int:
         """What the view would count with the fold `name` undone."""
@@ -310,7 +317,7 @@ class Line(Items):
 
     def inside_live(self, span: Span) -> bool:
         """Whether a live span covers all of this one."""
-        return any(contains(self.folds[name].cover, span) for name in self.spans)
+        return any(contains(live, span) for live in self.by_span)
 
     def step_before(self, seq: int) -> int | None:
         """The last reply before `seq`."""
@@ -323,20 +330,17 @@ class Line(Items):
         return self.folds[names[-1]] if names else None
 
     def outer(self, span: Span) -> list[tuple[Span, Folded]]:
-        """The outermost live spans inside `span`, in order, with their folds; of two equal ones the younger."""
-        inside = [
-            (cover.first, -cover.last, -self.ages[name], cover, name)
-            for name in self.spans
-            if isinstance(cover := self.folds[name].cover, Span)
-            and span.first <= cover.first
-            and cover.last <= span.last
-        ]
+        """The outermost live spans inside `span`, in order, each with its fold."""
+        if span in self.by_span or span.first == span.last:
+            inside = [span] if span in self.by_span else []
+        else:
+            inside = sorted((live for live in self.by_span if contains(span, live)), key=lambda s: (s.first, -s.last))
         outermost: list[tuple[Span, Folded]] = []
         end = 0
-        for first, last, _, cover, name in sorted(inside, key=lambda found: found[:3]):
-            if first > end:
-                outermost.append((cover, self.folds[name]))
-                end = -last
+        for cover in inside:
+            if cover.first > end:
+                outermost.append((cover, self.folds[self.by_span[cover][-1]]))
+                end = cover.last
         return outermost
 
     def _refresh(self, cover: Cover) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine import laws, view
 from helix_desktop.engine.blocks import Kind, Role, View
+from helix_desktop.engine.covers import contains, nest
 from helix_desktop.engine.facts import (
     Attachment,
     Cover,
@@ -381,3 +382,21 @@ def test_reasoning_is_whole_or_absent(script: list[tuple[str, int, int]]) -> Non
             assert count == blank
 
     played(script, check)
+
+
+@given(SCRIPTS, st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)), min_size=5, max_size=15))
+@settings(max_examples=150)
+def test_nesting_and_the_outermost_spans_are_what_looking_at_every_fold_gives(
+    script: list[tuple[str, int, int]], pairs: list[tuple[int, int]]
+) -> None:
+    talk = played(script)
+    line = talk.state.line
+    spans = [cover for name in line.live if isinstance(cover := line.folds[name].cover, Span)]
+    for one, other in pairs:
+        cover = a_cover(talk, one, other)
+        assert line.may_nest(cover) == all(nest(cover, span) for span in spans)
+        if isinstance(cover, Span):
+            inside = {span for span in spans if contains(cover, span)}
+            outermost = {span for span in inside if not any(contains(more, span) for more in inside - {span})}
+            assert [found for found, _ in line.outer(cover)] == sorted(outermost, key=lambda span: span.first)
+            assert all(line.folds[fold.fold].cover == found for found, fold in line.outer(cover))
