@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import sqlite3
 import time as clock
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from helix_desktop.errors import StoreFailed
+from helix_desktop.errors import JournalCorrupt, NewerVersion, StoreFailed
 from helix_desktop.store import database
 from helix_desktop.store.config import sync_folder
+from helix_desktop.store.journal import JournalFile
 
 DAY = 86_400.0
 DAYS, WEEKS = 7, 4
@@ -85,6 +87,19 @@ def _copy(journal: Path, to: Path) -> None:
         source.execute("VACUUM INTO ?", (str(to),))
     with to.open("rb+") as file:
         database.sync(file)
+
+
+def change_each(workspace: Path, change: Callable[[JournalFile], object]) -> int:
+    """Change every copy; one that cannot be read is deleted. Returns how many `change` says it has changed."""
+    changed = 0
+    for each in backups(workspace):
+        try:
+            with closing(JournalFile(each.path)) as journal:
+                changed += bool(change(journal))
+                journal.connection.execute("PRAGMA journal_mode=DELETE")  # a backup is one file
+        except (JournalCorrupt, NewerVersion):
+            each.path.unlink(missing_ok=True)
+    return changed
 
 
 def thin(workspace: Path) -> None:

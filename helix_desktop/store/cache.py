@@ -40,6 +40,9 @@ class CacheFolder:
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()
         self._staged: dict[Digest, Staged] = {}
+        self.put_again: set[Digest] | None = (
+            None  # while somebody wants to know: content that was there and is wanted now
+        )
         try:
             self._check_version()
             self._next = self._sweep()
@@ -148,6 +151,8 @@ class CacheFolder:
 
     def known(self, digest: Digest) -> Staged | None:
         """What makes a second put unnecessary: the same content on its way, or stored and intact."""
+        if self.put_again is not None:
+            self.put_again.add(digest)
         if (staged := self._staged.get(digest)) is not None:
             return staged
         try:
@@ -373,8 +378,11 @@ class CacheFolder:
         if held is None:
             self.level.write(marks)
         else:
-            number, _ = records.unpack_place(held)
-            self.drop_chunks(self.numbered(number).blob, extra=[(records.number_key(b"m", number), None), *marks])
+            number, blob = records.unpack_place(held)
+            with contextlib.suppress(NotThere, ValueError, CacheCorrupt):  # where its description is damaged
+                blob = self.numbered(number).blob
+            described = (records.number_key(b"m", number), None)
+            self.drop_chunks(number if blob is None else blob, extra=[described, *marks])
         self._marked[_QUARANTINED].discard(digest.raw)
         self._marked[_FORGOTTEN].add(digest.raw)
 

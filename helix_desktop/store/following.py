@@ -129,10 +129,10 @@ class Index:
     async def renew(self, between: Callable[[], Awaitable[None]]) -> None:
         """Throw the index away, do what is to be done meanwhile, and begin it anew."""
         await self._close()
+        await self._writer.run(opening.drop_index, self._folder)
         try:
             await between()
         finally:
-            await self._writer.run(opening.drop_index, self._folder)
             await self._open()
             self._closing = False
             self.follow()

@@ -7,7 +7,7 @@ a question to the index waits neither for a commit nor for the index being made.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
 
@@ -28,6 +28,11 @@ class StoreThread:
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do it there. Once begun it is finished, even where nobody waits any more."""
         return await asyncio.wrap_future(self.submit(work, *args, **kwargs))
+
+    async def through(self, slices: Iterator[object]) -> None:
+        """Do all of it, slice by slice, so that others get their turn."""
+        while await self.run(next, slices, self) is not self:
+            pass
 
     def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         try:
