@@ -1,0 +1,164 @@
+"""Emptying the trash: the conversations in it go for good, with their sub-agents' and with the entries nothing else refers to.
+From cache, journal and backups, down to the bytes of the files.
+
+The content goes first and the conversations last, so after a crash in between they are still in the trash, and emptying it
+again ends what was begun. What was spent in them is no longer counted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from helix_desktop.engine import encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import HelixError, NotThere
+from helix_desktop.store import backup, database
+from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.index import used
+from helix_desktop.store.journal import JournalFile, Line
+from helix_desktop.store.records import Record
+
+_PAGE = 200  # facts, or entries, before others get their turn
+_SHORTEST = 8  # digits; a shorter beginning of a hash is a word like any other
+_MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """What went: conversations, and entries with the bytes they took on the disk."""
+
+    conversations: tuple[str, ...] = ()
+    entries: int = 0
+    bytes: int = 0
+
+
+class Emptying:
+    """One emptying: `look` and `clear`, in slices on the thread that owns the stores; then `clear_backups`, `remove` and `end`.
+    Content that is put in the meantime stays.
+    """
+
+    def __init__(self, journal: JournalFile, cache: CacheFolder) -> None:
+        self._journal = journal
+        self._cache = cache
+        self._gone: set[str] = set()
+        self._own: dict[str, list[str]] = {}  # entries only they use, by the first digits of their hashes
+        self._seen = 0  # the last fact that was looked at
+        self._entries = self._bytes = 0
+
+    def look(self) -> Iterator[bool]:
+        """Find what is to go: what their facts use, but for what any other fact mentions."""
+        self._cache.put_again = set()
+        self._gone = yield from self._conversations()
+        for name in sorted(self._gone):
+            for lines in _pages(self._journal, name):
+                for line in lines:
+                    self._claim(line)
+                yield True
+        while self._own and self._spare_mentioned():
+            yield True
+
+    def _conversations(self) -> Generator[bool, None, set[str]]:
+        """Those in the trash, and their sub-agents' that no fork still shows. A fork belongs to nobody else."""
+        rows = self._journal.conversations()
+        gone = {row.id for row in rows if row.trashed}
+        shown: set[str] = set()
+        for row in rows:
+            if row.forked_from and row.id not in gone:
+                for lines in _pages(self._journal, row.id):
+                    shown.update(child for line in lines for child in _children(line))
+                    yield True
+        while more := {row.id for row in rows if row.parent in gone and not row.forked_from} - gone - shown:
+            gone |= more
+        return gone
+
+    def _claim(self, line: Line) -> None:
+        try:
+            fact = encoding.decode(line.fact)
+        except HelixError:
+            return
+        for how, digest in used(fact):
+            held = self._own.setdefault(digest.hex[:_SHORTEST], [])
+            if how != "recall" and digest.hex not in held:
+                held.append(digest.hex)
+
+    def _spare_mentioned(self) -> bool:
+        """The next facts of those that stay. Whether there were any."""
+        lines = self._journal.since(self._seen, _PAGE)
+        for line in lines:
+            self._seen = line.id
+            if line.conversation not in self._gone:
+                for mention in map(str.lower, _MENTION.findall(line.fact)):
+                    held = self._own.get(mention[:_SHORTEST], [])
+                    held[:] = [name for name in held if not name.startswith(mention)]
+        return bool(lines)
+
+    def clear(self) -> Iterator[bool]:
+        """Remove the content."""
+        names = [name for held in self._own.values() for name in held]
+        pinned = self._cache.pinned()
+        for start in range(0, len(names), _PAGE):
+            while self._spare_mentioned():
+                pass
+            for name in names[start : start + _PAGE]:
+                self._clear(Digest.parse(name), pinned)
+            yield True
+        self._cache.level.scrub()
+        yield True
+
+    def end(self) -> None:
+        """Also where it could not be done."""
+        self._cache.put_again = None
+
+    def _clear(self, digest: Digest, pinned: frozenset[Digest]) -> None:
+        again = self._cache.put_again or set()
+        if digest in pinned or digest in again or digest.hex not in self._own[digest.hex[:_SHORTEST]]:
+            return
+        try:
+            record: Record | None = self._cache.described(digest)
+        except NotThere:
+            return
+        except (HelixError, ValueError):
+            record = None  # damaged: it goes as well
+        if record is None or not _by_others(record.about):
+            self._cache.forget(digest)
+            self._entries += 1
+            self._bytes += record.kept if record else 0
+
+    def clear_backups(self, workspace: Path) -> None:
+        """Take them out of every dated copy of the journal; one that cannot be read is deleted."""
+        backup.change_each(workspace, self._remove_from)
+
+    def remove(self) -> Emptied:
+        self._remove_from(self._journal)
+        return Emptied(tuple(sorted(self._gone)), self._entries, self._bytes)
+
+    def _remove_from(self, journal: JournalFile) -> int:
+        removed = sum(journal.remove(name) for name in sorted(self._gone))
+        if removed:
+            database.scrub(journal.connection)
+        return removed
+
+
+def _pages(journal: JournalFile, conversation: str) -> Iterator[list[Line]]:
+    after = 0
+    while lines := journal.lines(conversation, after, _PAGE):
+        yield lines
+        after = lines[-1].seq
+
+
+def _children(line: Line) -> set[str]:
+    """The sub-agents' conversations a fact leads to."""
+    try:
+        return {json.loads(line.fact)["child"]} if '"child"' in line.fact else set()
+    except (ValueError, KeyError, TypeError):
+        return set()
+
+
+def _by_others(about: About) -> bool:
+    """Put by hand, or by a program outside: no conversation's own."""
+    return not about.tool or about.tool.partition(":")[0] == "outside"
