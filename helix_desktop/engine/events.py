@@ -86,4 +86,11 @@ class Queued:
     texts: tuple[str, ...]
 
 
-Event = FactAppended | Streamed | ToolShowed | StateChanged | Asked | Answered | Folding | Queued
+@dataclass(frozen=True, slots=True)
+class ReadAnew:
+    """What was recorded here has changed, since something was forgotten: whoever shows the conversation begins again."""
+
+    conversation: str
+
+
+Event = FactAppended | Streamed | ToolShowed | StateChanged | Asked | Answered | Folding | Queued | ReadAnew

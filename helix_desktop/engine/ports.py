@@ -83,6 +83,25 @@ class Index(Protocol):
     ) -> Sequence[Hit]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What was removed for good. `conversations` have changed facts: whoever has one in memory reads it again.
+    `elsewhere`: places the program leaves to the user, in sentences.
+    """
+
+    entries: tuple[Digest, ...]
+    facts: int
+    conversations: tuple[str, ...]
+    backups: int
+    elsewhere: tuple[str, ...] = ()
+
+
+class Forget(Protocol):
+    """Removes a text wherever it stands, and entries, from the whole workspace; no session works meanwhile."""
+
+    async def __call__(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged: ...
+
+
 class Tokens(Protocol):
     """Counts with the base encoding. Guarded: any text, any size, no network; cheap for text counted before."""
 

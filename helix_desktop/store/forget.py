@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from helix_desktop.engine import encoding
 from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Forgotten
+from helix_desktop.engine.ports import Purged as Purged  # noqa: PLC0414  # what workspace.py returns
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.store import backup, database, records
 from helix_desktop.store.cache import CacheFolder
@@ -25,19 +26,6 @@ from helix_desktop.store.records import Record, State
 SHORTEST = 4  # characters; a shorter text would tear holes into everything
 BLANK = "[forgotten]"
 _PAGE = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Purged:
-    """What was removed. `conversations` have changed facts: whoever has one open reads it again. `elsewhere`: places the
-    program leaves to the user, in sentences.
-    """
-
-    entries: tuple[Digest, ...]
-    facts: int
-    conversations: tuple[str, ...]
-    backups: int
-    elsewhere: tuple[str, ...] = ()
 
 
 class Wanted:
