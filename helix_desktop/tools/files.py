@@ -99,9 +99,9 @@ async def _some_lines(use: Use, place: Place, first: int, last: int) -> Result:
     if not kept:
         raise WrongUse(f"{shown} has {total:,} lines; there is no line {first:,}.")
     span = f"{first}-{min(last, total) if last else total}"
-    return Result(
-        b"".join(kept), source=f"{shown}:{span}", note=f"lines {span} of {total:,}{'' if not large else ' or more'}"
-    )
+    stored = await use.keep(b"".join(kept), f"{shown}:{span}")
+    note = f"lines {span} of {total:,}{'' if not large else ' or more'}"
+    return Result(stored=stored, source=f"{shown}:{span}", note=note)
 
 
 async def _image(use: Use, place: Place, kind: str) -> Result:
