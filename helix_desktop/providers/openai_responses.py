@@ -121,7 +121,8 @@ class _Writer:
 
     def _said(self, part: MessagePart) -> Object | None:
         if isinstance(part, Reasoning):
-            return parse_object(part.opaque) if part.provider == self.tag else None
+            item = parse_object(part.opaque) if part.provider == self.tag else None
+            return item if item is not None and item.get("type") == "reasoning" else None
         if isinstance(part, ToolCall):
             call: Object = {"type": "function_call", "call_id": self.ids[part.id], "name": part.name}
             return {**call, "arguments": arguments_text(part)}

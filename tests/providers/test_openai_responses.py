@@ -61,7 +61,8 @@ def test_items_are_sent_again_in_their_order() -> None:
 def test_reasoning_that_is_not_encrypted_or_not_ours_is_left_out() -> None:
     _, answered = read(events("Yes", reasoning="hm", encrypted=""))
     foreign = Reasoning("hm", opaque='{"type":"reasoning"}', provider="openai-responses elsewhere")
-    for parts in (answered.parts, (foreign, Text("Yes"))):
+    odd = [Reasoning("hm", opaque=text, provider=HERE.tag) for text in ("", "broken", "{}", '{"type":"thinking"}')]
+    for parts in (answered.parts, (foreign, *odd, Text("Yes"))):
         items = sent(asking(user("Go"), assistant(*parts), user("More")))["input"]
         assert [item["type"] for item in items] == ["message"] * 3
 
