@@ -99,7 +99,7 @@ def _take_at_its_word(dialog: QFileDialog) -> None:
     wins over the line, so somebody who types quickly gets a folder on the way to his own. A system's dialog has no such line.
     """
     if (line := dialog.findChild(QLineEdit)) is not None:
-        line.setCompleter(None)  # type: ignore[arg-type] -- Qt allows none
+        line.setCompleter(None)  # type: ignore[arg-type]  # Qt allows none
         line.installEventFilter(_Returned(dialog, line))
 
 
