@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from helix_desktop.engine.blocks import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
-from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ContextTooLong, ModelFailed, Overloaded
 from helix_desktop.providers.dialect import Abilities
 from helix_desktop.providers.openai_responses import OpenAIResponses, ResponsesReading
@@ -62,7 +63,8 @@ def test_reasoning_that_is_not_encrypted_or_not_ours_is_left_out() -> None:
     _, answered = read(events("Yes", reasoning="hm", encrypted=""))
     foreign = Reasoning("hm", opaque='{"type":"reasoning"}', provider="openai-responses elsewhere")
     odd = [Reasoning("hm", opaque=text, provider=HERE.tag) for text in ("", "broken", "{}", '{"type":"thinking"}')]
-    for parts in (answered.parts, (foreign, *odd, Text("Yes"))):
+    said: list[Sequence[ReplyPart]] = [answered.parts, [foreign, *odd, Text("Yes")]]
+    for parts in said:
         items = sent(asking(user("Go"), assistant(*parts), user("More")))["input"]
         assert [item["type"] for item in items] == ["message"] * 3
 
