@@ -15,7 +15,6 @@ from helix_desktop.engine import encoding
 from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Forgotten
-from helix_desktop.engine.ports import Purged as Purged  # noqa: PLC0414  # what workspace.py returns
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.store import backup, database, records
 from helix_desktop.store.cache import CacheFolder
@@ -159,17 +158,7 @@ def leave_tombstones(journal: JournalFile, changed: dict[str, int], wanted: Want
 
 def purge_backups(workspace: Path, wanted: Wanted) -> int:
     """Blank it in every dated copy of the journal; one that cannot be read is deleted. Returns how many had it."""
-    touched = 0
-    for each in backup.backups(workspace):
-        try:
-            journal = JournalFile(each.path)
-        except HelixError:
-            each.path.unlink(missing_ok=True)
-            continue
-        touched += bool(purge_journal(journal, wanted))
-        journal.connection.execute("PRAGMA journal_mode=DELETE")  # a backup is one file
-        journal.close()
-    return touched
+    return backup.change_each(workspace, lambda journal: purge_journal(journal, wanted))
 
 
 def drop_remains(workspace: Path) -> None:

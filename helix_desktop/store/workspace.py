@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import Purged
 from helix_desktop.errors import Ambiguous, HelixError, NotThere, Stopped, StoreBusy, StoreFailed, WrongUse
 from helix_desktop.store import backup, config, database, opening, transfer
 from helix_desktop.store import forget as forgetting
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.config import Settings
+from helix_desktop.store.emptying import Emptied, Emptying
 from helix_desktop.store.following import Index, StoreFeed
 from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.lock import Lock
@@ -286,13 +288,13 @@ class Workspace:
         """Make one now."""
         return await self._stores.background.run(backup.make, self.folder)
 
-    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> forgetting.Purged:
+    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
         """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
 
         Minutes for a large workspace. Whoever has one of the returned conversations in memory reads it again.
         """
         wanted = forgetting.Wanted(text, entries)
-        purged = forgetting.Purged((), 0, (), 0)
+        purged = Purged((), 0, (), 0)
 
         async def purge() -> None:
             nonlocal purged
@@ -301,19 +303,49 @@ class Workspace:
         await self.index.renew(purge)
         return purged
 
-    async def _purge(self, wanted: forgetting.Wanted) -> forgetting.Purged:
+    async def _purge(self, wanted: forgetting.Wanted) -> Purged:
         stores = self._stores
-        purging = forgetting.purge_cache(stores.cache, wanted)
-        while await stores.thread.run(next, purging, None) is not None:
-            pass
+        await stores.thread.through(forgetting.purge_cache(stores.cache, wanted))
         changed = await stores.thread.run(forgetting.purge_journal, stores.journal, wanted)
         touched = await stores.background.run(forgetting.purge_backups, self.folder, wanted)
         await stores.background.run(forgetting.drop_remains, self.folder)
         await stores.thread.run(forgetting.leave_tombstones, stores.journal, changed, wanted)
         elsewhere = forgetting.elsewhere(self.folder, wanted)
-        return forgetting.Purged(
-            tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere
-        )
+        return Purged(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
+
+    async def empty_trash(self) -> Emptied:
+        """Remove the conversations in the trash for good, with what only they use; from the backups too.
+
+        Minutes for a large workspace. No turn may be going on: what it has put and not yet named in a fact counts as used
+        by nobody.
+        """
+        emptying = Emptying(self._stores.journal, self._stores.cache)
+        if not any(row.trashed for row in await self.journal.conversations()):
+            return Emptied()
+        emptied = Emptied()
+
+        async def clear() -> None:
+            nonlocal emptied
+            emptied = await self._cleared(emptying)
+
+        try:
+            await self._stores.thread.through(emptying.look())
+            await self.index.renew(clear)
+        finally:
+            await self._stores.thread.run(emptying.end)
+        return emptied
+
+    async def _cleared(self, emptying: Emptying) -> Emptied:
+        stores = self._stores
+        await stores.thread.through(emptying.clear())
+        await stores.background.run(emptying.clear_backups, self.folder)
+        await stores.background.run(forgetting.drop_remains, self.folder)
+        return await stores.thread.run(emptying.remove)
+
+    async def over_limit(self) -> int:
+        """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed by itself."""
+        limit = self.settings.limit
+        return max(0, await self.index.kept() - limit) if limit else 0
 
     async def aclose(self) -> None:
         """Finish what was begun and let go of everything; a second time does nothing."""

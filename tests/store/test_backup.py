@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.errors import StoreFailed
 from helix_desktop.store import backup
-from helix_desktop.store.backup import DAY, backups, due, make, thin
+from helix_desktop.store.backup import DAY, backups, change_each, due, make, thin
 from helix_desktop.store.journal import JournalFile
 
 NOW = 1_800_000_000.0
@@ -64,3 +65,16 @@ def test_a_disk_that_takes_nothing_is_said(tmp_path: Path) -> None:
     backup.folder_of(tmp_path).touch()
     with pytest.raises(StoreFailed, match="could not be made"):
         make(tmp_path, now=NOW)
+
+
+def test_each_copy_can_be_changed_and_stays_one_file(tmp_path: Path) -> None:
+    journal = JournalFile(tmp_path / "journal.sqlite3")
+    journal.append("c", [UserSaid((Text("said"),))])
+    make(tmp_path, now=1000.0)
+    journal.close()
+    damaged = tmp_path / "backups" / "journal-2020-01-01T000000.sqlite3"
+    damaged.write_bytes(b"no database at all" * 100)
+    assert change_each(tmp_path, lambda copy: copy.remove("c")) == 1
+    (left,) = (tmp_path / "backups").iterdir()
+    with closing(JournalFile(left)) as copy:
+        assert copy.conversations() == ()

@@ -158,3 +158,12 @@ def test_a_cache_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     cache.close()
     with pytest.raises(NewerVersion):
         CacheFolder(tmp_path)
+
+
+def test_an_entry_whose_description_is_damaged_can_be_forgotten(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path / "cache")
+    digest = cache.put(b"content nobody can describe any more").digest
+    cache.level.write([(records.number_key(b"m", 1), b"nonsense")])
+    cache.forget(digest)
+    assert list(cache.level.keys(b"b", b"c")) == []
+    cache.close()
