@@ -37,6 +37,9 @@ LIBRARIES = (
     "platformdirs", "tomlkit", "markdown-it-py", "Pygments",
 )  # fmt: skip
 EITHER = {"plyvel", "plyvel-ci"}
+_OVER = (
+    "Make room (Settings, Storage; or `helix-desktop cache collect`), or raise the limit. Nothing is removed by itself."
+)
 log = logging.getLogger(__name__)
 
 
@@ -212,10 +215,12 @@ async def _workspaces(where: Places) -> AsyncIterator[Finding]:
         except HelixError as error:
             yield Finding(what, State.BAD, error.what, error.remedy)
         else:
-            conversations = await workspace.journal.conversations()
+            conversations, over = await workspace.journal.conversations(), await workspace.over_limit()
             await workspace.aclose()
             for note in workspace.notes:  # what opening it had to mend
                 yield Finding(what, State.NOTE, note)
+            if over:
+                yield Finding(what, State.NOTE, f"Its cache takes {over:,} bytes more than its limit allows.", _OVER)
             yield Finding(what, State.GOOD, f"It opens; {len(conversations)} conversations.")
 
 

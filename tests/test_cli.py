@@ -107,6 +107,24 @@ def test_list_search_and_stats_for_people_and_programs(helix: Helix, workspace: 
     assert "entries" in helix("cache", "stats", "-w", workspace).out
 
 
+def test_a_cache_beyond_its_limit_is_said_and_left_alone(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(random.Random(7).randbytes(5000))
+    assert helix("cache", "put", "-w", workspace, tmp_path / "a").err == "", "there is no limit"
+    settings = places.find().workspaces / workspace / "workspace.toml"
+    settings.write_text(settings.read_text() + "\n[limits]\ncache_bytes = 2000\n")
+    (tmp_path / "b").write_bytes(random.Random(8).randbytes(3000))
+    said = helix("cache", "put", "-w", workspace, tmp_path / "b")
+    assert said.code == 0
+    assert "6,002 bytes more than the 2,000 allowed" in said.err
+    assert f"cache collect --workspace {workspace} --to 2000" in said.err
+    figures = helix("cache", "stats", "-w", workspace, "--json")
+    assert (figures.json["limit"], figures.json["over_limit"], figures.json["entries"]) == (2000, 6002, 2)
+    assert "6,002 bytes more" in figures.err
+    collected = helix("cache", "collect", "-w", workspace, "--to", 2000)
+    assert "0 entries removed" in collected.out
+    assert "8,002 bytes are still taken" in collected.err, "put by hand stays"
+
+
 def test_get_as_json_holds_text_or_base64(helix: Helix, workspace: str, tmp_path: Path) -> None:
     for name, content in (("t", "täxt".encode()), ("b", b"\xff\x00")):
         (tmp_path / name).write_bytes(content)

@@ -9,6 +9,7 @@ import pytest
 
 from helix_desktop import doctor, logs, places, settings
 from helix_desktop.doctor import Finding, State
+from helix_desktop.engine.ports import About
 from helix_desktop.errors import NoKeyring
 from helix_desktop.places import Places
 from helix_desktop.secrets import Keyring, Secrets
@@ -34,6 +35,17 @@ async def test_a_sound_installation_has_nothing_bad(where: Places) -> None:
     assert [finding for finding in findings.values() if finding.state is State.BAD] == []
     assert findings["Keyring"] == Finding("Keyring", State.NOTE, "There is none.", "Choose another way.")
     assert not where.data.exists(), "looking changes nothing"
+
+
+async def test_a_cache_beyond_its_limit_is_a_note(where: Places, tmp_path: Path) -> None:
+    workspaces = Workspaces(where.workspaces)
+    workspace = await workspaces.open(workspaces.create("Full", tmp_path).id)
+    await workspace.cache.put(bytes(range(256)), About())
+    workspace.change({"limits.cache_bytes": 100})
+    await workspace.aclose()
+    finding = (await examined(where))["Workspace Full"]
+    assert (finding.state, finding.says) == (State.NOTE, "Its cache takes 157 bytes more than its limit allows.")
+    assert "Nothing is removed by itself" in finding.remedy
 
 
 async def test_what_is_wrong_with_a_workspace_is_named_and_the_others_are_looked_at(

@@ -88,7 +88,19 @@ async def put(arguments: argparse.Namespace, workspace: Workspace, console: Cons
         await say_json(console, {"sha256": stored.digest.hex, "size": stored.size, "media_type": stored.media_type})
     else:
         await console.say(stored.digest.hex)
+    if over := await workspace.over_limit():
+        await console.complain(over_limit(workspace, over))
     return 0
+
+
+def over_limit(workspace: Workspace, over: int) -> str:
+    """What to say, and what can be done: it is the user who decides."""
+    limit = workspace.settings.limit
+    return (
+        f"The cache takes {over:,} bytes more than the {limit:,} allowed. `helix-desktop cache collect --workspace"
+        f" {workspace.id} --to {limit}` removes what no message uses; or raise limits.cache_bytes in"
+        f" {workspace.folder / 'workspace.toml'}. Nothing is removed by itself."
+    )
 
 
 async def _pieces(first: bytes, console: Console) -> AsyncIterator[bytes]:
@@ -219,6 +231,7 @@ async def verify(arguments: argparse.Namespace, workspace: Workspace, console: C
 async def stats(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     await workspace.index.caught_up()
     found = await workspace.index.stats()
+    over = await workspace.over_limit()
     figures = {
         "entries": found.entries,
         "bytes": found.size,
@@ -228,12 +241,16 @@ async def stats(arguments: argparse.Namespace, workspace: Workspace, console: Co
         "removed_to_make_room": found.gone,
         "stored_once_used_again": found.repeated,
         "bytes_not_stored_twice": found.repeated_size,
+        "limit": workspace.settings.limit,
+        "over_limit": over,
     }
     if arguments.json:
         await say_json(console, figures)
     else:
         for name, figure in figures.items():
             await console.say(f"{name.replace('_', ' '):<24}{figure:>18,}")
+    if over:
+        await console.complain(over_limit(workspace, over))
     return 0
 
 
@@ -243,4 +260,6 @@ async def collect(arguments: argparse.Namespace, workspace: Workspace, console: 
         await say_json(console, {"removed": result.entries, "bytes": result.bytes})
     else:
         await console.say(f"{result.entries:,} entries removed, {result.bytes:,} bytes freed.")
+    if (left := await workspace.index.kept()) > arguments.to > 0:
+        await console.complain(f"{left:,} bytes are still taken: by what messages use, was put by hand or is pinned.")
     return 0
