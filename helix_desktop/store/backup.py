@@ -18,15 +18,18 @@ from helix_desktop.store.journal import JournalFile
 
 DAY = 86_400.0
 DAYS, WEEKS = 7, 4
-_NAME = re.compile(r"journal-(\d{4}-\d{2}-\d{2})T(\d{2})(\d{2})(\d{2})\.sqlite3")
+_NAME = re.compile(r"journal-(\d{4}-\d{2}-\d{2})T(\d{2})(\d{2})(\d{2})(?:-v(\d+))?\.sqlite3")
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """One copy: a whole journal that opens by itself. `time`: when it was made."""
+    """One copy: a whole journal that opens by itself. `time`: when it was made; `version`: of its format, where it was made
+    because the journal was about to be brought up to a newer one.
+    """
 
     path: Path
     time: float
+    version: int = 0
 
 
 def folder_of(workspace: Path) -> Path:
@@ -36,19 +39,19 @@ def folder_of(workspace: Path) -> Path:
 def backups(workspace: Path) -> tuple[Backup, ...]:
     """The newest first."""
     folder = folder_of(workspace)
-    found = [Backup(path, time) for path in folder.glob("journal-*.sqlite3") if (time := _time_of(path.name))]
+    found = [each for path in folder.glob("journal-*.sqlite3") if (each := _known(path)) is not None]
     return tuple(sorted(found, key=lambda each: each.time, reverse=True))
 
 
-def _time_of(name: str) -> float:
-    match = _NAME.fullmatch(name)
+def _known(path: Path) -> Backup | None:
+    match = _NAME.fullmatch(path.name)
     if match is None:
-        return 0.0
+        return None
     text = f"{match[1]}T{match[2]}:{match[3]}:{match[4]}+00:00"
     try:
-        return datetime.fromisoformat(text).timestamp()
+        return Backup(path, datetime.fromisoformat(text).timestamp(), int(match[5] or 0))
     except ValueError:
-        return 0.0
+        return None
 
 
 def due(workspace: Path, now: float) -> bool:
@@ -61,11 +64,15 @@ def due(workspace: Path, now: float) -> bool:
     return not known or (now - known[0].time >= DAY and changed > known[0].time)
 
 
-def make(workspace: Path, *, now: float | None = None) -> Backup:
-    """Copy the journal as it stands; others may go on writing to it. Then drop the copies that are too many."""
+def make(workspace: Path, *, now: float | None = None, version: int = 0) -> Backup:
+    """Copy the journal as it stands; others may go on writing to it. Then drop the copies that are too many.
+
+    `version`: that of its format, when it is about to be brought up; the newest copy of each is kept for good.
+    """
     time = clock.time() if now is None else now
     folder = folder_of(workspace)
-    path = folder / datetime.fromtimestamp(time, UTC).strftime("journal-%Y-%m-%dT%H%M%S.sqlite3")
+    name = datetime.fromtimestamp(time, UTC).strftime("journal-%Y-%m-%dT%H%M%S")
+    path = folder / f"{name}{f'-v{version}' * bool(version)}.sqlite3"
     beside = path.with_suffix(".new")
     try:
         folder.mkdir(exist_ok=True)
@@ -76,7 +83,7 @@ def make(workspace: Path, *, now: float | None = None) -> Backup:
     except OSError as error:
         raise StoreFailed(f"The journal's backup {path} could not be made: {error.strerror}.") from error
     thin(workspace)
-    return Backup(path, time)
+    return Backup(path, time, version)
 
 
 def _copy(journal: Path, to: Path) -> None:
@@ -103,13 +110,20 @@ def change_each(workspace: Path, change: Callable[[JournalFile], object]) -> int
 
 
 def thin(workspace: Path) -> None:
-    """Keep the newest of each of the last seven days that have one, and of each of four weeks before."""
+    """Keep the newest of each of the last seven days that have one, and of each of four weeks before; and of each
+    older version of the format.
+    """
     keep: set[Path] = set()
     days: dict[int, Path] = {}
     weeks: dict[int, Path] = {}
+    versions: dict[int, Path] = {}
     for each in backups(workspace):
+        if each.version:
+            versions.setdefault(each.version, each.path)
+            continue
         days.setdefault(int(each.time // DAY), each.path)
         weeks.setdefault(int(each.time // (7 * DAY)), each.path)
+    keep.update(versions.values())
     keep.update([days[day] for day in sorted(days, reverse=True)[:DAYS]])
     keep.update([weeks[week] for week in sorted(weeks, reverse=True)[: WEEKS + 1]])
     for each in backups(workspace):

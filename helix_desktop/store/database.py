@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -42,7 +42,7 @@ def prepare(connection: sqlite3.Connection, schema: str, *, application: int, ve
     """Make the tables of a new database; refuse a newer one. Closes the connection when it raises."""
     try:
         with Reading(StoreFailed, what):
-            known = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            known = version_of(connection)
             if known == 0:
                 connection.executescript(
                     f"BEGIN IMMEDIATE; {schema} PRAGMA application_id={application}; PRAGMA user_version={version}; COMMIT;"
@@ -52,6 +52,26 @@ def prepare(connection: sqlite3.Connection, schema: str, *, application: int, ve
                 f"This {what} was written by a newer Helix Desktop (version {known} of its format).",
                 remedy="Update the program; nothing was changed.",
             )
+    except StoreFailed:
+        connection.close()
+        raise
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of the format the file is in."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def upgrade(connection: sqlite3.Connection, steps: Mapping[int, str], version: int, what: str) -> None:
+    """Bring the tables of an older version up to this one, in one transaction: wherever it breaks off, all of it or nothing.
+
+    `steps`: by version, the SQL that leads to the next. Closes the connection when it raises.
+    """
+    try:
+        with Reading(StoreFailed, what):
+            if (known := version_of(connection)) < version:
+                script = " ".join(steps[number] for number in range(known, version))
+                connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version={version}; COMMIT;")
     except StoreFailed:
         connection.close()
         raise

@@ -19,6 +19,7 @@ from helix_desktop.store import database
 from helix_desktop.store.conversations import COLUMNS, Row, advance, empty
 
 VERSION = 1
+STEPS: dict[int, str] = {}  # by version, the SQL that leads to the next; kept as long as old journals may turn up
 APPLICATION = 0x48454C4A  # "HELJ"
 
 _SCHEMA = f"""
@@ -65,14 +66,30 @@ def seal(conversation: str, seq: int, time: float, fact: str) -> bytes:
 
 
 class JournalFile:
-    """The open journal."""
+    """The open journal. One of an older version is brought up to this one, unless the caller wants to do so later."""
 
-    def __init__(self, path: Path, *, now: Callable[[], float] = clock.time) -> None:
+    def __init__(self, path: Path, *, now: Callable[[], float] = clock.time, upgrade: bool = True) -> None:
         self.path = path
         self._now = now
         self.connection = database.connect(path, JournalCorrupt, "journal")
         self.connection.text_factory = _readable
         database.prepare(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="journal")
+        if upgrade:
+            self.upgrade()
+
+    @property
+    def version(self) -> int:
+        """Of its format, as the file stands."""
+        with self._reading():
+            return database.version_of(self.connection)
+
+    @property
+    def outdated(self) -> bool:
+        return self.version < VERSION
+
+    def upgrade(self) -> None:
+        """To this version, all at once or not at all."""
+        database.upgrade(self.connection, STEPS, VERSION, "journal")
 
     def close(self) -> None:
         self.connection.close()

@@ -35,14 +35,28 @@ def open_journal(workspace: Path, note: Note) -> JournalFile:
     suspect = workspace / SUSPECT
     try:
         _expect_there(workspace, path)
-        journal = JournalFile(path)
+        journal = JournalFile(path, upgrade=False)
         if suspect.exists():
             _expect_whole(journal)
         _take_log(journal, log, note)
     except JournalCorrupt:
         journal = _mended(workspace, path, log, note)
     suspect.unlink(missing_ok=True)
+    _bring_up(workspace, journal, note)
     return journal
+
+
+def _bring_up(workspace: Path, journal: JournalFile, note: Note) -> None:
+    """A journal of an older version, to this one; a copy as it was is kept among the backups, for the older program."""
+    if not journal.outdated:
+        return
+    try:
+        kept = backup.make(workspace, version=journal.version)
+        journal.upgrade()
+    except StoreFailed:
+        journal.close()
+        raise
+    note(f"The journal was brought up to this version of the program; as it was, it is kept in {kept.path}.")
 
 
 def _expect_there(workspace: Path, path: Path) -> None:

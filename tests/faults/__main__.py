@@ -38,6 +38,7 @@ ALL = (
     Trial("store_cut", "last logs cut at every length", "--trials", 0, 60),
     Trial("store_disk", "a full disk and I/O errors at every call", "--trials", 0, 40),
     Trial("store_twice", "a second process on an open workspace", "--trials", 200, 20),
+    Trial("migration", "SIGKILL at every call of an update over an older workspace", "--trials", 0, 15),
     Trial("turn_kill", "SIGKILL in the middle of a turn", "--trials", 60, 5),
     Trial("network", "model servers that fail, in whole turns, every protocol", "--turns", 1000, 40),
     Trial("mcp_servers", "MCP servers that misbehave", "--trials", 200, 8),

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ static int record_to = -1;
 
 static int failing;        /* armed */
 static long count_down;    /* calls left until the first failure; counts up, negative, when only counting */
-static int fail_with;      /* errno */
+static int fail_with;      /* errno; or, negative, the signal that ends the process before the call */
 static int fail_for_good;  /* every call after it fails too, until disarmed */
 static long calls;
 
@@ -68,6 +69,7 @@ static int fails(void) {
     if (!failing) return 0;
     if (--count_down > 0) return 0;
     if (count_down < 0 && !fail_for_good) return 0;
+    if (fail_with < 0) raise(-fail_with);
     errno = fail_with;
     return 1;
 }

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,11 @@ def record(fd: int) -> None:
 def fail(at: int, number: int, *, for_good: bool) -> None:
     """Let the `at`-th call from now fail with this errno, and all behind it where it is for good; 0 ends that."""
     ctypes.CDLL(None).shim_fail(ctypes.c_long(at), number, int(for_good))
+
+
+def kill(at: int) -> None:
+    """End this process right before the `at`-th call from now."""
+    fail(at, -signal.SIGKILL, for_good=False)
 
 
 def calls() -> int:

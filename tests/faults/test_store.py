@@ -19,16 +19,17 @@ needs_shim = pytest.mark.skipif(shim.compiler() is None, reason="needs a C compi
 @pytest.mark.parametrize(
     ("trial", "count"),
     [
-        ("kill", 6),
-        pytest.param("crash", 8, marks=needs_shim),
-        pytest.param("disk", 8, marks=needs_shim),
-        ("bits", 12),
-        ("cut", 12),
-        ("twice", 10),
+        ("store_kill", 6),
+        pytest.param("store_crash", 8, marks=needs_shim),
+        pytest.param("store_disk", 8, marks=needs_shim),
+        ("store_bits", 12),
+        ("store_cut", 12),
+        ("store_twice", 10),
+        pytest.param("migration", 6, marks=needs_shim),
     ],
 )
 def test_nothing_is_lost(trial: str, count: int) -> None:
-    command = [sys.executable, "-m", f"tests.faults.store_{trial}", "--trials", str(count), "--seed", "11"]
+    command = [sys.executable, "-m", f"tests.faults.{trial}", "--trials", str(count), "--seed", "11"]
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "; 0 failures;" in done.stdout

@@ -11,7 +11,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import CacheCorrupt, HelixError, NewerVersion, StoreFailed
-from helix_desktop.store import backup, opening
+from helix_desktop.store import backup, journal, opening
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.index import IndexFile
 from helix_desktop.store.journal import JournalFile
@@ -180,3 +180,31 @@ def test_what_the_log_lost_is_said(tmp_path: Path) -> None:
     with pytest.raises((HelixError, CacheCorrupt)):
         opened.get(Digest.of(CONTENTS[0]))
     opened.close()
+
+
+def test_a_journal_of_an_older_version_is_copied_and_brought_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    monkeypatch.setattr(journal, "VERSION", 3)
+    monkeypatch.setattr(journal, "STEPS", {1: "CREATE TABLE one(a);", 2: "ALTER TABLE one ADD COLUMN b;"})
+    notes, entries, facts = whole(tmp_path)
+    assert (len(notes), entries, facts) == (1, 3, 3)
+    (kept,) = backup.backups(tmp_path)
+    assert str(kept.path) in notes[0]
+    for day in range(1, 12):
+        backup.make(tmp_path, now=kept.time + day * backup.DAY)
+    assert (kept.version, kept in backup.backups(tmp_path)) == (1, True)
+    with closing(sqlite3.connect(kept.path)) as older:
+        assert older.execute("PRAGMA user_version").fetchone() == (1,)
+    assert whole(tmp_path) == ([], 3, 3)
+
+
+def test_a_step_that_fails_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path)
+    monkeypatch.setattr(journal, "VERSION", 2)
+    monkeypatch.setattr(journal, "STEPS", {1: "CREATE TABLE one(a); INSERT INTO nothing VALUES(1);"})
+    with pytest.raises(StoreFailed):
+        opening.open_journal(tmp_path, print)
+    monkeypatch.undo()
+    assert whole(tmp_path) == ([], 3, 3)
