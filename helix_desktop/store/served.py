@@ -89,13 +89,16 @@ class Journal:
 
 
 class Cache:
-    """ports.Cache on the cache folder. Puts that come together share one sync."""
+    """ports.Cache on the cache folder. Puts that come together share one sync.
+
+    `changed` is called, on the event loop, when it takes more or less room than before.
+    """
 
     def __init__(self, folder: CacheFolder, thread: StoreThread, index: Index) -> None:
         self._folder = folder
         self._thread = thread
         self._index = index
-        self._changed = index.follow
+        self.changed: Callable[[], object] = lambda: None
         self._waiting: list[tuple[Staged, Future[Stored]]] = []
         self._held = 0  # bytes of what waits
 
@@ -104,7 +107,8 @@ class Cache:
             stored = await asyncio.wrap_future(self._submit(content, about))
         else:
             stored = await self._stream(content, about)
-        self._changed()
+        self._index.follow()
+        self.changed()
         return stored
 
     def _submit(self, content: bytes, about: About) -> Future[Stored]:
@@ -235,4 +239,5 @@ class Cache:
         gone, freed = await self._thread.run(care.collect, self._folder, candidates, enough)
         await self._index.reread(gone)
         await self._thread.run(self._folder.level.compact)
+        self.changed()
         return Collected(len(gone), freed)

@@ -1,0 +1,58 @@
+"""How much the cache takes beyond the user's limit: counted behind everybody's back when that may have changed, and told.
+
+It is only ever told. Room is made by the user's word alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from helix_desktop.store.workspace import Workspace
+
+PAUSE = 1.0  # seconds between two counts; one takes a twentieth of a second for a million entries
+Listener = Callable[[int], object]
+
+
+class Spawn(Protocol):
+    def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> object: ...
+
+
+class Room:
+    """`over`: the bytes beyond the limit when it was last counted; 0 where there is none."""
+
+    def __init__(self, workspace: Workspace, spawn: Spawn, *, pause: float = PAUSE) -> None:
+        self.over = 0
+        self._workspace = workspace
+        self._spawn = spawn
+        self._pause = pause
+        self._listeners: list[Listener] = []
+        self._wanted = self._counting = False
+
+    def watch(self, listener: Listener) -> Callable[[], None]:
+        """Hear when the limit is passed, with the bytes beyond it, and when it no longer is, with 0."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def look(self) -> None:
+        """Count soon; harmless while that is done already."""
+        self._wanted = True
+        if not self._counting and (self._workspace.settings.limit or self.over):
+            self._counting = True
+            self._spawn(self._count(), name="count what the cache takes")
+
+    async def _count(self) -> None:
+        try:
+            while self._wanted:
+                self._wanted = False
+                self._tell(await self._workspace.over_limit())
+                await asyncio.sleep(self._pause)
+        finally:
+            self._counting = False
+
+    def _tell(self, over: int) -> None:
+        before, self.over = self.over, over
+        if bool(before) != bool(over):
+            for listener in tuple(self._listeners):
+                listener(over)
