@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,13 +32,18 @@ def application() -> QApplication:
     return found if isinstance(found, QApplication) else QApplication(["helix-tests"])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _nothing_of_qt_is_left() -> Iterator[None]:
-    """Cycles with Qt objects in them go here, on their own thread: a later test's thread may not end their timers."""
-    yield
-    gc.collect()
-    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    gc.collect()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Cycles with Qt objects in them go here, on their own thread: a later test's thread may not end their timers.
+
+    After the last test of a file, when pytest has let go of what that test was given as well.
+    """
+    done = yield
+    if item.path.is_relative_to(Path(__file__).parent) and (nextitem is None or nextitem.path != item.path):
+        gc.collect()
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        gc.collect()
+    return done
 
 
 @pytest.fixture(autouse=True)
