@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from helix_desktop.errors import WrongUse
 from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.ports import Desk
 from helix_desktop.gui.ports import Workbench as Shown
-from helix_desktop.gui.settings.program import Finding, Kept, Server, WorkspaceSettings
+from helix_desktop.gui.settings.program import Finding, Kept, Offered, Server, WorkspaceSettings
 from helix_desktop.gui.words import count, tr
 from helix_desktop.places import Places
 from helix_desktop.secrets import Secrets
 
 if TYPE_CHECKING:
-    from helix_desktop.mcp_host.config import ServerConfig
+    from helix_desktop.mcp_host.server import Hosted
     from helix_desktop.workbench.bench import Workbench
 
 SAMPLE = "Tour"
@@ -98,21 +99,14 @@ class Keeping:
 
     def servers(self, bench: Shown) -> Sequence[Server]:
         """Those of the settings, each with the state of the one that runs."""
-        from helix_desktop.mcp_host.config import from_plain
-
-        running = {hosted.config.name: hosted.status for hosted in _real(bench).servers.servers}
-        found = []
-        for name, table in _real(bench).workspace.settings.mcp.items():
-            config, status = from_plain(name, table), running.get(name)
-            state = status.state.value if status else ""
-            why, tools = (status.why, status.tools) if status else ("", 0)
-            found.append(Server(name, _started(config), state, why, tools, config.enabled))
-        return found
+        running = {hosted.config.name: hosted for hosted in _real(bench).servers.servers}
+        tables = _real(bench).workspace.settings.mcp
+        return [_server(name, table, running.get(name)) for name, table in tables.items()]
 
     def read_servers(self, text: str, name: str) -> Sequence[Server]:
         from helix_desktop.mcp_host.config import parse
 
-        return [Server(config.name, _started(config)) for config in parse(text, name=name).servers]
+        return [Server(config.name, config.shown) for config in parse(text, name=name).servers]
 
     async def add_servers(self, bench: Shown, text: str, name: str) -> None:
         await _real(bench).servers.paste(text, name)
@@ -125,6 +119,18 @@ class Keeping:
 
     async def restart_server(self, bench: Shown, name: str) -> None:
         await _real(bench).servers.restart(name)
+
+    async def switch_tool(self, bench: Shown, name: str, tool: str, *, on: bool) -> None:
+        await _real(bench).servers.switch_tool(name, tool, on=on)
+
+    async def limit_server(self, bench: Shown, name: str, **seconds: float) -> None:
+        await _real(bench).servers.limit(name, **seconds)
+
+    async def test_server(self, bench: Shown, name: str) -> str:
+        status, tools, lines = await _real(bench).servers.test(name)
+        wrote = tr("It wrote: {line}", line=lines[-1][:300]) if lines and status.why else ""
+        said = tr("{name} answers: {tools}.", name=name, tools=count(len(tools), "{n} tool", "{n} tools"))
+        return " ".join(filter(None, [status.why or said, wrote]))
 
     async def choose_model(self, bench: Shown, name: str, role: str) -> None:
         await _real(bench).choose_model(name, role)
@@ -154,9 +160,36 @@ class Keeping:
         )
 
 
-def _started(config: ServerConfig) -> str:
-    """How a server is started, exactly: its address, or its command line."""
-    return config.url or shlex.join([config.command, *config.args])
+def _server(name: str, table: Mapping[str, Any], hosted: Hosted | None) -> Server:
+    """A server of the settings, and how the one that runs is; a table with a mistake says so and stops no other."""
+    from helix_desktop.mcp_host.config import from_plain
+
+    try:
+        config = from_plain(name, table)
+    except (WrongUse, ValueError, TypeError) as error:
+        return Server(name, "", mistake=str(error))
+    server = Server(
+        name,
+        config.shown,
+        enabled=config.enabled,
+        start_seconds=config.start_seconds,
+        call_seconds=config.call_seconds,
+        approvals=config.approvals,
+    )
+    if hosted is None:
+        return server
+    offered = tuple(
+        Offered(tool.own_name, tool.spec.description, tool.own_name not in config.off) for tool in hosted.all_tools
+    )
+    status = hosted.status
+    return replace(
+        server,
+        state=status.state.value,
+        why=status.why,
+        tools=status.tools,
+        offered=offered,
+        log=tuple(hosted.log_lines),
+    )
 
 
 def _real(bench: Shown) -> Workbench:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from helix_desktop import places
 from helix_desktop.keeping import Keeping
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk, Workbench
+from tests.conftest import Expect
 
 
 @pytest.fixture
@@ -86,3 +89,31 @@ async def test_servers_are_read_as_they_will_be_started_and_kept(keeping: Keepin
     assert [(each.name, each.enabled) for each in keeping.servers(bench)] == [("files", False)]
     await keeping.remove_server(bench, "files")
     assert keeping.servers(bench) == []
+
+
+async def test_one_servers_mistake_stops_no_other_and_limits_and_tools_are_kept(
+    keeping: Keeping, bench: Workbench, expect: Expect
+) -> None:
+    expect("the settings of MCP server bad cannot be read")
+    await keeping.add_servers(bench, "/nonexistent/server", "good")
+    await bench.change({"mcp.bad": {"kind": "stdio", "command": "x", "start_seconds": "soon"}})
+    good, bad = keeping.servers(bench)
+    assert (good.name, good.mistake, bad.name) == ("good", "", "bad")
+    assert bad.mistake
+    await keeping.limit_server(bench, "good", call_seconds=30.0)
+    await keeping.switch_tool(bench, "good", "delete", on=False)
+    assert keeping.servers(bench)[0].call_seconds == 30.0
+    assert bench.workspace.settings.mcp["good"]["off"] == ["delete"]
+    assert "There is no program /nonexistent/server" in await keeping.test_server(bench, "good")
+
+
+async def test_a_server_that_answers_shows_its_tools_and_its_log(keeping: Keeping, bench: Workbench) -> None:
+    script = Path(__file__).parent / "mcp_host" / "modern_server.py"
+    await keeping.add_servers(bench, f"{sys.executable} {script}", "modern")
+    assert "modern answers:" in await keeping.test_server(bench, "modern")
+    async with asyncio.timeout(30):
+        while not keeping.servers(bench)[0].offered:
+            await asyncio.sleep(0.02)
+    (server,) = keeping.servers(bench)
+    assert (server.state, server.words) == ("ready", f"{sys.executable} {script}")
+    assert "count" in [tool.name for tool in server.offered]

@@ -82,6 +82,10 @@ class Servers:
         off = set(self._config(name).off) - {tool} if on else {*self._config(name).off, tool}
         await self._change(name, off=tuple(sorted(off)))
 
+    async def limit(self, name: str, **seconds: float) -> None:
+        """How long starting (`start_seconds`) and a call (`call_seconds`) may take."""
+        await self._change(name, **seconds)
+
     async def restart(self, name: str) -> None:
         (await self._hosting()).server(name).restart()
 

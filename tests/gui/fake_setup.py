@@ -115,6 +115,17 @@ class FakeInstallation:
     async def switch_server(self, bench: Workbench, name: str, *, on: bool) -> None:
         self.running = [replace(each, enabled=on) if each.name == name else each for each in self.running]
 
+    async def switch_tool(self, bench: Workbench, name: str, tool: str, *, on: bool) -> None:
+        for at, server in enumerate(self.running):
+            offered = tuple(replace(each, on=on) if each.name == tool else each for each in server.offered)
+            self.running[at] = replace(server, offered=offered) if server.name == name else server
+
+    async def limit_server(self, bench: Workbench, name: str, **seconds: float) -> None:
+        self.changes += [(f"{name}.{key}", value) for key, value in seconds.items()]
+
+    async def test_server(self, bench: Workbench, name: str) -> str:
+        return f"{name} answers: 3 tools."
+
     async def restart_server(self, bench: Workbench, name: str) -> None:
         raise NotThere(f"There is no MCP server {name}.")
 

@@ -33,8 +33,20 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Offered:
+    """A tool of a server, as the server describes it; `on`: whether the agent is offered it."""
+
+    name: str
+    about: str = ""
+    on: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
-    """An MCP server: how it is started, and how it is. `why`: what is wrong, in a sentence."""
+    """An MCP server: how it is started, and how it is. `why`: what is wrong, in a sentence.
+
+    `mistake`: why its settings cannot be read. `approvals`: what its file wants allowed unseen; shown, never obeyed.
+    """
 
     name: str
     words: str
@@ -42,6 +54,12 @@ class Server:
     why: str = ""
     tools: int = 0
     enabled: bool = True
+    offered: tuple[Offered, ...] = ()
+    log: tuple[str, ...] = ()
+    start_seconds: float = 60.0
+    call_seconds: float = 600.0
+    approvals: tuple[str, ...] = ()
+    mistake: str = ""
 
 
 class Installation(Protocol):
@@ -64,6 +82,12 @@ class Installation(Protocol):
     async def remove_server(self, bench: Workbench, name: str) -> None: ...
     async def switch_server(self, bench: Workbench, name: str, *, on: bool) -> None: ...
     async def restart_server(self, bench: Workbench, name: str) -> None: ...
+    async def switch_tool(self, bench: Workbench, name: str, tool: str, *, on: bool) -> None: ...
+    async def limit_server(self, bench: Workbench, name: str, **seconds: float) -> None: ...
+    async def test_server(self, bench: Workbench, name: str) -> str:
+        """Try it once, beside the one that runs: how that went, in a sentence or two."""
+        ...
+
     def chosen(self, bench: Workbench) -> WorkspaceSettings: ...
     async def choose_model(self, bench: Workbench, name: str, role: str) -> None: ...
     async def choose_policy(self, bench: Workbench, preset: str, values: Mapping[str, Any]) -> None: ...

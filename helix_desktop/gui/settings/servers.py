@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.asking import ask_yes
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.page import Page
-from helix_desktop.gui.settings.program import Installation, Server
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.settings.program import Installation
+from helix_desktop.gui.settings.server_card import ServerCard
+from helix_desktop.gui.words import tr
 
 EVERY = 1_000  # milliseconds; a server says in the background how it is
 
@@ -26,10 +27,12 @@ class ServersPage(Page):
     def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
         super().__init__(tr("MCP servers"), parent)
         self._bench, self._program, self._doing = bench, program, doing
-        self._shown: tuple[Server, ...] | None = None
+        self._cards: dict[str, ServerCard] = {}
         self.sentence(tr("A server is a program of somebody else with your rights: add those you trust."))
         self._rows = QVBoxLayout()
+        self._rows.setSpacing(6)
         self.add_layout(self._rows)
+        self._said = self.sentence("", "small")
         self.heading(tr("Add one"))
         self._text = QPlainTextEdit(self.inside)
         self._text.setProperty("look", "mono")
@@ -64,52 +67,44 @@ class ServersPage(Page):
     def refresh(self) -> None:
         """Show the servers anew, when something about them is different."""
         try:
-            servers = tuple(self._program.servers(self._bench))
+            servers = self._program.servers(self._bench)
         except HelixError as error:
             self._wrong.setText(str(error))
             return
-        if servers == self._shown:
-            return
-        self._shown = servers
-        while (item := self._rows.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.hide()
-                widget.deleteLater()
+        for name in [name for name in self._cards if name not in {server.name for server in servers}]:
+            gone = self._cards.pop(name)
+            self._rows.removeWidget(gone)
+            gone.hide()
+            gone.deleteLater()
         for server in servers:
-            self._rows.addWidget(self._row(server))
+            if server.name not in self._cards:
+                self._cards[server.name] = ServerCard(self._work, self._do, self.inside)
+                self._rows.addWidget(self._cards[server.name])
+            self._cards[server.name].show_server(server)
 
-    def _row(self, server: Server) -> QWidget:
-        row = QWidget(self.inside)
-        row.setProperty("look", "card")
-        row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        words = QVBoxLayout()
-        words.setSpacing(1)
-        for text, look in ((server.name, ""), (server.words, "mono"), (state_words(server), "small")):
-            label = QLabel(text, row)
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setProperty("look", look)
-            label.setWordWrap(True)
-            words.addWidget(label)
-        line = QHBoxLayout(row)
-        line.setContentsMargins(12, 6, 6, 6)
-        line.addLayout(words, 1)
-        program, bench, name = self._program, self._bench, server.name
-        switch = tr("Switch off") if server.enabled else tr("Switch on")
-        self._button(line, switch, name, lambda: program.switch_server(bench, name, on=not server.enabled))
-        if server.enabled:
-            self._button(line, tr("Restart"), name, lambda: program.restart_server(bench, name))
-        self._button(line, tr("Remove"), name, lambda: program.remove_server(bench, name))
-        return row
+    def _work(self, what: str, name: str, **given: Any) -> Coroutine[Any, Any, Any]:
+        program = self._program
+        acts: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
+            "switch": program.switch_server,
+            "switch_tool": program.switch_tool,
+            "limit": program.limit_server,
+            "test": self._test,
+            "restart": program.restart_server,
+            "remove": program.remove_server,
+        }
+        return acts[what](self._bench, name, **given)
 
-    def _button(self, line: QHBoxLayout, text: str, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        button = QPushButton(text, self.inside)
-        button.setProperty("look", "link")
-        button.setAutoDefault(False)
-        button.setAccessibleName(f"{text}: {name}")
-        button.clicked.connect(lambda _checked=False: self._do(work()))
-        line.addWidget(button)
+    async def _test(self, bench: Workbench, name: str) -> None:
+        self._said.setText(tr("Trying {name}…", name=name))
+        try:
+            self._said.setText(await self._program.test_server(bench, name))
+        except HelixError:
+            self._said.setText("")
+            raise
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def _do(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._wrong.setText("")
+
         def failed(error: HelixError) -> None:
             self._wrong.setText(str(error))
 
@@ -134,11 +129,3 @@ class ServersPage(Page):
         self._text.clear()
         self._name.clear()
         self._do(self._program.add_servers(self._bench, text, name))
-
-
-def state_words(server: Server) -> str:
-    """How a server is, in a line."""
-    if not server.enabled:
-        return tr("switched off")
-    tools = count(server.tools, "{n} tool", "{n} tools") if server.tools else ""
-    return " · ".join(filter(None, [server.state, tools, server.why]))

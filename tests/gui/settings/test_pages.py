@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
@@ -14,6 +16,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QMessageBox,
+    QPlainTextEdit,
     QPushButton,
     QSpinBox,
     QWidget,
@@ -25,7 +28,7 @@ from helix_desktop.gui.settings.about import AboutPage
 from helix_desktop.gui.settings.declared import DeclaredPage
 from helix_desktop.gui.settings.dialog import GENERAL, SettingsDialog
 from helix_desktop.gui.settings.permissions import PermissionsPage, rule_words
-from helix_desktop.gui.settings.program import Server
+from helix_desktop.gui.settings.program import Offered, Server
 from helix_desktop.gui.settings.providers import ProvidersPage
 from helix_desktop.gui.settings.servers import ServersPage
 from helix_desktop.gui.settings.shortcuts import ShortcutsPage
@@ -239,8 +242,40 @@ def test_a_server_is_switched_off_restarted_and_removed(
     assert page._wrong.text() == "There is no MCP server github."
     QTest.mouseClick(button(page, "Switch off"), Qt.MouseButton.LeftButton)
     assert "switched off" in said(page)
+    QTest.mouseClick(button(page, "Test"), Qt.MouseButton.LeftButton)
+    assert "github answers: 3 tools." in said(page)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     assert program.running == []
+
+
+def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    offered = (Offered("search", "Searches issues."), Offered("delete", on=False))
+    program.running = [
+        Server("github", "npx server", "ready", tools=2, offered=offered, log=("hello",), approvals=("delete",)),
+        Server("broken", "", mistake="args have to be texts"),
+    ]
+    page = ServersPage(bench, program, window.doing)
+    page.show()
+    assert "Its settings cannot be read: args have to be texts" in said(page)
+    QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
+    checks = {each.text(): each for each in page.findChildren(QCheckBox)}
+    assert {name: check.isChecked() for name, check in checks.items()} == {"search": True, "delete": False}
+    assert "asked for all the same: delete" in said(page)
+    log = page._cards["github"].findChildren(QPlainTextEdit)[0]
+    assert (log.toPlainText(), log.isVisible()) == ("hello", True)
+    checks["search"].click()
+    assert [each.on for each in program.running[0].offered] == [False, False]
+    seconds = child(page, QDoubleSpinBox, "call_seconds")
+    assert isinstance(seconds, QDoubleSpinBox)
+    seconds.setFocus()
+    seconds.setValue(30)
+    assert program.changes == [("github.call_seconds", 30.0)]
+    program.running[0] = replace(program.running[0], log=("hello", "more"))
+    page.refresh()
+    assert log.toPlainText() == "hello\nmore"
+    assert seconds.isVisible()
 
 
 def test_limits_are_written(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:

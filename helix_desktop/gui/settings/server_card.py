@@ -1,0 +1,193 @@
+"""One MCP server of the settings: how it is, and opened, its tools with switches, its time limits, what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.settings.fields import Declared, Value, row
+from helix_desktop.gui.settings.program import Offered, Server
+from helix_desktop.gui.words import count, tr
+
+LOG_HEIGHT = 110
+LOG_LINES = 200
+LONGEST = 300  # characters of a tool's description
+
+Do = Callable[[Coroutine[Any, Any, Any]], None]
+
+
+class ServerCard(QWidget):
+    """`acts` makes the work for a button: "restart", "remove", "test", "switch", "switch_tool", "limit"; `do` runs it."""
+
+    def __init__(self, acts: Callable[..., Coroutine[Any, Any, Any]], do: Do, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._acts, self._do = acts, do
+        self._server = Server("", "")
+        self._offered: tuple[Offered, ...] | None = None
+        self.setProperty("look", "card")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._name, self._words, self._state = (self._label(look) for look in ("", "mono", "small"))
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(12, 6, 6, 6)
+        whole.setSpacing(2)
+        for label in (self._name, self._words, self._state):
+            whole.addWidget(label)
+        whole.addLayout(self._buttons())
+        self._inside = QWidget(self)
+        self._inside.setProperty("look", "plain")
+        self._inside.hide()
+        whole.addWidget(self._inside)
+        self._tools = QVBoxLayout()
+        self._limits = QVBoxLayout()
+        self._log = self._log_view()
+        self._lay_inside()
+
+    def show_server(self, server: Server) -> None:
+        """What is open stays open, and what has the keyboard keeps it."""
+        if server == self._server:
+            return
+        before, self._server = self._server, server
+        self._name.setText(server.name)
+        self._words.setText(server.words)
+        self._state.setText(state_words(server))
+        self._switch.setText(tr("Switch off") if server.enabled else tr("Switch on"))
+        self._restart.setVisible(server.enabled and not server.mistake)
+        for button in (self._switch, self._test, self._more):
+            button.setVisible(not server.mistake)
+        for button in (self._more, self._switch, self._test, self._restart, self._remove):
+            button.setAccessibleName(f"{button.text()}: {server.name}")
+        if server.offered != self._offered:
+            self._offered = server.offered
+            self._show_tools()
+        if (server.start_seconds, server.call_seconds) != (
+            before.start_seconds,
+            before.call_seconds,
+        ) or not before.name:
+            self._show_limits()
+        if server.log != before.log:
+            self._show_log()
+
+    def _buttons(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setSpacing(0)
+        self._more = self._button(line, tr("Tools and log"), self._toggle)
+        self._switch = self._button(line, tr("Switch off"), lambda: self._act("switch", on=not self._server.enabled))
+        self._test = self._button(line, tr("Test"), lambda: self._act("test"))
+        self._restart = self._button(line, tr("Restart"), lambda: self._act("restart"))
+        self._remove = self._button(line, tr("Remove"), lambda: self._act("remove"))
+        line.addStretch(1)
+        return line
+
+    def _button(self, line: QHBoxLayout, text: str, act: Callable[[], object]) -> QPushButton:
+        button = QPushButton(text, self)
+        button.setProperty("look", "link")
+        button.setAutoDefault(False)
+        button.clicked.connect(lambda _checked=False: act())
+        line.addWidget(button)
+        return button
+
+    def _act(self, what: str, **given: object) -> None:
+        self._do(self._acts(what, self._server.name, **given))
+
+    def _toggle(self) -> None:
+        self._inside.setVisible(self._inside.isHidden())
+
+    # --- opened
+
+    def _lay_inside(self) -> None:
+        column = QVBoxLayout(self._inside)
+        column.setContentsMargins(0, 6, 8, 6)
+        column.addLayout(self._tools)
+        column.addLayout(self._limits)
+        self._log_title = self._label("small")
+        self._log_title.setText(tr("What it wrote to its standard error"))
+        column.addWidget(self._log_title)
+        column.addWidget(self._log)
+        self._show_log()
+
+    def _show_tools(self) -> None:
+        _clear(self._tools)
+        for tool in self._offered or ():
+            check = QCheckBox(tool.name, self._inside)
+            check.setChecked(tool.on)
+            check.setAccessibleDescription(tool.about)
+            check.toggled.connect(partial(self._switch_tool, tool.name))
+            self._tools.addWidget(check)
+            if tool.about:
+                about = self._label("small")
+                about.setText(tool.about[:LONGEST])
+                about.setContentsMargins(24, 0, 0, 4)
+                self._tools.addWidget(about)
+        if self._server.approvals:
+            said = self._label("small")
+            names = ", ".join(self._server.approvals)
+            said.setText(
+                tr("Its file wants these allowed unseen; they are asked for all the same: {names}", names=names)
+            )
+            self._tools.addWidget(said)
+
+    def _switch_tool(self, tool: str, on: bool) -> None:  # noqa: FBT001 - a slot
+        self._act("switch_tool", tool=tool, on=on)
+
+    def _show_limits(self) -> None:
+        _clear(self._limits)
+        limits = (
+            ("start_seconds", tr("Time to start"), tr("After so long without an answer, starting it has failed.")),
+            ("call_seconds", tr("Time for a call"), tr("A call that takes longer is given up.")),
+        )
+        for name, title, sentence in limits:
+            value = float(getattr(self._server, name))
+            declared = Declared(name, title, sentence, value, least=1, most=86_400, unit="s")
+            self._limits.addWidget(row(declared, partial(self._limit, name), self._inside))
+
+    def _limit(self, name: str, value: Value) -> None:
+        self._act("limit", **{name: float(value)})
+
+    def _log_view(self) -> QPlainTextEdit:
+        log = QPlainTextEdit(self._inside)
+        log.setProperty("look", "mono")
+        log.setReadOnly(True)
+        log.setFrameShape(QFrame.Shape.NoFrame)
+        log.setAccessibleName(tr("What it wrote to its standard error"))
+        log.setTabChangesFocus(True)
+        log.setFixedHeight(LOG_HEIGHT)
+        return log
+
+    def _show_log(self) -> None:
+        lines = self._server.log[-LOG_LINES:]
+        bar = self._log.verticalScrollBar()
+        at_end = bar.value() >= bar.maximum()
+        self._log.setPlainText("\n".join(lines))
+        self._log.setVisible(bool(lines))
+        self._log_title.setVisible(bool(lines))
+        if at_end:
+            bar.setValue(bar.maximum())
+
+    def _label(self, look: str) -> QLabel:
+        label = QLabel(self)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setProperty("look", look)
+        label.setWordWrap(True)
+        return label
+
+
+def state_words(server: Server) -> str:
+    """How a server is, in a line."""
+    if server.mistake:
+        return tr("Its settings cannot be read: {why}", why=server.mistake)
+    if not server.enabled:
+        return tr("switched off")
+    state = {"starting": tr("starting"), "ready": tr("ready"), "failed": tr("failed"), "off": tr("off")}
+    tools = count(server.tools, "{n} tool", "{n} tools") if server.tools else ""
+    return " · ".join(filter(None, [state.get(server.state, server.state), tools, server.why]))
+
+
+def _clear(layout: QVBoxLayout) -> None:
+    while (item := layout.takeAt(0)) is not None:
+        if (widget := item.widget()) is not None:
+            widget.hide()
+            widget.deleteLater()
