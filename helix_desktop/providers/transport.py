@@ -10,15 +10,17 @@ import os
 import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
-
-import httpx
+from typing import TYPE_CHECKING
 
 from helix_desktop import __version__
 from helix_desktop.errors import BadKey, ModelFailed, Unreachable
+
+if TYPE_CHECKING:
+    import httpx  # 9 MB that a window without a model needs not: imported where it is used, or by `get_ready`
 
 LONGEST_REFUSAL = 1024 * 1024
 LONGEST_BODY = 256 * 1024 * 1024
@@ -52,14 +54,14 @@ class Connections:
     """The open connections of a program: shared by all its models, closed once. Made when first used, on that loop."""
 
     def __init__(self, *, connect: float = 15.0) -> None:
-        self._timeout = httpx.Timeout(connect=connect, read=None, write=120.0, pool=None)
+        self._connect = connect
         self._clients: dict[bool, httpx.AsyncClient] = {}
 
     def client(self, url: str) -> httpx.AsyncClient:
         """For this machine itself without the system's proxy, for all others with it."""
         local = is_loopback(url)
         if local not in self._clients:
-            self._clients[local] = _client(self._timeout, local=local)
+            self._clients[local] = _client(self._connect, local=local)
         return self._clients[local]
 
     async def aclose(self) -> None:
@@ -69,7 +71,18 @@ class Connections:
             await client.aclose()
 
 
-def _client(timeout: httpx.Timeout, *, local: bool) -> httpx.AsyncClient:
+def get_ready() -> None:
+    """Import what requests need and read the certificates: a tenth of a second, for a thread, before the first message."""
+    import httpx  # noqa: F401
+
+    with suppress(Broken):  # said when a request is made
+        certificates()
+
+
+def _client(connect: float, *, local: bool) -> httpx.AsyncClient:
+    import httpx
+
+    timeout = httpx.Timeout(connect=connect, read=None, write=120.0, pool=None)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=30.0)
     headers = {"user-agent": f"helix-desktop/{__version__}", "accept-encoding": "identity"}
     try:
@@ -113,6 +126,8 @@ def certificates() -> ssl.SSLContext:
 
 def is_loopback(url: str) -> bool:
     """Whether the address is this machine itself."""
+    import httpx
+
     try:
         host = httpx.URL(url).host
     except httpx.InvalidURL:
@@ -170,6 +185,8 @@ class Answer:
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """The body as it comes. Silence and a lost connection are Unreachable."""
+        import httpx
+
         limit = self._patience.first_byte
         async with AsyncExitStack() as stack:
             body = self._response.aiter_bytes()
@@ -210,6 +227,8 @@ class Transport:
     query: tuple[tuple[str, str], ...] = ()
 
     def url(self, path: str) -> httpx.URL:
+        import httpx
+
         try:
             url = httpx.URL(self.base_url.rstrip("/") + path)
         except httpx.InvalidURL as error:
@@ -233,6 +252,8 @@ class Transport:
     async def _send(
         self, method: str, path: str, content: bytes | None, headers: Mapping[str, str], seconds: float
     ) -> AsyncIterator[Answer]:
+        import httpx
+
         client = self.connections.client(self.base_url)
         request = client.build_request(method, self.url(path), content=content, headers={**headers, **self.headers})
         async with AsyncExitStack() as stack:
@@ -249,6 +270,8 @@ class Transport:
 
 def lost(error: Exception, where: str, url: str = "") -> ModelFailed:
     """A connection that failed, as an error with a sentence."""
+    import httpx
+
     said = (str(error) or type(error).__name__).rstrip(".")
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return Broken(

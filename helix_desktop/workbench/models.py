@@ -10,7 +10,7 @@ from helix_desktop.engine.blocks import Delta, Request
 from helix_desktop.engine.facts import ModelSet
 from helix_desktop.engine.ports import Clock, ModelClient, Tokens
 from helix_desktop.errors import HelixError, UnknownModel
-from helix_desktop.providers import catalog
+from helix_desktop.providers import catalog, transport
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.providers.configured import Configured
 from helix_desktop.providers.demo import Demo
@@ -30,6 +30,11 @@ class Access:
     connections: Connections
     tokens: Tokens
     clock: Clock
+
+    def get_ready(self) -> None:
+        """What the first message would have to wait for; for a thread."""
+        transport.get_ready()
+        self.tokens.count("the vocabulary is read")
 
 
 @dataclass(frozen=True, slots=True)
