@@ -99,10 +99,7 @@ class Workbench:
         permissions.remember = bench._remember
         await bench._list()
         bench.servers.begin()
-        warming = asyncio.to_thread(
-            shared.access.tokens.count, "the vocabulary is read before the first message waits for it"
-        )
-        bench._tasks.spawn(warming, name="read the vocabulary")
+        bench._tasks.spawn(asyncio.to_thread(shared.access.get_ready), name="get ready for the first message")
         _open[workspace] = bench
         return bench
 
