@@ -68,7 +68,9 @@ class Browsing:
 
     async def forget_entry(self, digest: Digest) -> None:
         """Everywhere: from cache, journal, index and backups. A tombstone is left."""
-        await self._workspace.forget(entries=[digest])
+        from helix_desktop.workbench import bench
+
+        await bench.forgetting(self._workspace)(entries=[digest])
 
 
 def of(bench: Shown) -> Browsing:

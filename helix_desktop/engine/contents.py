@@ -32,6 +32,11 @@ class Contents:
                 found[stored.digest] = await self._one(stored)
         return found
 
+    def clear(self) -> None:
+        """Read everything anew from here on: some of it may have been forgotten."""
+        self._kept.clear()
+        self._bytes = 0
+
     async def _one(self, stored: Stored) -> str | Image:
         if stored.digest in self._kept:
             self._kept.move_to_end(stored.digest)

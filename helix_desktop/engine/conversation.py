@@ -7,13 +7,14 @@ are told. One lock keeps that order, also for a caller who is cancelled while th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from helix_desktop.engine import policy
 from helix_desktop.engine.blocks import View
 from helix_desktop.engine.budget import Meter, meter
-from helix_desktop.engine.events import Event, FactAppended
+from helix_desktop.engine.events import Event, FactAppended, ReadAnew
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, PolicySet, Recorded
 from helix_desktop.engine.ports import Journal
 from helix_desktop.engine.view import State, state_of
@@ -70,6 +71,20 @@ class Conversation:
         for one in recorded:
             self.tell(FactAppended(one))
         return recorded
+
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """Nothing is appended within, so that the journal may be changed there. Where it was, it is read anew."""
+        changed = True
+        async with self._lock:
+            try:
+                yield
+                changed = bool(await self.journal.read(self.id, after=self.state.last_seq))
+            finally:
+                if changed:
+                    self.state = state_of(await self.journal.read(self.id))
+        if changed:
+            self.tell(ReadAnew(self.id))
 
     def new_fold(self, kind: FoldKind) -> str:
         """A name no fold here has, the ones in the making included."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from helix_desktop.engine.facts import FileChanged, ModelSet, PolicySet, RulesSet, SystemSet
-from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens, Tools
+from helix_desktop.engine.ports import Cache, Clock, Forget, Index, ModelClient, Tokens, Tools
 
 T = TypeVar("T")
 
@@ -46,7 +46,8 @@ class Spawn(Protocol):
 class Crew:
     """`models` gives the client of a role (main, fast, long) or None; `spent` the money of the day and of all time.
 
-    `restore` puts files back as they were before the changes it is given, in the order they happened.
+    `restore` puts files back as they were before the changes it is given, in the order they happened. `forget` holds every
+    session of the workspace (`Session.held`) while it works.
     """
 
     cache: Cache
@@ -58,5 +59,6 @@ class Crew:
     setup: Callable[[], Setup]
     spawn: Spawn
     restore: Callable[[Sequence[FileChanged]], Awaitable[Sequence[str]]]
+    forget: Forget
     limits: Callable[[], Limits] = Limits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from helix_desktop.engine import laws
@@ -18,6 +18,7 @@ from helix_desktop.engine.budget import Meter, factor, prices
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.crew import Crew
+from helix_desktop.engine.difference import Difference, difference
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Answered, Asked, Event, Queued, Running, StateChanged
 from helix_desktop.engine.facts import (
@@ -41,7 +42,7 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
-from helix_desktop.engine.ports import Answer, Question
+from helix_desktop.engine.ports import Answer, Purged, Question
 from helix_desktop.engine.savings import Savings, Tally
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.turn import Talk, Turn
@@ -74,6 +75,7 @@ class Session:
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
+        self._is_held = False
         self._elsewhere: Callable[[Question], Awaitable[Answer]] | None = None
 
     @property
@@ -112,6 +114,7 @@ class Session:
 
     def resume(self) -> None:
         """Go on where an interrupted turn, or one that met a limit, stopped."""
+        self._refuse_while_held("go on")
         self._begin(even_without_words=True)
 
     def stop(self) -> None:
@@ -186,6 +189,7 @@ class Session:
         return laws.request(view, await self._contents.of(view))
 
     async def fold_now(self, kind: FoldKind, *, wish: str = "") -> None:
+        self._refuse_while_held("fold")
         await self._steward.fold_now(kind, wish)
 
     async def undo(self, fold: str) -> None:
@@ -211,6 +215,10 @@ class Session:
 
     async def include(self, ref: Cover) -> None:
         await self.conversation.append(Included(ref))
+
+    def difference(self, before: int, after: int | None = None) -> Difference:
+        """What came into the context, went, or took another form between two moments; None: now."""
+        return difference(self.view(before), self.view(after))
 
     async def recall(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
         """An entry, or some of its lines, as an attachment for the next message."""
@@ -254,6 +262,26 @@ class Session:
         await self.conversation.append(Rewound(said[-1]))
         self.resume()
 
+    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+        """Remove a text wherever it stands in this workspace, or entries of its cache, for good: the one command that
+        cannot be undone. No conversation works meanwhile, and each that had it is read anew.
+        """
+        return await self._crew.forget(text=text, entries=entries)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Nothing is said or done here within, so that what is recorded may change; what is said meanwhile waits."""
+        self._refuse_while_running("forget")
+        self._is_held = True
+        try:
+            await self._steward.aclose()
+            async with self.conversation.still():
+                yield
+        finally:
+            self._is_held = False
+            self._contents.clear()
+            self._begin()
+
     async def rename(self, title: str) -> None:
         await self.conversation.append(ConversationChanged(title=title.strip() or "Untitled"))
 
@@ -273,7 +301,7 @@ class Session:
     # --- the turn
 
     def _begin(self, *, even_without_words: bool = False) -> None:
-        if self._turn is None and (self.queue or even_without_words):
+        if self._turn is None and not self._is_held and (self.queue or even_without_words):
             self._turn = self._crew.spawn(self._work(), name=f"turn of {self.id}")
             self._turn.add_done_callback(self._never_begun)
 
@@ -357,8 +385,13 @@ class Session:
         return [change for fact in after if isinstance(fact, ToolReturned) for change in fact.changes]
 
     def _refuse_while_running(self, what: str) -> None:
+        self._refuse_while_held(what)
         if self._turn is not None:
             raise Refused(f"Cannot {what} while the agent works.", remedy="Stop it first (Esc).")
+
+    def _refuse_while_held(self, what: str) -> None:
+        if self._is_held:
+            raise Refused(f"Cannot {what} while something is being forgotten.", remedy="Try again when it is done.")
 
     def _counted(self, part: UserPart) -> UserPart:
         return replace(part, tokens=self._crew.tokens.count(part.text)) if isinstance(part, Text) else part

@@ -175,11 +175,12 @@ class Steward:
         await self._guarded(FoldKind.HANDOVER, self.adopt)
 
     async def aclose(self) -> None:
-        """Stop; nothing is lost but the fold that was being made."""
+        """Stop, and let go of what was read; nothing is lost but the fold that was being made."""
         flying = self._flying
         self.cancel()
         if flying is not None:
             await asyncio.wait([flying])
+        self._contents.clear()
 
     def forecast(self) -> str:
         """What would be folded next, and why, in a sentence."""

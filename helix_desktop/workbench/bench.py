@@ -8,6 +8,7 @@ import secrets as random
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -32,7 +33,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
 )
 from helix_desktop.engine.policy import DEFAULT_PRESET
-from helix_desktop.engine.ports import About, Hit, ModelClient
+from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import NotThere, WrongUse
@@ -58,6 +59,12 @@ def of(workspace: Workspace) -> Workbench | None:
     return _open.get(workspace)
 
 
+def forgetting(workspace: Workspace) -> Forget:
+    """How something is forgotten there: through the workbench, if this program has one, so that its sessions know."""
+    bench = of(workspace)
+    return workspace.forget if bench is None else bench.forget
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter."""
@@ -80,6 +87,7 @@ class Workbench:
         self._permissions = permissions
         self._sessions = Sessions()
         self._opening: dict[str, asyncio.Lock] = {}
+        self._reading = asyncio.Lock()  # of facts that must not change meanwhile
         self._rows: dict[str, ConversationRow] = {}
         self._listeners: list[Listener] = []
         self._instead: dict[str, str] = {}
@@ -99,7 +107,10 @@ class Workbench:
         permissions.remember = bench._remember
         await bench._list()
         bench.servers.begin()
-        bench._tasks.spawn(asyncio.to_thread(shared.access.get_ready), name="get ready for the first message")
+        warming = asyncio.to_thread(
+            shared.access.tokens.count, "the vocabulary is read before the first message waits for it"
+        )
+        bench._tasks.spawn(warming, name="read the vocabulary")
         _open[workspace] = bench
         return bench
 
@@ -156,7 +167,7 @@ class Workbench:
         """The one session of a conversation."""
         if conversation not in self._rows:
             raise NotThere(f"There is no conversation {conversation} in {self.name}.")
-        async with self._opening.setdefault(conversation, asyncio.Lock()):
+        async with self._opening.setdefault(conversation, asyncio.Lock()), self._reading:
             session = self._sessions.find(conversation)
             if session is None:
                 session = self._made(await Conversation.open(self.workspace.journal, conversation))
@@ -234,6 +245,7 @@ class Workbench:
             setup=partial(self._setup, conversation.id),
             spawn=self._tasks.spawn,
             restore=self.kit.restore,
+            forget=self.forget,
             limits=lambda: setup.limits_of(self.workspace.settings.limits),
             spent=self._spent,
         )
@@ -261,6 +273,20 @@ class Workbench:
         return _result(session)
 
     # --- content
+
+    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+        """Remove a text, or entries, from the whole workspace for good. Every session holds still meanwhile, and reads
+        again what has changed; Refused while one of them works.
+        """
+        async with self._reading, AsyncExitStack() as held:
+            for session in self._sessions:
+                await held.enter_async_context(session.held())
+            purged = await self.workspace.forget(text=text, entries=entries)
+            for row in await self.workspace.journal.conversations():
+                if row.id in purged.conversations:
+                    before = self._rows[row.id]
+                    self._rows[row.id] = replace(rows.shown(row), parts=before.parts, window=before.window)
+        return purged
 
     async def search(self, query: str, *, limit: int = 20) -> Sequence[Hit]:
         """Messages and entries of this workspace."""

@@ -11,10 +11,13 @@ from typing import TypeVar
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.crew import Crew, Limits, Setup
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.encoding import decode, encode
 from helix_desktop.engine.events import Event, FactAppended
 from helix_desktop.engine.facts import (
     Fact,
     FileChanged,
+    Forgotten,
     ModelSet,
     PolicySet,
     ReplyPart,
@@ -25,7 +28,7 @@ from helix_desktop.engine.facts import (
     ToolSpec,
     Usage,
 )
-from helix_desktop.engine.ports import About, CallContext, ModelClient, Outcome
+from helix_desktop.engine.ports import About, CallContext, ModelClient, Outcome, Purged
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
@@ -149,6 +152,16 @@ async def world(
         restored.append(changes)
         return [f"{change.path} was put back." for change in changes]
 
+    async def forget(*, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+        """The text stands in no other conversation: this one's facts are blanked, and a tombstone says so."""
+        async with session.held():
+            recorded = journal._facts["c1"]  # what only forgetting may do
+            recorded[:] = [
+                replace(each, fact=decode(encode(each.fact).replace(text, "[forgotten]"))) for each in recorded
+            ]
+            await journal.append("c1", [Forgotten(tuple(entries), len(recorded))])
+        return Purged(tuple(entries), len(recorded), ("c1",), 0)
+
     setup = Setup(SystemSet("You are tested.", 3), PolicySet(preset), (ModelSet("main", "scripted", window),))
     crew = Crew(
         cache=cache,
@@ -160,6 +173,7 @@ async def world(
         setup=lambda: setup,
         spawn=Tasks("test").spawn,
         restore=restore,
+        forget=forget,
         limits=lambda: limits,
         spent=lambda: spent,
     )

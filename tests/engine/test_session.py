@@ -8,13 +8,16 @@ import pytest
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.crew import Limits
+from helix_desktop.engine.difference import How
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import Queued, Running, StateChanged
+from helix_desktop.engine.events import Queued, ReadAnew, Running, StateChanged
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
     DocumentEdited,
     FileChanged,
+    FoldKind,
+    Forgotten,
     ModelReplied,
     Rewound,
     Stop,
@@ -246,3 +249,54 @@ async def test_a_turn_that_a_crash_broke_off_is_known_and_goes_on() -> None:
     assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
     assert not at.session.interrupted
     assert laws.violations(at.model.requests[0]) == []
+
+
+async def test_what_changed_between_two_moments_is_told() -> None:
+    at = await world(says("the first answer"), says("the second"))
+    await told(at, "one")
+    then = at.session.facts[-1].seq
+    await told(at, "two")
+    found = at.session.difference(then)
+    assert [change.how for change in found.changes] == [How.CAME, How.CAME]
+    assert found == at.session.difference(then, at.session.facts[-1].seq)
+    assert at.session.difference(then, then).changes == ()
+
+
+async def test_what_is_forgotten_leaves_the_session_and_the_next_request() -> None:
+    at = await world(says("I keep hunter2 in mind."), says("done"))
+    await told(at, "my password is hunter2")
+    purged = await at.session.forget(text="hunter2")
+    assert purged.conversations == (at.session.id,)
+    assert isinstance(at.session.facts[-1].fact, Forgotten)
+    assert "hunter2" not in str(at.session.view())
+    assert ReadAnew(at.session.id) in at.events
+    await told(at, "go on")
+    assert asked(at, 1) == ["my password is [forgotten]", "I keep [forgotten] in mind.", "go on"]
+    assert [recorded.seq for recorded in at.session.facts] == list(range(1, len(at.session.facts) + 1))
+    assert list(await at.journal.read(at.session.id)) == list(at.session.facts)
+
+
+async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_meanwhile() -> None:
+    at = await world(calls("look"), says("done"), says("later"))
+    refused: list[str] = []
+
+    async def look(call: ToolCall, context: CallContext) -> str:
+        with pytest.raises(Refused, match="while the agent works") as error:
+            await at.session.forget(text="hello")
+        refused.append(str(error.value))
+        return "seen"
+
+    at.tools.runs = {"look": look}
+    await told(at, "hello there")
+    assert refused
+    async with at.session.held():
+        at.session.send((Text("waits"),))
+        assert at.session.running is Running.IDLE
+        for command in (at.session.fold_now(FoldKind.HANDOVER), at.session.rewind(1), at.session.forget(text="hello")):
+            with pytest.raises(Refused, match="being forgotten"):
+                await command
+        with pytest.raises(Refused, match="being forgotten"):
+            at.session.resume()
+    await at.session.idle()
+    assert asked(at, 2)[-1] == "waits"
+    assert ReadAnew(at.session.id) not in at.events

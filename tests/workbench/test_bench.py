@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.events import Asked, Event, FactAppended, Running
+from helix_desktop.engine.events import Asked, Event, FactAppended, ReadAnew, Running
 from helix_desktop.engine.facts import (
     ConversationStarted,
     ModelReplied,
@@ -20,7 +20,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import Answer
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import NotThere, StoreBusy, UnknownModel, WrongUse
+from helix_desktop.errors import NotThere, Refused, StoreBusy, UnknownModel, WrongUse
 from helix_desktop.workbench import Workbench
 from tests.workbench.conftest import Desks
 
@@ -200,6 +200,40 @@ async def test_without_a_model_a_turn_says_what_to_do(desks: Desks, folder: Path
     session.resume()
     await session.idle()
     assert session.running is Running.IDLE
+
+
+async def test_what_is_forgotten_is_gone_from_open_conversations_and_from_the_disk(desks: Desks, folder: Path) -> None:
+    (folder / "secret.txt").write_text("token = abcd-efgh-1234\n")
+    bench = await bench_on(desks, folder)
+    session, other = await bench.new_conversation(), await bench.new_conversation()
+    await told(session, "read secret.txt for abcd-efgh-1234")
+    await told(other, "read README.md")
+    (folder / "secret.txt").unlink()
+    returned = next(r.fact for r in session.facts if isinstance(r.fact, ToolReturned))
+    untouched, events = list(other.facts), list[Event]()
+    session.subscribe(events.append)
+    purged = await session.forget(text="abcd-efgh-1234")
+    assert returned.output.digest in purged.entries
+    assert purged.conversations == (session.id,)
+    assert ReadAnew(session.id) in events
+    assert list(session.facts) == list(await bench.workspace.journal.read(session.id))
+    assert "abcd-efgh-1234" not in f"{session.facts}{session.view()}{await session.request_at()}{bench.conversations()}"
+    assert list(other.facts) == untouched
+    assert (await told(session, "hello again")).reason is TurnEnd.DONE
+    assert [r.seq for r in session.facts] == list(range(1, len(session.facts) + 1))
+    files = [path for path in bench.workspace.folder.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"abcd-efgh-1234" in path.read_bytes()]
+
+
+async def test_nothing_is_forgotten_while_a_conversation_works(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    session, other = await bench.new_conversation(), await bench.new_conversation()
+    session.send((Text("read README.md"),))
+    with pytest.raises(Refused, match="while the agent works"):
+        await other.forget(text="some words")
+    await asyncio.wait_for(session.idle(), 30)
+    assert (await other.forget(text="no such words anywhere")).facts == 0
+    assert (await told(other, "hello")).reason is TurnEnd.DONE
 
 
 async def test_what_is_attached_can_be_read_and_completed(desks: Desks, folder: Path) -> None:

@@ -1,0 +1,131 @@
+"""`conversation`: list those of a workspace; what changed in the context of one between two moments."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import as_json, beside, on_workspace
+from helix_desktop.commands.beside import Work, say_json
+from helix_desktop.console import Console
+from helix_desktop.errors import Ambiguous, NotThere, WrongUse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.engine.blocks import Block
+    from helix_desktop.engine.difference import Change
+    from helix_desktop.store.workspace import Workspace
+
+SHOWN = 60  # characters of what a block says
+
+
+def add(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("conversation", help="what was said in a workspace, and what the model saw of it")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _verb(verbs, "list", "all of them, the one that changed last first", list_all)
+    one = _verb(verbs, "difference", "what came into the context, went, or took another form", difference)
+    one.add_argument("conversation", metavar="CONVERSATION", help="its id; may be shortened while it is unique")
+    one.add_argument("before", type=int, metavar="FROM", help="the number of a fact: the context as it was then")
+    one.add_argument("after", type=int, nargs="?", metavar="TO", help="the number of a fact; without it: now")
+
+
+def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    on_workspace(one)
+    as_json(one)
+    one.set_defaults(run=beside.run, work=work, counts=False)
+    return one
+
+
+async def list_all(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    rows = await workspace.journal.conversations()
+    if arguments.json:
+        await say_json(
+            console,
+            [
+                {"id": row.id, "title": row.title or row.begins, "updated": row.updated, "parent": row.parent}
+                for row in rows
+            ],
+        )
+        return 0
+    for row in rows:
+        when = datetime.fromtimestamp(row.updated, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+        await console.say(f"{row.id}  {when}  {row.title or row.begins}".rstrip())
+    return 0
+
+
+async def difference(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop.engine import difference as differences
+    from helix_desktop.engine.view import view
+
+    name = await _named(workspace, arguments.conversation)
+    facts = await workspace.journal.read(name)
+    before, after = arguments.before, len(facts) if arguments.after is None else arguments.after
+    if not 0 <= before <= len(facts) or not 0 <= after <= len(facts):
+        raise WrongUse(f"This conversation has {len(facts):,} facts.", remedy=f"Give numbers from 0 to {len(facts)}.")
+    found = differences.difference(view(facts[:before]), view(facts[:after]))
+    if arguments.json:
+        changes = [_described(change) for change in found.changes]
+        await say_json(console, {"before": found.before, "after": found.after, "changes": changes})
+        return 0
+    for change in found.changes:
+        await console.say(f"{change.how:<18} {change.tokens:>+9,}  {_line(change)}")
+    await console.say(f"{found.before:,} tokens at {before}, {found.after:,} at {after}: {found.tokens:+,}")
+    return 0
+
+
+async def _named(workspace: Workspace, begins: str) -> str:
+    """The conversation whose id begins so."""
+    known = [row.id for row in await workspace.journal.conversations() if row.id.startswith(begins)]
+    if begins in known:
+        return begins
+    if len(known) > 1:
+        raise Ambiguous(f"{len(known)} conversations begin with {begins}.", remedy="Give more of the id.")
+    if not known:
+        raise NotThere(f"There is no conversation {begins} here.", remedy="`conversation list` names them.")
+    return known[0]
+
+
+def _line(change: Change) -> str:
+    sides = [_said(side) for side in (change.before, change.after) if side]
+    return " → ".join(sides)
+
+
+def _said(blocks: Iterable[Block]) -> str:
+    """How many parts, and what the first says."""
+    first, *more = blocks
+    low, high = _source(first)
+    place = f"{low}" if low == high else f"{low}–{high}"
+    name = first.fold or first.role.value
+    rest = f" and {len(more)} more" if more else ""
+    return f"{name} [{place}] {_words(first)}{rest}".strip()
+
+
+def _words(block: Block) -> str:
+    words = " ".join(str(getattr(block.content, "text", "") or getattr(block.content, "name", "")).split())
+    return words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…"
+
+
+def _described(change: Change) -> dict[str, object]:
+    def sides(blocks: Iterable[Block]) -> list[dict[str, object]]:
+        return [
+            {"kind": block.kind.value, "fold": block.fold, "tokens": block.tokens, "source": _source(block)}
+            for block in blocks
+        ]
+
+    return {
+        "how": change.how.value,
+        "tokens": change.tokens,
+        "before": sides(change.before),
+        "after": sides(change.after),
+    }
+
+
+def _source(block: Block) -> list[int]:
+    """The first and the last fact it stands for."""
+    from helix_desktop.engine.covers import ends
+
+    return list(ends(block.source))

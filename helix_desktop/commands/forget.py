@@ -1,0 +1,81 @@
+"""`forget`: remove a text wherever it stands in a workspace, or entries of its cache, for good."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import as_json, beside, on_workspace
+from helix_desktop.commands.beside import say_json
+from helix_desktop.console import Console
+from helix_desktop.errors import WrongUse
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.engine.ports import Purged
+    from helix_desktop.store.workspace import Workspace
+
+STANDARD = "-"
+
+
+def add(nouns: Subparsers) -> None:
+    sentence = "remove a text, or entries, from cache, conversations and backups for good"
+    noun = nouns.add_parser("forget", help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    noun.add_argument("hashes", nargs="*", metavar="HASH", help="an entry; may be shortened while it is unique")
+    noun.add_argument("--text", default="", help="this text wherever it stands; - reads it from standard input")
+    noun.add_argument("--yes", action="store_true", help="needed, since nothing brings it back")
+    on_workspace(noun)
+    as_json(noun)
+    noun.set_defaults(run=run, work=forget, counts=False)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if not arguments.hashes and not arguments.text:
+        raise WrongUse("There is nothing to forget.", remedy="Give --text TEXT, or the hash of an entry.")
+    if not arguments.yes:
+        raise WrongUse(
+            "Nothing was forgotten: what is forgotten cannot be brought back.", remedy="Add --yes if you mean it."
+        )
+    return beside.run(arguments, gather=arguments.text == STANDARD)
+
+
+async def forget(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop.workbench import bench
+
+    text = await _read(console) if arguments.text == STANDARD else arguments.text
+    entries = [await workspace.cache.resolve(name) for name in arguments.hashes]
+    purged = await bench.forgetting(workspace)(text=text, entries=entries)
+    if arguments.json:
+        await say_json(console, _described(purged))
+    else:
+        await console.say(_told(purged))
+    for sentence in purged.elsewhere:
+        await console.complain(sentence)
+    return 0 if purged.entries or purged.facts else 1
+
+
+async def _read(console: Console) -> str:
+    """All of the input, without the end of its last line."""
+    content = bytearray()
+    while piece := await console.read():
+        content += piece
+    return content.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+
+
+def _described(purged: Purged) -> dict[str, object]:
+    return {
+        "entries": [digest.hex for digest in purged.entries],
+        "facts": purged.facts,
+        "conversations": list(purged.conversations),
+        "backups": purged.backups,
+        "elsewhere": list(purged.elsewhere),
+    }
+
+
+def _told(purged: Purged) -> str:
+    if not purged.entries and not purged.facts:
+        return "Nothing in this workspace holds that."
+    return (
+        f"Forgotten: {len(purged.entries):,} entries; {purged.facts:,} facts of {len(purged.conversations):,} "
+        f"conversations and {purged.backups:,} backups were changed."
+    )
