@@ -10,12 +10,23 @@ from pathlib import Path
 
 from PySide6.QtCore import Signal
 
-from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Folding, Queued, Running, StateChanged
+from helix_desktop.engine.events import (
+    Answered,
+    Asked,
+    Event,
+    FactAppended,
+    Folding,
+    Queued,
+    ReadAnew,
+    Running,
+    StateChanged,
+)
 from helix_desktop.engine.facts import Attachment, FoldKind, ModelReplied, Spent, Text, UserPart
 from helix_desktop.engine.policy import PRESETS
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gui import finding
 from helix_desktop.gui.actions import Actions
+from helix_desktop.gui.approvals import question_words
 from helix_desktop.gui.attaching import Attaching
 from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.chat_page import ChatPage
@@ -316,6 +327,8 @@ class MainWindow(Frame):
         self.pages.take(events)
         for event in events:
             self._take(session, event)
+        if any(isinstance(event, ReadAnew) for event in events):
+            self.show_session(session)
         if any(isinstance(event, FactAppended) for event in events):
             self._show_meter()
 
@@ -337,7 +350,7 @@ class MainWindow(Frame):
 
     def _asked(self, event: Asked) -> None:
         """The keyboard goes to the question, unless somebody is writing."""
-        announce(self, tr("Permission needed: {what}", what=event.question.title))
+        announce(self, question_words(event.question))
         card = self.chat.approvals.card
         if card is not None and not self.chat.composer.text.toPlainText().strip():
             card.focus()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QInputDialog
 
-from helix_desktop.engine.events import Folding, Running
+from helix_desktop.engine.encoding import decode, encode
+from helix_desktop.engine.events import Folding, ReadAnew, Running
 from helix_desktop.engine.facts import FoldKind, Text, UserSaid
 from helix_desktop.engine.ports import Answer, Question
+from helix_desktop.engine.view import state_of
 from helix_desktop.errors import StoreBusy, WrongUse
 from helix_desktop.gui import saying, wanting
 from helix_desktop.gui.doing import Doing
@@ -242,6 +245,19 @@ def test_folding_in_the_background_is_said_at_the_top(window: MainWindow, sessio
     session.tell(Folding(session.id, FoldKind.HANDOVER, done=True))
     window.bridge.flush()
     assert window.top._state.text() == ""
+
+
+def test_what_was_forgotten_leaves_the_window_at_once(window: MainWindow, session: FakeSession) -> None:
+    secret = "The guard must never"
+    session.state = state_of(
+        replace(each, fact=decode(encode(each.fact).replace(secret, "[forgotten]"))) for each in session.state.facts
+    )
+    session.tell(ReadAnew(session.id))
+    window.bridge.flush()
+    view = window.chat.transcript.view
+    view.select_all()
+    assert secret not in view.selected_text()
+    assert "[forgotten]" in view.selected_text()
 
 
 def test_layout_is_remembered_per_workspace(window: MainWindow) -> None:

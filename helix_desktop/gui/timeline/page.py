@@ -13,13 +13,15 @@ from PySide6.QtGui import QActionGroup, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine import policy
-from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.blocks import Kind, View
+from helix_desktop.engine.difference import difference
 from helix_desktop.engine.events import Event as SessionEvent
 from helix_desktop.engine.events import FactAppended
 from helix_desktop.engine.facts import FoldKind, PartRef, Recorded, ToolCall, ToolReturned
 from helix_desktop.engine.view import State
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.compare import CompareDialog
 from helix_desktop.gui.models.past import Past, readable
 from helix_desktop.gui.models.port import Bench, Session
@@ -306,8 +308,8 @@ class TimelinePage(QWidget):
         last = self._last_of(event, facts)
 
         def before(state: State) -> None:
-            old = readable(state.view(), facts)
-            self._past.at(last, lambda after: self._show_both(event, old, readable(after.view(), facts)))
+            old = state.view()
+            self._past.at(last, lambda after: self._show_both(event, old, after.view(), facts))
 
         self._past.at(event.seq - 1, before)
 
@@ -320,9 +322,11 @@ class TimelinePage(QWidget):
                 last = recorded.seq
         return last
 
-    def _show_both(self, event: Event, old: str, new: str) -> None:
-        titles = (tr("Before {name}", name=words.title(event)), tr("After {name}", name=words.title(event)))
-        CompareDialog(self._theme, titles, (old, new), self).open()
+    def _show_both(self, event: Event, old: View, new: View, facts: Sequence[Recorded]) -> None:
+        found = difference(old, new)
+        before, after = tr("Before {name}", name=words.title(event)), tr("After {name}", name=words.title(event))
+        titles = (f"{before} · {short(found.before)}", f"{after} · {short(found.after)} ({found.tokens:+,})")
+        CompareDialog(self._theme, titles, (readable(old, facts), readable(new, facts)), self).open()
 
     def export(self) -> None:
         """Write the story as Markdown to a file of the user's choice."""

@@ -9,10 +9,12 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QHBoxLayout, QWidget
 
+from helix_desktop.engine.difference import difference
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import FactAppended
 from helix_desktop.engine.facts import DocumentEdited, FoldKind, Recorded, Unfolded
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.compare import CompareDialog
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.now import FoldNow
@@ -138,6 +140,9 @@ def test_what_the_model_saw_before_and_after(page: Page, settle: Settle) -> None
     event = timeline.story.event_of("h2")
     assert event is not None
     before, after = session.view(event.seq - 1), session.view(event.seq)
+    found = difference(before, after)
+    assert dialog.view._titles[0].text().endswith(f" · {short(found.before)}")
+    assert dialog.view._titles[1].text().endswith(f" · {short(found.after)} ({found.tokens:+,})")
     left = "\n".join(dialog.view.left.lines[i] for i in range(len(dialog.view.left.lines)))
     right = "\n".join(dialog.view.right.lines[i] for i in range(len(dialog.view.right.lines)))
     assert left.count("── ") // 1 >= len(before.blocks) - 1
