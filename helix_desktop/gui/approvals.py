@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit, QPlainText
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
 from helix_desktop.gui.forms import SchemaForm
+from helix_desktop.gui.links import open_link
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import tr
@@ -32,6 +33,16 @@ def scope_words(scope: str) -> str:
         "conversation": tr("Allow in this conversation"),
         "always": tr("Always allow"),
     }.get(scope, scope)
+
+
+def of_a_server(question: Question) -> bool:
+    """Whether an MCP server asks the user for something, under its own name (elicitation)."""
+    return bool(question.form) or question.call.name.endswith("__elicitation")
+
+
+def question_words(question: Question) -> str:
+    """What is asked, for who hears it."""
+    return question.title if of_a_server(question) else tr("Permission needed: {what}", what=question.title)
 
 
 def shown_preview(text: str) -> str:
@@ -73,7 +84,7 @@ class QuestionCard(QWidget):
         self._form = SchemaForm(question.form, self) if question.form else None
         self.setProperty("look", "ask")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.setAccessibleName(tr("Permission needed: {what}", what=question.title))
+        self.setAccessibleName(question_words(question))
         self._inside = QVBoxLayout(self)
         self._inside.setContentsMargins(14, 11, 14, 11)
         self._inside.setSpacing(8)
@@ -86,11 +97,9 @@ class QuestionCard(QWidget):
             self._inside.addWidget(self._form)
         self._wrong = self._label("", "danger")
         self._wrong.hide()
+        self._first: QWidget = self
         self._words = QLineEdit(self)
-        self._words.setPlaceholderText(tr("Tell the agent what to do instead (optional)"))
-        self._words.setAccessibleName(tr("What to do instead"))
-        self._words.returnPressed.connect(self.refuse)
-        self._inside.addLayout(self._buttons(keys))
+        self._inside.addLayout(self._ways(keys) if of_a_server(question) else self._buttons(keys))
 
     def allow(self, scope: str) -> None:
         """Say yes, for a scope the question offers."""
@@ -107,8 +116,12 @@ class QuestionCard(QWidget):
     def refuse(self) -> None:
         self.answered.emit(Answer(allowed=False, words=self._words.text().strip()))
 
+    def cancel(self) -> None:
+        """Give a server that asks no answer at all."""
+        self.answered.emit(Answer(allowed=False, scope="cancel"))
+
     def focus(self) -> None:
-        """Put the keyboard on the first button."""
+        """Put the keyboard where an answer begins."""
         self._first.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _label(self, text: str, look: str) -> QLabel:
@@ -134,7 +147,35 @@ class QuestionCard(QWidget):
         text.setFixedHeight(lines * text.fontMetrics().lineSpacing() + self._theme.px(26))
         return text
 
+    def _ways(self, keys: Mapping[str, str]) -> QHBoxLayout:
+        """A server asks the user, not for permission: values are sent or a page is opened, else declined or left."""
+        self._words.hide()
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addStretch(1)
+        send = tr("Send to the server") if self._form is not None else tr("Agree and open the page")
+        ways = (
+            (tr("Cancel"), "", "", self.cancel),
+            (tr("Decline"), "refuse", "danger", self.refuse),
+            (send, "allow-once", "primary", self._send),
+        )
+        for text, key, look, act in ways:
+            button = self._button(text, keys.get(key, ""), look)
+            button.clicked.connect(lambda _checked=False, a=act: a())
+            row.addWidget(button)
+            self._first = button
+        self._first = self._form.first or self._first if self._form is not None else self._first
+        return row
+
+    def _send(self) -> None:
+        if self._form is None:
+            open_link(self._question.preview)
+        self.allow("once")
+
     def _buttons(self, keys: Mapping[str, str]) -> QHBoxLayout:
+        self._words.setPlaceholderText(tr("Tell the agent what to do instead (optional)"))
+        self._words.setAccessibleName(tr("What to do instead"))
+        self._words.returnPressed.connect(self.refuse)
         row = QHBoxLayout()
         row.setSpacing(8)
         row.addWidget(self._words, 1)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
 from helix_desktop.errors import WrongUse
 from helix_desktop.gui.words import tr
@@ -30,11 +30,17 @@ class SchemaForm(QWidget):
         for name, about in properties.items() if isinstance(properties, Mapping) else ():
             self._add(str(name), about if isinstance(about, Mapping) else {})
 
+    @property
+    def first(self) -> QWidget | None:
+        """Where somebody begins to fill it in."""
+        item = self._layout.itemAt(0, QFormLayout.ItemRole.FieldRole)
+        return item.widget() if item is not None else None
+
     def values(self) -> str:
         found: dict[str, Any] = {}
         for name, read in self._readers.items():
             value = read()
-            if value not in ("", None):
+            if value not in ("", None, []):
                 found[name] = value
             elif name in self._required:
                 raise WrongUse(tr("{name} is needed.", name=name))
@@ -44,7 +50,7 @@ class SchemaForm(QWidget):
         title = str(about.get("title") or name)
         widget, self._readers[name] = self._field(name, about)
         widget.setAccessibleName(title)
-        self._layout.addRow(title, widget)
+        self._layout.addRow(f"{title} *" if name in self._required else title, widget)
         sentence = str(about.get("description") or "")
         if sentence:
             note = QLabel(sentence[:500], self)
@@ -55,11 +61,14 @@ class SchemaForm(QWidget):
 
     def _field(self, name: str, about: Mapping[str, Any]) -> tuple[QWidget, Callable[[], Any]]:
         kind, default = about.get("type"), about.get("default")
-        if isinstance(about.get("enum"), list):
+        if choices := _choices(about):
             box = QComboBox(self)
-            box.addItems([str(each) for each in about["enum"]])
-            box.setCurrentText(str(default or about["enum"][0]))
-            return box, box.currentText
+            for value, words in [*([] if name in self._required else [("", tr("(none)"))]), *choices]:
+                box.addItem(words, value)
+            box.setCurrentIndex(max(box.findData(default), 0))
+            return box, box.currentData
+        if kind == "array" and (choices := _choices(_mapping(about.get("items")))):
+            return self._several(choices, default if isinstance(default, list) else [])
         if kind == "boolean":
             check = QCheckBox(self)
             check.setChecked(bool(default))
@@ -71,13 +80,46 @@ class SchemaForm(QWidget):
         text.setProperty("look", "mono")
         return text, lambda: _json(name, text.toPlainText())
 
+    def _several(self, choices: list[tuple[Any, str]], chosen: list[Any]) -> tuple[QWidget, Callable[[], Any]]:
+        """Any number of some choices."""
+        group = QWidget(self)
+        group.setProperty("look", "plain")
+        column = QVBoxLayout(group)
+        column.setContentsMargins(0, 0, 0, 0)
+        checks = []
+        for value, words in choices:
+            check = QCheckBox(words, group)
+            check.setChecked(value in chosen)
+            column.addWidget(check)
+            checks.append((value, check))
+        return group, lambda: [value for value, check in checks if check.isChecked()]
+
+
+def _choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
+    """What can be chosen, with the words for it, in the forms the protocol has had for that."""
+    named = about.get("oneOf") or about.get("anyOf")
+    if isinstance(named, list):
+        return [
+            (each["const"], str(each.get("title", each["const"]))) for each in map(_mapping, named) if "const" in each
+        ]
+    values, words = about.get("enum"), about.get("enumNames")
+    if not isinstance(values, list):
+        return []
+    if not isinstance(words, list) or len(words) != len(values):
+        words = values
+    return [(value, str(word)) for value, word in zip(values, words, strict=True)]
+
+
+def _mapping(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
+
 
 def _object(schema: str) -> Mapping[str, Any]:
     try:
         found = json.loads(schema)
     except ValueError:
         return {}
-    return found if isinstance(found, Mapping) else {}
+    return _mapping(found)
 
 
 def _number(name: str, text: str, kind: str) -> float | None:

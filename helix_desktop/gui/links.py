@@ -13,11 +13,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import QDesktopServices
+
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import WrongUse
 
 SCHEME = "helix"
 LONGEST = 500
+_OF_THE_WEB = frozenset({"http", "https", "mailto"})
 _NAME = r"[A-Za-z0-9._-]{1,80}"
 _FORMS = {
     "settings": re.compile(r"settings"),
@@ -74,3 +78,10 @@ def link(place: Place) -> str:
     if place.kind == "entry":
         return f"{path}/entry/{place.digest}"
     return f"{path}/fold/{place.conversation}/{place.fold}" if place.kind == "fold" else path
+
+
+def open_link(address: str) -> None:
+    """In the browser. The user has been asked already; what is no address of the web is not opened."""
+    url = QUrl(address)
+    if url.scheme().casefold() in _OF_THE_WEB:
+        QDesktopServices.openUrl(url)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import Qt, QUrl
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMessageBox
 
 from helix_desktop.engine.facts import UserSaid
 from helix_desktop.gui import saying
-from helix_desktop.gui.links import Place
+from helix_desktop.gui.links import Place, open_link
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript import wants
 from helix_desktop.gui.words import tr
-
-_SAFE = frozenset({"http", "https", "mailto"})
 
 
 def do(window: MainWindow, want: wants.Want) -> None:
@@ -34,7 +31,7 @@ def do(window: MainWindow, want: wants.Want) -> None:
         case wants.ShowInChat(conversation, seq):
             window.go(Place("conversation", workspace, conversation, seq))
         case wants.OpenLink(address):
-            _open_link(address)
+            open_link(address)
         case _:
             _in_conversation(window, want)
 
@@ -58,13 +55,6 @@ def _in_conversation(window: MainWindow, want: wants.Want) -> None:
             run(session.pin(ref), name="pin")
         case wants.Unpin(ref):
             run(session.unpin(ref), name="unpin")
-
-
-def _open_link(address: str) -> None:
-    """In the browser. The user has been asked already; what is no address of the web is not opened."""
-    url = QUrl(address)
-    if url.scheme().casefold() in _SAFE:
-        QDesktopServices.openUrl(url)
 
 
 def _edit(window: MainWindow, seq: int) -> None:

@@ -142,8 +142,32 @@ def test_a_question_with_a_form_is_answered_with_its_values(theme: Theme) -> Non
     approvals = Approvals(theme, {})
     approvals.show_questions({4: Question(COMMAND.call, "Who are you?", "", form=SCHEMA, scopes=("once",))})
     spy = QSignalSpy(approvals.answered)
-    QTest.mouseClick(buttons(approvals)["Allow once"], Qt.MouseButton.LeftButton)
+    assert set(buttons(approvals)) == {"Cancel", "Decline", "Send to the server"}
+    QTest.mouseClick(buttons(approvals)["Send to the server"], Qt.MouseButton.LeftButton)
     assert spy.count() == 0
     approvals.findChildren(QLineEdit)[0].setText("Ada")
-    QTest.mouseClick(buttons(approvals)["Allow once"], Qt.MouseButton.LeftButton)
+    QTest.mouseClick(buttons(approvals)["Send to the server"], Qt.MouseButton.LeftButton)
     assert json.loads(spy.at(0)[1].values)["name"] == "Ada"
+
+
+@pytest.mark.parametrize(("pressed", "scope"), [("Decline", "once"), ("Cancel", "cancel")])
+def test_a_server_may_be_declined_or_left_without_an_answer(theme: Theme, pressed: str, scope: str) -> None:
+    approvals = Approvals(theme, {})
+    approvals.show_questions({4: Question(COMMAND.call, "The server x asks", "", form=SCHEMA, scopes=("once",))})
+    spy = QSignalSpy(approvals.answered)
+    QTest.mouseClick(buttons(approvals)[pressed], Qt.MouseButton.LeftButton)
+    assert spy.at(0)[1] == Answer(allowed=False, scope=scope)
+
+
+def test_choices_with_words_and_several_of_them(theme: Theme) -> None:
+    either = {"oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}], "type": "string"}
+    many = {"type": "array", "items": {"enum": ["a", "b", "c"]}, "default": ["b"]}
+    older = {"type": "string", "enum": ["1", "2"], "enumNames": ["One", "Two"]}
+    schema = {"properties": {"colour": either, "letters": many, "number": older}, "required": ["colour"]}
+    form = SchemaForm(json.dumps(schema))
+    colour, number = form.findChildren(QComboBox)
+    assert [colour.itemText(at) for at in range(colour.count())] == ["Red", "Green"]
+    assert [number.itemText(at) for at in range(number.count())] == ["(none)", "One", "Two"]
+    colour.setCurrentIndex(1)
+    form.findChildren(QCheckBox)[0].setChecked(True)
+    assert json.loads(form.values()) == {"colour": "g", "letters": ["a", "b"]}
