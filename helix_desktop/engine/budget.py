@@ -14,7 +14,7 @@ from statistics import median
 from helix_desktop.engine import economics
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.economics import Prices
-from helix_desktop.engine.facts import ModelSet, Usage
+from helix_desktop.engine.facts import Cover, ModelSet, Usage
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
 
@@ -65,6 +65,11 @@ def meter(state: State, policy: Policy) -> Meter:
     parts = {kind: round(tokens * factor_now) for kind, tokens in counted.items()}
     size = window(state, policy)
     return Meter(parts, sum(parts.values()), size, reserve(state, policy), factor_now, chosen.model if chosen else "")
+
+
+def kept_whole(state: State, *more: Cover) -> int:
+    """What no fold can make shorter: system prompt, tools, rules and pins, `more` among them; corrected tokens."""
+    return corrected(state.tokens - state.line.total_tokens + state.line.tokens_pinned(*more), state)
 
 
 def window(state: State, policy: Policy) -> int:

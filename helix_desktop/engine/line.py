@@ -388,8 +388,18 @@ class Line(Items):
     def _pinned_parts(self, cover: Span) -> Iterator[PartRef]:
         for ref in self.pins:
             first, last = ends(ref)
-            for seq in self.covered(Span(max(first, cover.first), min(last, cover.last))):
-                count = len(parts.parts_of(parts.message(self.messages[seq])))
-                yield from (PartRef(seq, i) for i in range(count) if contains(ref, PartRef(seq, i)))
+            if first <= cover.last and cover.first <= last:
+                yield from (part for part in self._parts_under(ref) if cover.first <= part.seq <= cover.last)
+
+    def tokens_pinned(self, *more: Cover) -> int:
+        """What the pinned parts count, word for word as a pin shows them, with `more` pinned as well."""
+        wanted = {part for ref in (*self.pins, *more) for part in self._parts_under(ref) if not self.is_excluded(part)}
+        originals = (parts.original(self.messages[part.seq], part.part, self.ids) for part in wanted)
+        return sum(block.tokens for block in originals)
+
+    def _parts_under(self, ref: Cover) -> Iterator[PartRef]:
+        for seq in self.covered(Span(*ends(ref))):
+            count = len(parts.parts_of(parts.message(self.messages[seq])))
+            yield from (PartRef(seq, i) for i in range(count) if contains(ref, PartRef(seq, i)))
 
     # --- counting ---------------------------------------------------------------------------------------------------

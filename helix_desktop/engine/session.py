@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
-from helix_desktop.engine import laws
+from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.budget import Meter, factor, prices
 from helix_desktop.engine.contents import Contents
@@ -205,6 +205,15 @@ class Session:
         await self.conversation.append(DocumentEdited(fold, text, self._crew.tokens.count(text)))
 
     async def pin(self, ref: Cover) -> None:
+        """Show it word for word in every request. Refused, with the figures, where that would not fit."""
+        state, meter = self.conversation.state, self.meter()
+        kept = budget.kept_whole(state, ref)
+        if kept + meter.reserve > meter.window:
+            raise Refused(
+                f"With this pinned, system prompt, tools, rules and pins would take {kept:,} tokens of every request; "
+                f"{meter.reserve:,} are kept for the reply, and the window has {meter.window:,}.",
+                remedy="Pin less of it, unpin something, or choose a model with a larger window.",
+            )
         await self.conversation.append(Pinned(ref))
 
     async def unpin(self, ref: Cover) -> None:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from helix_desktop.engine import laws
+from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
@@ -34,7 +34,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import About, Answer, CallContext, ModelClient, Outcome, Question
 from helix_desktop.engine.steward import Steward
-from helix_desktop.errors import ContextTooLong, HelixError, ModelFailed
+from helix_desktop.errors import ContextTooLong, HelixError, ModelFailed, Refused
 
 CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
@@ -76,6 +76,7 @@ class Turn:
             while end is None:
                 await self._take_up_changes()
                 await self._steward.before_step()
+                self._refuse_what_cannot_fit()
                 reply = await self._ask_model()
                 calls = [part for part in reply.parts if isinstance(part, ToolCall)]
                 if calls:
@@ -102,6 +103,18 @@ class Turn:
         changed = [fact for fact in wanted if not self._conversation.state.holds(fact)]
         if changed:
             await self._conversation.append(*changed)
+
+    def _refuse_what_cannot_fit(self) -> None:
+        """Pins are never folded: where they are why the request is larger than the window, it is not sent."""
+        state, meter = self._conversation.state, self._conversation.meter()
+        if meter.used <= meter.window or not state.line.pins:
+            return
+        kept = budget.kept_whole(state)
+        raise Refused(
+            f"The next request would take {meter.used:,} tokens, and the window of {meter.model or 'the model'} has "
+            f"{meter.window:,}: system prompt, tools, rules and pins alone take {kept:,}. Nothing was sent.",
+            remedy="Unpin something, or choose a model with a larger window.",
+        )
 
     async def _request(self) -> Request:
         view = self._conversation.view()

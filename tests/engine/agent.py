@@ -126,6 +126,7 @@ class World:
     cache: MemoryCache
     events: list[Event]
     restored: list[Sequence[FileChanged]]
+    setup: Setup
 
     @property
     def facts(self) -> list[Fact]:
@@ -170,7 +171,7 @@ async def world(
         clock=SteppedClock(),
         tools=tools,
         models=lambda role: (model or scripted) if role == "main" else None,
-        setup=lambda: setup,
+        setup=lambda: made.setup,
         spawn=Tasks("test").spawn,
         restore=restore,
         forget=forget,
@@ -189,7 +190,8 @@ async def world(
     events: list[Event] = []
     session = Session(conversation, crew, steward)
     session.subscribe(events.append)
-    return World(session, scripted, tools, journal, cache, events, restored)
+    made = World(session, scripted, tools, journal, cache, events, restored, setup)
+    return made
 
 
 def appended(events: Sequence[Event]) -> list[Fact]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -19,7 +20,11 @@ from helix_desktop.engine.facts import (
     FoldKind,
     Forgotten,
     ModelReplied,
+    ModelSet,
+    PartRef,
+    Pinned,
     Rewound,
+    Span,
     Stop,
     Text,
     ToolCall,
@@ -300,3 +305,36 @@ async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_mea
     await at.session.idle()
     assert asked(at, 2)[-1] == "waits"
     assert ReadAnew(at.session.id) not in at.events
+
+
+async def test_a_pin_that_would_not_fit_is_refused_with_the_figures() -> None:
+    at = await world(says("I have read it."), says("and that"), window=2_000)
+    await told(at, "word " * 900, "word " * 800)
+    first, second = (r.seq for r in at.session.facts if isinstance(r.fact, UserSaid))
+    await at.session.pin(PartRef(first))
+    await at.session.pin(PartRef(first))
+    with pytest.raises(Refused, match=r"would take 1,7\d\d tokens of every request; 300 are kept .* window has 2,000"):
+        await at.session.pin(PartRef(second))
+    with pytest.raises(Refused, match="1,7"):
+        await at.session.pin(Span(1, second))
+    assert [fact.ref for fact in at.of(Pinned)] == [PartRef(first), PartRef(first)]
+    await at.session.unpin(PartRef(first))
+    await at.session.pin(PartRef(second))
+
+
+async def test_pins_that_do_not_fit_a_smaller_model_are_said_and_nothing_is_sent() -> None:
+    at = await world(says("I have read it."), says("again"), window=20_000)
+    await told(at, "word " * 4_500)
+    (said,) = (r.seq for r in at.session.facts if isinstance(r.fact, UserSaid))
+    await at.session.pin(PartRef(said))
+    at.setup = replace(at.setup, models=(ModelSet("main", "scripted", 4_000),))
+    await told(at, "go on")
+    (_, end) = at.of(TurnEnded)
+    assert end.reason is TurnEnd.FAILED
+    assert "window of scripted has 4,000" in end.why
+    assert "Unpin something" in end.why
+    assert len(at.model.requests) == 1
+    await at.session.unpin(PartRef(said))
+    await told(at, "and now?")
+    assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
+    assert at.session.meter().fits
