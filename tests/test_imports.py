@@ -27,6 +27,13 @@ def test_nothing_outside_the_window_needs_qt() -> None:
     assert loaded == "[]"
 
 
+def test_a_window_without_a_model_carries_nothing_for_requests() -> None:
+    names = ["app", "program", "connecting", "keeping", "gui.front", "workbench.desk"]
+    heavy = {"httpx", "mcp", "keyring", "rich", "click"}
+    loaded = _imported([f"helix_desktop.{name}" for name in names], f"print(sorted({heavy!r} & set(sys.modules)))")
+    assert loaded == "[]"
+
+
 def test_importing_starts_no_thread_and_says_nothing() -> None:
     names = [name for name in MODULES if not name.endswith(SCRIPTS)]
     assert _imported(names, "print(threading.active_count())") == "1"

@@ -2,10 +2,10 @@
 
 python -m tests.soak [--minutes 60] [--seed 1] [--out FILE]      needs a display; xvfb-run does
 
-A turn stands for two minutes of a person's work: the message is typed key by key, the answer read by scrolling, pages are
-visited, folds made, undone and made again, every so many turns a new conversation is begun or an old one opened. Watched are memory, objects of Qt,
-Python's objects, threads, files and the longest wait of the event loop. Memory at the end has to be within a tenth of
-what it was after a sixth of the time.
+A turn stands for two minutes of a person's work: the message is typed key by key, the agent reads, writes and runs commands, the answer
+is read by scrolling, pages are visited and outputs opened, folds made, undone and made again, every so many turns a new conversation
+is begun or an old one opened. Watched are memory, objects of Qt, Python's objects, threads, files and the longest wait of the event loop.
+Memory at the end has to be within a tenth of what it was after a sixth of the time, and the tools have to have done what was asked.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,8 +31,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop import program
-from helix_desktop.engine.events import Running
-from helix_desktop.engine.facts import FoldKind
+from helix_desktop.engine.events import Event, FactAppended, Running
+from helix_desktop.engine.facts import FoldKind, ToolReturned
 from helix_desktop.errors import HelixError, Refused
 from tests.benchmarks import figures, machine
 from tests.benchmarks.row import Figure, Row
@@ -71,6 +72,8 @@ class Soak:
         self.samples: list[Sample] = []
         self.gap = 0.0
         self.refused = 0
+        self.heard: set[str] = set()
+        self.calls = Counter[bool]()  # of tools, by whether they did what was asked
 
     async def story(self, run: program.Program) -> None:
         watching = [asyncio.ensure_future(self._gaps()), asyncio.ensure_future(self._watch(run))]  # noqa: TID251
@@ -89,11 +92,22 @@ class Soak:
     async def _turn(self, run: program.Program) -> None:
         if self.chance.random() < 0.3 or run.window.bench is None:
             await opened(run, self.chance.choice(WORKSPACES))
+            self._hear(run)
         await self._choose_conversation(run)
         await self._say(run)
         for act in self.chance.sample((self._scroll, self._look_around, self._fold, self._look_back), 2):
             await act(run)
         self.turns += 1
+
+    def _hear(self, run: program.Program) -> None:
+        bench = run.window.bench
+        if bench is not None and bench.id not in self.heard:
+            self.heard.add(bench.id)
+            bench.subscribe(self._happened)
+
+    def _happened(self, event: Event) -> None:
+        if isinstance(event, FactAppended) and isinstance(event.recorded.fact, ToolReturned):
+            self.calls[event.recorded.fact.ok] += 1
 
     async def _choose_conversation(self, run: program.Program) -> None:
         window, chance = run.window, self.chance
@@ -127,9 +141,16 @@ class Soak:
         run.window.actions_["bottom"].trigger()
 
     async def _look_around(self, run: program.Program) -> None:
-        for page in ("cache", "timeline", "chat"):
-            run.window.show_page(page)
+        """The cache with one of the outputs, the timeline, and back."""
+        session = run.window.session
+        facts = session.conversation.state.facts if session else ()
+        outputs = [one.fact.output.digest for one in facts if isinstance(one.fact, ToolReturned)]
+        run.window.show_page("cache")
+        if outputs:
+            run.window.pages.show_entry(self.chance.choice(outputs))
+        for page in ("timeline", "chat"):
             await asyncio.sleep(0.3)
+            run.window.show_page(page)
 
     async def _fold(self, run: program.Program) -> None:
         session = run.window.session
@@ -178,9 +199,7 @@ class Soak:
         counts = (len(QApplication.allWidgets()), _qt_objects(run.shell), len(gc.get_objects()))
         open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         steps = sum(
-            len(session.facts)
-            for bench in (run._desk.opened() if run._desk else ())
-            for session in bench._sessions.values()
+            len(session.facts) for bench in (run._desk.opened() if run._desk else ()) for session in bench._sessions
         )
         sample = Sample(
             minute, machine.memory(), *counts, threading.active_count(), open_files, self.turns, steps, 1000 * self.gap
@@ -267,8 +286,10 @@ def main() -> int:
     if arguments.keep:
         figures.keep([run_of(soak.samples, arguments.minutes, where)])
     good, words = verdict(soak.samples, arguments.minutes)
-    print(f"soak: {words}; {soak.refused} folds refused with a reason; seed {arguments.seed}")
-    return code or int(not good)
+    done, failed = soak.calls[True], soak.calls[False]
+    tools = f"{done} calls of tools, {failed} more failed; {soak.refused} folds refused with a reason"
+    print(f"soak: {words}; {tools}; seed {arguments.seed}")
+    return code or int(not good or failed > done // 50)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from tests.peers.peer import Answer, Pause, Piece, Seen
 from tests.workbench.recorded import ASIDES, CHOOSE, SUMMARY, texts_of
 
 FILES = 40
+LARGE = 500_000  # lines
 ANSWER = """The wait queue now lives in a module of its own and takes the lock only to push or pop. What is left:
 
 - `upgrade()` re-enters the shard that it **already** holds
@@ -69,9 +70,10 @@ class Agent(ChatServer):
 
     @staticmethod
     def _calls(number: int, step: int) -> Calls:
-        """A file, a command, a note; every fourth step three calls at once."""
+        """A file, a command (one in 30 prints megabytes), a note; every fourth step three calls at once."""
         read = ("read_file", {"path": f"src/part{number % FILES}.py"})
-        run = ("run_command", {"command": f"seq {number % 900} {number % 900 + 400 * (1 + step)}"})
+        lines = LARGE if number % 30 == 0 else 400 * (1 + step)
+        run = ("run_command", {"command": f"seq {number % 900} {number % 900 + lines}"})
         write = ("write_file", {"path": f"notes/{number % 50}.md", "content": f"Note {number}\n{ANSWER}"})
         return [read, run, write] if step % 4 == 3 else [(read, run, write)[(number + step) % 3]]
 
