@@ -27,6 +27,7 @@ from helix_desktop.store.records import CHUNK, Record, State
 
 _LAST = b"\xff" * 8
 _FIRST_CHUNK = bytes(4)
+_RAW, _ZSTD = bytes((records.RAW,)), bytes((records.ZSTD,))
 _PINNED, _QUARANTINED, _FORGOTTEN = b"p", b"q", b"t"
 BY_HAND = About()
 
@@ -39,7 +40,7 @@ class CacheFolder:
         self.now = now
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()
-        self._staged: dict[Digest, Staged] = {}
+        self._staged: dict[bytes, Staged] = {}  # by SHA-256: what is on its way
         self.put_again: set[Digest] | None = (
             None  # while somebody wants to know: content that was there and is wanted now
         )
@@ -116,7 +117,7 @@ class CacheFolder:
 
     def unstage(self, staged: Staged) -> None:
         """Take back what was staged and not committed."""
-        self._staged.pop(staged.record.digest, None)
+        self._staged.pop(staged.record.digest.raw, None)
         if staged.writes:
             blob = staged.record.blob
             self.drop_chunks(blob, extra=[(records.number_key(b"o", blob), None)])
@@ -130,30 +131,39 @@ class CacheFolder:
 
     def commit(self, staged: Sequence[Staged]) -> None:
         """Make them known, in one synced batch."""
-        writes = [write for each in dict.fromkeys(staged) for write in each.writes]
+        one = len(staged) == 1
+        writes = staged[0].writes if one else [write for each in dict.fromkeys(staged) for write in each.writes]
         try:
             if writes:
                 self.level.write(writes)
-                for marked in filter(None, self._marked.values()):
-                    marked.difference_update(each.record.digest.raw for each in staged)
+                if any(self._marked.values()):
+                    self._unmark(staged)
         finally:
             for each in staged:
-                self._staged.pop(each.record.digest, None)
+                self._staged.pop(each.record.digest.raw, None)
+
+    def _unmark(self, staged: Sequence[Staged]) -> None:
+        for marked in self._marked.values():
+            marked.difference_update(each.record.digest.raw for each in staged)
 
     def ready(self, record: Record, writes: Sequence[Write]) -> Staged:
         raw = record.digest.raw
-        described = (records.number_key(b"m", record.number), records.pack(record))
-        all_of_it: list[Write] = [*writes, (b"h" + raw, records.pack_place(record)), described]
-        all_of_it += [(kind + raw, None) for kind, marked in self._marked.items() if raw in marked]
-        staged = Staged(record, tuple(all_of_it))
-        self._staged[record.digest] = staged
+        known = (
+            (b"h" + raw, records.pack_place(record)),
+            (records.number_key(b"m", record.number), records.pack(record)),
+        )
+        marks: Sequence[Write] = ()
+        if any(self._marked.values()):
+            marks = [(kind + raw, None) for kind, marked in self._marked.items() if raw in marked]
+        staged = Staged(record, (*writes, *known, *marks))
+        self._staged[raw] = staged
         return staged
 
     def known(self, digest: Digest) -> Staged | None:
         """What makes a second put unnecessary: the same content on its way, or stored and intact."""
         if self.put_again is not None:
             self.put_again.add(digest)
-        if (staged := self._staged.get(digest)) is not None:
+        if (staged := self._staged.get(digest.raw)) is not None:
             return staged
         try:
             if self.level.quick_get(b"h" + digest.raw) is None:
@@ -180,8 +190,8 @@ class CacheFolder:
     def encoded(self, content: bytes) -> bytes:
         packed = self._compressor.compress(content)
         if len(packed) < len(content):
-            return bytes((records.ZSTD,)) + packed
-        return bytes((records.RAW,)) + content
+            return _ZSTD + packed
+        return _RAW + content
 
     def drop_chunks(self, blob: int, *, extra: Sequence[Write] = ()) -> None:
         keys = list(self.level.keys(records.chunk_key(blob, 0), records.chunk_key(blob + 1, 0)))

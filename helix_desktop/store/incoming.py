@@ -95,7 +95,7 @@ class Incoming:
         if not self._chunks:
             return self._single(digest)
         self._flush()
-        lines = self._lines + (self._last != b"\n") if _is_text(self._about) else 0
+        lines = self._lines + (self._last != b"\n") if self._about.media_type.startswith(_TEXT) else 0
         record = Record(
             cache.take(),
             self._blob,
@@ -125,12 +125,8 @@ class Incoming:
         self._chunks.clear()
 
 
-def _is_text(about: About) -> bool:
-    return about.media_type.startswith(_TEXT)
-
-
 def line_count(content: bytes, about: About) -> int:
     """How many lines a text has; what is no text has none."""
-    if not _is_text(about):
+    if not about.media_type.startswith(_TEXT):
         return 0
     return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))

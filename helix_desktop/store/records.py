@@ -34,6 +34,8 @@ _SOURCE_LIMIT = 4000  # characters; a source is a line for people
 _FIXED = struct.Struct(">BB32sQQQQdHHHI")
 _CHECK = 8
 _U64 = struct.Struct(">Q")
+_PLACE = struct.Struct(">QQ")
+_CHUNK_KEY = struct.Struct(">cQI")
 
 
 class State(IntEnum):
@@ -41,6 +43,9 @@ class State(IntEnum):
 
     LIVE = 0
     COLLECTED = 1
+
+
+_LIVE = State.LIVE  # looking it up in its class takes longer than what is done with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ def number_key(kind: bytes, number: int) -> bytes:
 
 
 def chunk_key(number: int, chunk: int) -> bytes:
-    return struct.pack(">cQI", b"b", number, chunk)
+    return _CHUNK_KEY.pack(b"b", number, chunk)
 
 
 def number_of(key: bytes) -> int:
@@ -94,9 +99,9 @@ def number_of(key: bytes) -> int:
 
 def pack_place(record: Record) -> bytes:
     """Where an entry is: its number and, where it is one chunk that is there, its blob, so that a get needs no more."""
-    if record.count == 1 and record.state is State.LIVE:
-        return _U64.pack(record.number) + _U64.pack(record.blob)
-    return _U64.pack(record.number)
+    if record.size > CHUNK or record.state is not _LIVE:
+        return _U64.pack(record.number)
+    return _PLACE.pack(record.number, record.blob)
 
 
 def unpack_place(value: bytes) -> tuple[int, int | None]:
