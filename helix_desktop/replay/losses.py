@@ -37,7 +37,7 @@ def details(message: RecordedMessage) -> Iterator[str]:
         yield from (trouble.strip()[:SHOWN] for trouble in _TROUBLE.findall(message.text))
     for call in message.calls:
         yield from _paths(call.arguments)
-    for text in (message.text, *(plain(call.arguments) for call in message.calls)):
+    for text in (plain(message.text), *(plain(call.arguments) for call in message.calls)):
         yield from _ADDRESS.findall(text)
         yield from _NAME.findall(text)
 
@@ -73,20 +73,31 @@ def _values(value: object) -> Iterator[str]:
         yield str(value)
 
 
+def named(message: RecordedMessage) -> Iterator[Digest]:
+    """The hashes a message speaks of as if they were entries: of another program's cache, or made up."""
+    for text in (message.text, *(plain(call.arguments) for call in message.calls)):
+        yield from map(Digest.parse, NAMED.findall(text))
+
+
 class Standing:
     """All that can still be reached: the text of the view, and of the entries it names."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._text = "\n".join(" ".join(text.split()) for text in texts)
+        self._text = "\n".join(map(_flat, texts))
         self._names = set(_NAME.findall(self._text))
 
     def has(self, detail: str) -> bool:
-        flat = " ".join(detail.split())
+        flat = _flat(detail)
         return flat in self._names or flat in self._text
 
     def lost(self, wanted: Iterable[str]) -> set[str]:
         """Those of the details that stand nowhere."""
         return {detail for detail in wanted if detail.strip() and not self.has(detail)}
+
+
+def _flat(text: str) -> str:
+    """As it stands in a request: a NUL as its symbol, and any space as one."""
+    return " ".join(text.replace("\0", "\N{SYMBOL FOR NULL}").split())
 
 
 def hashes(blocks: Iterable[Block], text_of: Callable[[Block], str]) -> Iterator[Digest]:

@@ -201,7 +201,23 @@ class Player:
         return ModelReplied(tuple(parts), MAIN, Stop.CALLS if message.calls else Stop.END, usage, saw)
 
     async def _outputs(self, batch: Sequence[RecordedMessage]) -> None:
-        returned = [await self._returned(message) for message in batch]
+        """What the last reply's calls returned. What answers no call stands behind it, so that nothing is left out."""
+        waiting = [call.id for call in self._conversation.state.line.running_calls]
+        returned, stray = [], []
+        for message in batch:
+            if message.answers in waiting:
+                waiting.remove(message.answers)
+                returned.append(await self._returned(message))
+            else:
+                stray.append(message)
+        if returned:
+            await self._admitted(returned)
+        for message in stray:
+            text = f"[An output that answers no call]\n{message.text}"
+            said = UserSaid((Text(text, self._tokens.count(text)),), steering=True)
+            await self._conversation.append(*await self._steward.admit_message(said))
+
+    async def _admitted(self, returned: Sequence[ToolReturned]) -> None:
         before = self._waited_now
         folds = await self._timed(self._steward.admit(returned, {}))
         self._longest_admission = max(self._longest_admission, self._waited_now - before)

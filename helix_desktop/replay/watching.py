@@ -72,6 +72,7 @@ class Watching:
         self._steps = 0
         self._illegal = 0
         self._proved: dict[Digest, bool] = {}
+        self._foreign: set[Digest] = set()
         self._seen: dict[int, Block] = {}
         self._lost: set[str] = set()
         self._document_is_new = False
@@ -83,6 +84,7 @@ class Watching:
         """A message of the recording has become facts; `tokens` is what it counts."""
         self._retention.heard(message)
         self._details.update(dict.fromkeys(losses.details(message)))
+        self._foreign.update(losses.named(message))
         if message.role == "tool":
             self._outputs += tokens
 
@@ -171,12 +173,16 @@ class Watching:
                 return self._text(stored) if stored else ""
 
     async def _recall(self, blocks: Sequence[Block]) -> None:
-        """Bring back the original behind every hash that stands anywhere, the first time it does."""
+        """Bring back the original behind every hash that stands anywhere, the first time it does. One that the recording
+        speaks of and the cache does not have is no promise of ours.
+        """
         fresh = [block for block in blocks if id(block) not in self._seen]
         self._seen = {id(block): block for block in blocks}
         for digest in losses.hashes(fresh, self._says):
             if digest not in self._proved:
-                self._proved[digest] = await losses.recalled(digest, self._cache.get) is not None
+                back = await losses.recalled(digest, self._cache.get) is not None
+                if back or digest not in self._foreign:
+                    self._proved[digest] = back
 
     async def _look_for_losses(self, blocks: Sequence[Block]) -> None:
         named = [

@@ -8,7 +8,7 @@ from helix_desktop.engine.facts import PartRef, Stored, Text
 from helix_desktop.errors import NotThere
 from helix_desktop.replay import clock, losses
 from helix_desktop.replay.losses import Standing
-from helix_desktop.replay.recording import RecordedCall
+from helix_desktop.replay.recording import RecordedCall, RecordedMessage
 from tests.replay.sessions import returned, says, user
 
 
@@ -61,3 +61,13 @@ def test_a_recall_is_proved_by_its_hash() -> None:
     assert clock.run(losses.recalled(digest, right)) == b"right"
     assert clock.run(losses.recalled(digest, wrong)) is None
     assert clock.run(losses.recalled(digest, nothing)) is None
+
+
+def test_what_another_programs_cache_is_said_to_hold_is_told_apart() -> None:
+    message = RecordedMessage("tool", f'see recall_cached_content("{"ab" * 32}") and "{"cd" * 32}"')
+    assert [digest.hex for digest in losses.named(message)] == ["ab" * 32]
+
+
+def test_a_nul_is_looked_for_as_requests_show_it() -> None:
+    standing = losses.Standing(["ValueError: half \N{SYMBOL FOR NULL} of it"])
+    assert standing.has("ValueError: half \0 of it")

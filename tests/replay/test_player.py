@@ -108,3 +108,15 @@ def test_a_message_larger_than_the_window_is_stored_and_excerpted() -> None:
     assert figures.overflowed == 0
     assert figures.folds["excerpt"] == 1
     assert sound(figures)
+
+
+def test_an_output_that_answers_no_call_is_shown_and_not_lost() -> None:
+    said = (
+        user("look"),
+        returned("ghost", "ghost_identifier_99 was seen"),
+        *step(1, "text"),
+        returned("c1", "twice_told"),
+    )
+    figures = play(Recording("ghosts", (*said, says("done with ghost_identifier_99"))), "none")
+    assert sound(figures)
+    assert (figures.used, figures.standing) == (1, 1)

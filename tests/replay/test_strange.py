@@ -1,0 +1,68 @@
+"""Strange sessions under every policy and in every window: nothing breaks, nothing is illegal, nothing is lost.
+
+HELIX_STRANGE=all plays each session under all policies in all windows; otherwise each of them once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import tokens
+from helix_desktop.engine import policy
+from helix_desktop.replay import clock, importing
+from helix_desktop.replay.counting import Counting
+from helix_desktop.replay.figures import Figures
+from helix_desktop.replay.player import Player, Stores, Terms
+from helix_desktop.replay.recording import Recording
+from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+from tests.replay import collector, strange
+
+POLICIES = ("layered", "helix", "observational", "none")
+WINDOWS = (8_000, 32_000, 128_000)
+EVERY = list(itertools.product(POLICIES, WINDOWS))
+COUNTING = Counting(tokens.Counter())
+ALL = os.environ.get("HELIX_STRANGE") == "all"
+
+
+def chosen(number: int) -> list[tuple[str, int]]:
+    """What a session is played under: all of it when asked for, else another pair for each session, never `none`."""
+    folding = EVERY[: -len(WINDOWS)]
+    return EVERY if ALL else [folding[number % len(folding)]]
+
+
+TRIALS = [
+    pytest.param(name, preset, window, id=f"{name}-{preset}-{window // 1_000}K")
+    for number, name in enumerate(strange.MAKERS)
+    for preset, window in chosen(number)
+]
+
+
+def played(recording: Recording, preset: str, window: int) -> tuple[Figures, set[str]]:
+    """The figures, and what the other collector misses."""
+
+    async def play() -> tuple[Figures, set[str]]:
+        now = clock.LoopClock().now
+        journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
+        stores = Stores(journal, cache, MemoryIndex(journal, cache))
+        figures = await Player(recording, Terms(policy.preset(preset), window), stores, COUNTING).play()
+        return figures, await collector.lost(await journal.read("replay"), cache)
+
+    return clock.run(play())
+
+
+@pytest.mark.parametrize(("name", "preset", "window"), TRIALS)
+def test_a_strange_session_is_played_whole(name: str, preset: str, window: int, tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(strange.file(name))
+    for recording in importing.read(path).recordings:
+        figures, missing = played(recording, preset, window)
+        assert len(figures.steps) == recording.steps
+        assert figures.illegal_requests == 0
+        assert figures.recalls_failed == 0
+        assert figures.undo_identical
+        assert figures.details.get("lost", 0) == 0
+        assert missing == set()
