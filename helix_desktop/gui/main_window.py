@@ -245,10 +245,18 @@ class MainWindow(Frame):
             return
         watched = self._watched[bench.id] = Watched(bench, self)
         watched.changed.connect(lambda: self.refresh_conversations() if self.bench is bench else None)
+        watched.settings_changed.connect(lambda: self._settings_changed(bench))
         watched.state_changed.connect(lambda conversation, running: self._state_changed(watched, conversation, running))
         watched.settled.connect(
             lambda conversation, running, why: self.settled.emit(bench.id, conversation, running, why)
         )
+
+    def _settings_changed(self, bench: Workbench) -> None:
+        """By the settings, the command line, a tool: whoever it was."""
+        if self.bench is bench:
+            self.show_choices()
+            self.sidebar.show_workspace(bench.name, next(iter(bench.folders), None))
+        self.refresh_workspaces()
 
     def _state_changed(self, watched: Watched, conversation: str, running: Running) -> None:
         self.rail.show_running(watched.bench.id, watched.running)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged, Streamed, ToolShowed
@@ -18,9 +16,10 @@ WORKING = frozenset({Running.THINKING, Running.TOOLS, Running.ASKING})
 
 
 class Watched(QObject):
-    """One open workspace. `settled(conversation, running, why)`: it is done, waits for the user, or failed."""
+    """One open workspace. `settings_changed`: also by the command line. `settled(conversation, running, why)`: it is done, waits for the user, or failed."""
 
     changed = Signal()
+    settings_changed = Signal()
     state_changed = Signal(str, object)
     settled = Signal(str, object, str)
 
@@ -32,10 +31,11 @@ class Watched(QObject):
         self._bridge.happened.connect(self._happened)
         self._soon = QTimer(self, interval=LISTED, singleShot=True)
         self._soon.timeout.connect(self.changed)
-        self._leave: Callable[[], None] = bench.subscribe(self._heard)
+        self._leave = (bench.subscribe(self._heard), bench.watch_settings(self.settings_changed.emit))
 
     def leave(self) -> None:
-        self._leave()
+        for leave in self._leave:
+            leave()
 
     @property
     def running(self) -> Running:

@@ -13,6 +13,7 @@ import time as clock
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,7 @@ class Workspace:
         self._lock = lock
         self._stores = stores
         self._ended = False
+        self._watching: list[Callable[[], object]] = []
         self.index = stores.index
         self.journal = Journal(stores.journal, stores.thread, self.index.follow, (folder / opening.SUSPECT).touch)
         self.cache = Cache(stores.cache, stores.thread, self.index)
@@ -247,7 +249,20 @@ class Workspace:
     def change(self, changes: Mapping[str, Any]) -> Settings:
         """Set dotted keys of workspace.toml; None takes one out."""
         self.settings = config.change(self.folder / config.NAME, changes)
+        for tell in tuple(self._watching):
+            tell()
         return self.settings
+
+    def watch(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """`listener` is called on this loop after each change of the settings; call what is returned to stop."""
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # a loop that has ended needs no news
+                loop.call_soon_threadsafe(listener)
+
+        self._watching.append(tell)
+        return partial(self._watching.remove, tell)
 
     def reread(self) -> Settings:
         """Take over what was edited by hand; on a mistake the settings stay as they were."""

@@ -328,6 +328,10 @@ class Workbench:
         if any(key.split(".")[0] == "mcp" for key in changes):
             await self.servers.configure()
 
+    def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """`listener` is called after the settings changed, by whomever; call what is returned to stop."""
+        return self.workspace.watch(listener)
+
     # --- what can be chosen, and what is
 
     @property

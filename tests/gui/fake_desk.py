@@ -282,6 +282,7 @@ class FakeWorkbench:
         self.trusted: list[Rules] = []
         self.notes: tuple[str, ...] = ()
         self.proposed = ""
+        self.watching: list[Callable[[], object]] = []
         self.decided: list[bool] = []
         self.attached: list[tuple[str, bytes]] = []
         self._listeners: list[Listener] = []
@@ -354,11 +355,17 @@ class FakeWorkbench:
     def modes(self) -> Mapping[str, str]:
         return {"ask": "Ask before commands", "plan": "Read only", "all": "Allow everything"}
 
+    def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
+        self.watching.append(listener)
+        return lambda: self.watching.remove(listener)
+
     async def choose_policy(self, name: str) -> None:
         self.policy = name
 
     async def choose_model(self, name: str) -> None:
         self.model = name
+        for listener in tuple(self.watching):
+            listener()
 
     async def choose_mode(self, name: str) -> None:
         self.mode = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -360,3 +361,10 @@ def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
     window.chat.composer.text.clear()
     QTest.keyClicks(window.chat.composer.text, "see @lock/t")
     assert [popup.item(at).text() for at in range(popup.count())] == ["src/lock/table.rs"]
+
+
+def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(window: MainWindow, bench: FakeWorkbench) -> None:
+    asyncio.run(bench.choose_model("local/another"))
+    assert window.top.model.text() == "local/another ▾"
+    window.leave_workspace(bench.id)
+    assert bench.watching == []

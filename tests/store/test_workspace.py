@@ -203,3 +203,14 @@ async def test_a_check_names_what_is_damaged_and_what_is_missing(workspace: Work
     await workspace.cache.put(bytes([1]) * 9000, About("shell"))
     assert await workspace.cache.get(damaged.digest) == bytes([1]) * 9000
     assert Digest.of(b"") not in {digest for digest, _ in (await workspace.cache.verify()).damaged}
+
+
+async def test_whoever_watches_the_settings_hears_of_a_change_made_in_a_thread(workspace: Workspace) -> None:
+    heard: list[str] = []
+    leave = workspace.watch(lambda: heard.append(workspace.settings.models.get("main", "")))
+    await asyncio.to_thread(workspace.change, {"models.main": "demo/demo"})
+    await asyncio.sleep(0)
+    leave()
+    workspace.change({"models.main": "other/one"})
+    await asyncio.sleep(0)
+    assert heard == ["demo/demo"]
