@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ModelFailed
-from helix_desktop.providers.dialect import Abilities, Post, relaxed
-from helix_desktop.providers.draft import Draft, sealed
-from helix_desktop.providers.failures import Refusal, failure_of
+from helix_desktop.providers.dialect import Abilities, Endpoint, Post, relaxed
+from helix_desktop.providers.draft import sealed
+from helix_desktop.providers.reader import Reader
 from helix_desktop.providers.sse import Event
 from helix_desktop.providers.wire import (
     Json,
@@ -29,6 +28,7 @@ from helix_desktop.providers.wire import (
     left_out,
     legal_ids,
     list_at,
+    must_be_object,
     number_at,
     object_at,
     parse,
@@ -67,15 +67,8 @@ _STATUS_OF = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Anthropic:
-    base_url: str
-    where: str
-    key_header: str = ""
-
-    @property
-    def tag(self) -> str:
-        return f"{KIND} {urlsplit(self.base_url).hostname or ''}"
+class Anthropic(Endpoint):
+    kind = KIND
 
     def credentials(self, key: str) -> Mapping[str, str]:
         if self.key_header.lower() == "authorization":
@@ -203,14 +196,11 @@ def _without_thinking(body: Object) -> Object | None:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-class MessagesReading:
+class MessagesReading(Reader):
     """A stream of message events, or one whole message, being read."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
-        self._draft = Draft(tag)
-        self._where = where
-        self._asked = model
-        self._model = ""
+        super().__init__(tag, where, model)
         self._stop = ""
         self._usage: dict[str, int] = {}
         self._thinking: dict[int, Object] = {}
@@ -225,13 +215,10 @@ class MessagesReading:
         return self._done
 
     def feed(self, event: Event) -> list[Delta]:
-        value = parse(event.data)
-        if not isinstance(value, dict):
-            raise ValueError("an event is an object")  # noqa: TRY004 (the text is wrong, not the caller)
+        value = must_be_object(parse(event.data))
         match text_at(value, "type"):
             case "error":
-                status = _STATUS_OF.get(text_at(value, "error", "type"), 500)
-                raise failure_of(Refusal(self._where, status, value, {}, self._asked))
+                raise self._refusal(_STATUS_OF.get(text_at(value, "error", "type"), 500), value)
             case "message_start":
                 self._begin(object_at(value, "message"))
             case "content_block_start":
@@ -307,8 +294,7 @@ class MessagesReading:
         stop = Stop.CUT if cut else _STOPS.get(self._stop, Stop.CUT)
         why = cut
         if stop is Stop.CUT and not cut:
-            reason = f"with {self._stop!r}" if self._stop else "without saying why"
-            why = f"{self._where} ended the reply {reason}."
+            why = self._ended(f"with {self._stop!r}" if self._stop else "")
         if stop is Stop.FILTERED:
             why = f"{self._where} declined to answer this."
         if stop is Stop.END and self._draft.calls:

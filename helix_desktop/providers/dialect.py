@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
+from urllib.parse import urlsplit
 
 from helix_desktop.engine.blocks import Delta, Reply, Request
 from helix_desktop.errors import ModelFailed
@@ -75,6 +76,29 @@ class Dialect(Protocol):
     def relax(self, body: Object, failure: ModelFailed) -> Object | None:
         """The same request without an optional part that the provider refuses by name, or None."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Whom a dialect speaks to. `where`: the provider's name in sentences. `key_header`: for servers that take the key under
+    another name.
+    """
+
+    base_url: str
+    where: str
+    key_header: str = ""
+    kind: ClassVar[str]
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.base_url).hostname or ""
+
+    @property
+    def tag(self) -> str:
+        return f"{self.kind} {self.host}"
+
+    def credentials(self, key: str) -> Mapping[str, str]:
+        return {self.key_header: key} if self.key_header else {"authorization": f"Bearer {key}"}
 
 
 def without(body: Object, *names: str) -> Object:

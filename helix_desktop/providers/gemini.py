@@ -15,10 +15,10 @@ from urllib.parse import quote, urlsplit
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ModelFailed
-from helix_desktop.providers.dialect import Abilities, Post, error_in
-from helix_desktop.providers.draft import Draft, sealed
-from helix_desktop.providers.failures import Refusal, failure_of
+from helix_desktop.providers.dialect import Abilities, Endpoint, Post, error_in
+from helix_desktop.providers.draft import sealed
 from helix_desktop.providers.gemini_schema import sanitized
+from helix_desktop.providers.reader import Reader
 from helix_desktop.providers.sse import Event
 from helix_desktop.providers.wire import (
     Json,
@@ -29,6 +29,7 @@ from helix_desktop.providers.wire import (
     get,
     left_out,
     list_at,
+    must_be_object,
     number_at,
     object_at,
     open_loop,
@@ -49,15 +50,8 @@ _FILTERS = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Gemini:
-    base_url: str
-    where: str
-    key_header: str = ""
-
-    @property
-    def tag(self) -> str:
-        return f"{KIND} {urlsplit(self.base_url).hostname or ''}"
+class Gemini(Endpoint):
+    kind = KIND
 
     def credentials(self, key: str) -> Mapping[str, str]:
         return {self.key_header or "x-goog-api-key": key}
@@ -189,14 +183,11 @@ def _with_foreign_signatures(body: Object) -> Object | None:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-class GeminiReading:
+class GeminiReading(Reader):
     """A stream of responses, each a piece of the one reply."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
-        self._draft = Draft(tag)
-        self._where = where
-        self._asked = model
-        self._model = ""
+        super().__init__(tag, where, model)
         self._finish = ""
         self._blocked = ""
         self._usage = Usage()
@@ -215,14 +206,11 @@ class GeminiReading:
         value = parse(event.data)
         if isinstance(value, list):
             return [delta for one in value for delta in self._response(object_at(one))]
-        if not isinstance(value, dict):
-            raise ValueError("a response is an object")  # noqa: TRY004 (the text is wrong, not the caller)
-        return self._response(value)
+        return self._response(must_be_object(value))
 
     def _response(self, value: Object) -> list[Delta]:
         if error_in(value):
-            status = number_at(value, "error", "code") or 500
-            raise failure_of(Refusal(self._where, status, value, {}, self._asked))
+            raise self._refusal(number_at(value, "error", "code") or 500, value)
         self._model = text_at(value, "modelVersion") or self._model
         self._blocked = text_at(value, "promptFeedback", "blockReason") or self._blocked
         if object_at(value, "usageMetadata"):
@@ -265,8 +253,7 @@ class GeminiReading:
         if self._blocked or self._finish in _FILTERS:
             return Stop.FILTERED, f"{self._where} held the reply back ({self._blocked or self._finish})."
         if cut or self._finish not in _STOPS:
-            reason = f"with {self._finish}" if self._finish else "without saying why"
-            return Stop.CUT, cut or f"{self._where} ended the reply {reason}."
+            return Stop.CUT, cut or self._ended(f"with {self._finish}" if self._finish else "")
         stop = _STOPS[self._finish]
         return (Stop.CALLS if stop is Stop.END and self._draft.calls else stop), ""
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.errors import ModelFailed
-from helix_desktop.providers.dialect import Abilities, Post, relaxed, without
+from helix_desktop.providers.dialect import Abilities, Endpoint, Post, relaxed, without
 from helix_desktop.providers.openai_chat_reading import ChatReading
 from helix_desktop.providers.wire import (
     Json,
@@ -41,26 +40,8 @@ _OPTIONAL = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAIChat:
-    """`where`: the provider's name in sentences. `key_header`: for servers that take the key under another name."""
-
-    base_url: str
-    where: str
-    key_header: str = ""
-
-    @property
-    def host(self) -> str:
-        return urlsplit(self.base_url).hostname or ""
-
-    @property
-    def tag(self) -> str:
-        return f"{KIND} {self.host}"
-
-    def credentials(self, key: str) -> Mapping[str, str]:
-        if self.key_header:
-            return {self.key_header: key}
-        return {"authorization": f"Bearer {key}"}
+class OpenAIChat(Endpoint):
+    kind = KIND
 
     def compile(self, request: Request, abilities: Abilities) -> Post:
         body: Object = {"model": request.model, "messages": self._messages(request, abilities), "stream": True}

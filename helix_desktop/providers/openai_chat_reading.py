@@ -7,10 +7,21 @@ from collections.abc import Hashable
 from helix_desktop.engine.blocks import Delta, Reply
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.providers.dialect import error_in
-from helix_desktop.providers.draft import Draft, sealed
-from helix_desktop.providers.failures import Refusal, failure_of
+from helix_desktop.providers.draft import sealed
+from helix_desktop.providers.reader import Reader
 from helix_desktop.providers.sse import Event
-from helix_desktop.providers.wire import Json, Object, dump, get, list_at, number_at, object_at, parse, text_at
+from helix_desktop.providers.wire import (
+    Json,
+    Object,
+    dump,
+    get,
+    list_at,
+    must_be_object,
+    number_at,
+    object_at,
+    parse,
+    text_at,
+)
 
 _STOPS = {
     "stop": Stop.END,
@@ -27,14 +38,11 @@ _STOPS = {
 }
 
 
-class ChatReading:
+class ChatReading(Reader):
     """A stream of chunks, or one whole completion, being read."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
-        self._draft = Draft(tag)
-        self._where = where
-        self._asked = model
-        self._model = ""
+        super().__init__(tag, where, model)
         self._finish = ""
         self._usage = Usage()
         self._done = False
@@ -55,13 +63,11 @@ class ChatReading:
         if event.data.strip() == "[DONE]":
             self._done = True
             return []
-        chunk = parse(event.data)
-        if not isinstance(chunk, dict):
-            raise ValueError("a chunk is an object")  # noqa: TRY004 (the text is wrong, not the caller)
+        chunk = must_be_object(parse(event.data))
         error = error_in(chunk) or error_in(get(chunk, "choices", 0))
         if error or event.event == "error":
             body: Json = {"error": error} if error else chunk
-            raise failure_of(Refusal(self._where, number_at(error, "code") or 500, body, {}, self._asked))
+            raise self._refusal(number_at(error, "code") or 500, body)
         self._model = text_at(chunk, "model") or self._model
         self._read_usage(chunk)
         choice = get(chunk, "choices", 0)
@@ -167,7 +173,7 @@ class ChatReading:
 
     def _ending(self, cut: str) -> tuple[Stop, str]:
         if cut or self._finish not in _STOPS:
-            return Stop.CUT, cut or f"{self._where} ended the reply without saying why."
+            return Stop.CUT, cut or self._ended()
         stop = _STOPS[self._finish]
         if stop is Stop.FILTERED:
             return stop, f"{self._where} held back the rest of the reply (content filter)."

@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ModelFailed
-from helix_desktop.providers.dialect import Abilities, Post, error_in, relaxed
-from helix_desktop.providers.draft import Draft, sealed
-from helix_desktop.providers.failures import Refusal, failure_of
+from helix_desktop.providers.dialect import Abilities, Endpoint, Post, error_in, relaxed
+from helix_desktop.providers.draft import sealed
+from helix_desktop.providers.reader import Reader
 from helix_desktop.providers.sse import Event
 from helix_desktop.providers.wire import (
     Json,
@@ -26,6 +25,7 @@ from helix_desktop.providers.wire import (
     left_out,
     legal_ids,
     list_at,
+    must_be_object,
     number_at,
     object_at,
     parse,
@@ -47,18 +47,8 @@ _STATUS_OF = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAIResponses:
-    base_url: str
-    where: str
-    key_header: str = ""
-
-    @property
-    def tag(self) -> str:
-        return f"{KIND} {urlsplit(self.base_url).hostname or ''}"
-
-    def credentials(self, key: str) -> Mapping[str, str]:
-        return {self.key_header: key} if self.key_header else {"authorization": f"Bearer {key}"}
+class OpenAIResponses(Endpoint):
+    kind = KIND
 
     def compile(self, request: Request, abilities: Abilities) -> Post:
         writer = _Writer(self.tag, legal_ids(request.messages, _ID, 40), abilities)
@@ -149,13 +139,11 @@ class _Writer:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-class ResponsesReading:
+class ResponsesReading(Reader):
     """A stream of response events, or one whole response, being read."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
-        self._draft = Draft(tag)
-        self._where = where
-        self._asked = model
+        super().__init__(tag, where, model)
         self._response: Object = {}
 
     @property
@@ -169,9 +157,7 @@ class ResponsesReading:
     def feed(self, event: Event) -> list[Delta]:
         if event.data.strip() == "[DONE]":
             return []
-        value = parse(event.data)
-        if not isinstance(value, dict):
-            raise ValueError("an event is an object")  # noqa: TRY004 (the text is wrong, not the caller)
+        value = must_be_object(parse(event.data))
         if text_at(value, "object") == "response":
             return self._whole(value)
         match text_at(value, "type"):
@@ -191,7 +177,7 @@ class ResponsesReading:
 
     def _failure(self, body: Object) -> ModelFailed:
         code = text_at(body, "error", "code") or text_at(body, "error", "type")
-        return failure_of(Refusal(self._where, _STATUS_OF.get(code, 500), body, {}, self._asked))
+        return self._refusal(_STATUS_OF.get(code, 500), body)
 
     def _piece(self, value: Object) -> list[Delta]:
         index, delta = number_at(value, "output_index"), text_at(value, "delta")
@@ -262,7 +248,7 @@ class ResponsesReading:
 
     def _ending(self, cut: str) -> tuple[Stop, str]:
         if cut or not self._response:
-            return Stop.CUT, cut or f"{self._where} ended the reply without saying why."
+            return Stop.CUT, cut or self._ended()
         reason = text_at(self._response, "incomplete_details", "reason")
         if reason == "content_filter":
             return Stop.FILTERED, f"{self._where} held back the rest of the reply (content filter)."
@@ -270,10 +256,7 @@ class ResponsesReading:
         if reason == "max_output_tokens":
             return Stop.LENGTH, ""
         if status != "completed":
-            return (
-                Stop.CUT,
-                f"{self._where} ended the reply as {status or 'unknown'}{f' ({reason})' if reason else ''}.",
-            )
+            return Stop.CUT, self._ended(f"as {status or 'unknown'}{f' ({reason})' if reason else ''}")
         return (Stop.CALLS if self._draft.calls else Stop.END), ""
 
 

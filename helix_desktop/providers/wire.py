@@ -44,6 +44,13 @@ def parse(text: str | bytes) -> Json:
     return value
 
 
+def must_be_object(value: Json) -> Object:
+    """The value, which is a ValueError where it is no object: the text is wrong, not the caller."""
+    if not isinstance(value, dict):
+        raise ValueError("an event is an object")  # noqa: TRY004
+    return value
+
+
 def parse_object(text: str | bytes) -> Object | None:
     """The object in this text, or None when it is not one."""
     try:
