@@ -13,6 +13,7 @@ from helix_desktop.gui.empty_chat import EmptyChat
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.pane import TranscriptPane
+from helix_desktop.gui.way_on import WayOn
 
 
 class ChatPage(QWidget):
@@ -30,6 +31,7 @@ class ChatPage(QWidget):
         self.setProperty("look", "page")
         self.transcript = transcript
         self.approvals = Approvals(theme, keys, self)
+        self.way_on = WayOn(theme, self)
         self.composer = Composer(theme, memory, self)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
@@ -41,6 +43,7 @@ class ChatPage(QWidget):
         self._above.addWidget(self.empty)
         whole.addWidget(self._above, 1)
         whole.addWidget(self.approvals)
+        whole.addWidget(self.way_on)
         whole.addWidget(self.composer)
 
     def show_begun(self, name: str, *, begun: bool) -> None:

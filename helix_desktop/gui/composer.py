@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSizePoli
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Attachment, Text, UserPart
+from helix_desktop.gui.approvals import COLUMN
 from helix_desktop.gui.attachments import Attachments, holds_files, kept, restored
 from helix_desktop.gui.completion import Asked, Completion, Offer
 from helix_desktop.gui.composer_text import ComposerText
@@ -20,7 +21,6 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.waiting import WaitingMessages
 from helix_desktop.gui.words import tr
 
-COLUMN = 720
 BAR = 60
 
 

@@ -310,6 +310,7 @@ class MainWindow(Frame):
         composer.show_running(session.running if session else Running.IDLE)
         composer.show_queue([_words(waiting.parts) for waiting in session.queue] if session else [])
         self.chat.approvals.show_questions(session.questions if session else {})
+        self.chat.way_on.show_end(session)
         self._cost = _cost(session)
         self._show_meter()
         if session is not None:
@@ -344,6 +345,7 @@ class MainWindow(Frame):
         composer = self.chat.composer
         if isinstance(event, StateChanged):
             composer.show_running(event.running)
+            self.chat.way_on.show_end(session)
             self._enable()
         elif isinstance(event, Asked | Answered):
             self.chat.approvals.show_questions(session.questions)

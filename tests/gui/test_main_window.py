@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QInputDialog
+from PySide6.QtWidgets import QInputDialog, QPushButton
 
 from helix_desktop.engine.encoding import decode, encode
 from helix_desktop.engine.events import Folding, ReadAnew, Running
-from helix_desktop.engine.facts import FoldKind, Text, UserSaid
+from helix_desktop.engine.facts import FoldKind, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import StoreBusy, WrongUse
@@ -364,7 +363,35 @@ def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
 
 
 def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(window: MainWindow, bench: FakeWorkbench) -> None:
-    asyncio.run(bench.choose_model("local/another"))
+    bench.model = "local/another"
+    for tell in bench.watching:
+        tell()
     assert window.top.model.text() == "local/another ▾"
     window.leave_workspace(bench.id)
     assert bench.watching == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "limits", "button"),
+    [
+        (TurnEnd.SPENDING_LIMIT, True, "Go on"),
+        (TurnEnd.STEP_LIMIT, True, "Go on"),
+        (TurnEnd.FAILED, False, "Try again"),
+        (TurnEnd.DONE, False, ""),
+    ],
+)
+def test_where_a_turn_ended_by_itself_there_is_a_way_on(
+    window: MainWindow, session: FakeSession, reason: TurnEnd, limits: bool, button: str
+) -> None:
+    session.append(TurnEnded(reason, "Today has cost $1.20; the limit is $1.00."))
+    session.set_running(Running.IDLE)
+    window.bridge.flush()
+    way_on, wanted = window.chat.way_on, QSignalSpy(window.settings_wanted)
+    shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
+    assert [each.text() for each in shown] == (["Limits…"] if limits else []) + ([button] if button else [])
+    if limits:
+        QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
+        assert wanted.at(0) == ["limits"]
+    session.set_running(Running.THINKING)
+    window.bridge.flush()
+    assert not way_on.isVisible()
