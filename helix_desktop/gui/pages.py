@@ -82,7 +82,7 @@ class Pages(QObject):
         self._session = session
         facts = session.conversation.state.facts if session else ()
         self.transcript.open(facts, self._place_in(session.id) if session else None)
-        self.inspector.open(session)
+        self.inspector.open(session, self._bench())
         self.timeline.open(session, self._bench())
 
     def keep_place(self) -> None:

@@ -250,6 +250,10 @@ class Workbench:
             spent=self._spent,
         )
 
+    async def wire(self, conversation: str, seq: int | None = None) -> tuple[str, Mapping[str, Any]]:
+        """The request of a step (None: the next one) as its provider gets it, after the model's name."""
+        return await self.models.wire(await self.session(conversation), seq, self.model_of(conversation))
+
     # --- sub-agents
 
     async def _delegate(self, wish: Delegation, context: Any) -> Child:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from helix_desktop.engine.blocks import Delta, Request
-from helix_desktop.engine.facts import ModelSet
+from helix_desktop.engine.facts import ModelReplied, ModelSet
 from helix_desktop.engine.ports import Clock, ModelClient, Tokens
+from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, UnknownModel
 from helix_desktop.providers import catalog, transport
 from helix_desktop.providers.catalog import ProviderConfig
@@ -92,6 +94,13 @@ class Models:
             except HelixError:
                 continue
         return tuple(found)
+
+    async def wire(self, session: Session, seq: int | None, model: str) -> tuple[str, Mapping[str, Any]]:
+        """The body a step's request went out as, to the model that answered it; the next one goes to `model`."""
+        request = await session.request_at(seq)
+        reply = session.conversation.fact(seq) if seq is not None else None
+        chosen = self.named(reply.model if isinstance(reply, ModelReplied) else model)
+        return chosen.model, catalog.wire_form(chosen.config, chosen.info, request)
 
     def forget(self) -> None:
         """Look everything up again: providers or their corrections have changed."""

@@ -355,6 +355,10 @@ class FakeWorkbench:
     def modes(self) -> Mapping[str, str]:
         return {"ask": "Ask before commands", "plan": "Read only", "all": "Allow everything"}
 
+    async def wire(self, conversation: str, seq: int | None = None) -> tuple[str, Mapping[str, Any]]:
+        request = await self.sessions[conversation].request_at(seq)
+        return self.model, {"model": self.model, "messages": [message.role.value for message in request.messages]}
+
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
         self.watching.append(listener)
         return lambda: self.watching.remove(listener)

@@ -23,7 +23,7 @@ from helix_desktop.gui.wiring import wire
 from helix_desktop.settings import NOTIFY_DONE, Settings
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
-from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Rules, now
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, Rules, now
 from tests.gui.fake_setup import SONNET, FakeInstallation, FakeSetup
 
 
@@ -133,9 +133,10 @@ def test_where_no_desktop_listens_a_notification_is_nothing(
     monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
     started: list[str] = []
 
-    def start(work: Coroutine[Any, Any, Any], *, name: str) -> None:
+    def start(work: Coroutine[Any, Any, Any], *, name: str) -> Now:
         work.close()
         started.append(name)
+        return now
 
     notifier = Notifier(window.windowIcon(), start, window)
     notifier.tell("title", "x" * 500, "")

@@ -69,8 +69,9 @@ async def desktop(bus: str) -> AsyncIterator[Desktop]:
 async def test_a_notification_is_shown_and_a_click_comes_back(desktop: Desktop, application: QApplication) -> None:
     loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[Any]]()
 
-    def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> None:
+    def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         tasks.append(loop.create_task(work, name=name))
+        return tasks[-1]
 
     parent, clicked = QObject(), loop.create_future()
     notifier = Notifier(QIcon(), spawn, parent)
@@ -89,8 +90,9 @@ async def test_a_notification_is_shown_and_a_click_comes_back(desktop: Desktop, 
 async def test_a_bus_without_a_desktop_is_no_failure(bus: str, application: QApplication) -> None:
     loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[Any]]()
 
-    def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> None:
+    def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         tasks.append(loop.create_task(work, name=name))
+        return tasks[-1]
 
     parent = QObject()
     Notifier(QIcon(), spawn, parent).tell("title", "text", "")

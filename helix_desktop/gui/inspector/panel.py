@@ -11,22 +11,23 @@ from PySide6.QtGui import QCursor, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSlider, QVBoxLayout, QWidget
 
 from helix_desktop.engine import budget, policy
-from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.blocks import Kind, Request
 from helix_desktop.engine.events import Event, FactAppended, Folding
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.savings import Savings, Tally
 from helix_desktop.engine.view import State
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.inspector import figures
 from helix_desktop.gui.inspector.figures import Part
-from helix_desktop.gui.inspector.request import RequestDialog
+from helix_desktop.gui.inspector.request import RequestDialog, Wire
 from helix_desktop.gui.inspector.rows import FigureBox, MeterBox, heading
 from helix_desktop.gui.meter import kind_name, short
 from helix_desktop.gui.models.boxes_view import BoxesView
 from helix_desktop.gui.models.figures import clock, money
 from helix_desktop.gui.models.past import Past, source
-from helix_desktop.gui.models.port import Session
+from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline.now import FoldNow
 from helix_desktop.gui.transcript.bars import HeadBox
@@ -54,6 +55,7 @@ class Inspector(QWidget):
         self._theme = theme
         self._doing = doing
         self._session: Session | None = None
+        self._bench: Workbench | None = None
         self._tally = Tally()
         self._calls = figures.Calls()
         self._steps: list[Recorded] = []
@@ -101,9 +103,9 @@ class Inspector(QWidget):
 
     # --- what the window calls
 
-    def open(self, session: Session | None) -> None:
+    def open(self, session: Session | None, bench: Workbench | None = None) -> None:
         """Show a conversation as it is now."""
-        self._session = session
+        self._session, self._bench = session, bench
         self._tally, self._calls, self._steps, self._folding = Tally(), figures.Calls(), [], {}
         facts = session.conversation.state.facts if session is not None else []
         self._past.of(facts)
@@ -348,10 +350,18 @@ class Inspector(QWidget):
         step = None if self._is_now else self._steps[self.slider.value()].seq
         title = self._step.text()
 
-        def show(request: object) -> None:
-            RequestDialog(self._theme, title, request, self).open()
+        def show(found: tuple[Request, Wire | None]) -> None:
+            RequestDialog(self._theme, title, *found, self).open()
 
-        self._doing.do(session.request_at(step), name="the request of a step", then=show, owner=self)
+        self._doing.do(self._request(session, step), name="the request of a step", then=show, owner=self)
+
+    async def _request(self, session: Session, step: int | None) -> tuple[Request, Wire | None]:
+        """To read, and as it went out; a provider that was removed since does not keep it from being read."""
+        request = await session.request_at(step)
+        try:
+            return request, await self._bench.wire(session.id, step) if self._bench is not None else None
+        except HelixError:
+            return request, None
 
 
 def thresholds(chosen: Policy) -> str:

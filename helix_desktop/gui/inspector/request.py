@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
@@ -15,32 +17,52 @@ from helix_desktop.gui.models.line_view import LineView
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import count, tr
 
+Wire = tuple[str, Mapping[str, Any]]  # a model's name, and the body its provider gets
+
 
 class RequestDialog(QDialog):
-    """Read, find, copy."""
+    """Read, find, copy: as it reads best, and as the provider got it."""
 
-    def __init__(self, theme: Theme, title: str, request: object, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, theme: Theme, title: str, request: Request, wire: Wire | None = None, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(tr("The request") + f" · {title}")
         self.resize(theme.px(900), theme.px(640))
         self.view = LineView(theme, self)
-        lines = as_lines(request) if isinstance(request, Request) else json.dumps(request, indent=2).split("\n")
-        self.view.show_lines(lines)
-        said = QLabel(count(len(lines), "{n} line", "{n} lines"), self)
-        if isinstance(request, Request):
-            said.setText(count(len(request.messages), "{n} message", "{n} messages") + f" · {request.model}")
+        self._forms = {tr("To read"): as_lines(request)}
+        if wire is not None:
+            name, body = wire
+            self._forms[tr("As {model} gets it", model=name)] = as_json(body)
+        said = QLabel(count(len(request.messages), "{n} message", "{n} messages"), self)
         set_look(said, "small")
         copying = QPushButton(tr("Copy"), self)
-        copying.clicked.connect(
-            lambda: QGuiApplication.clipboard().setText(self.view.chosen_text() or "\n".join(lines))
-        )
+        copying.clicked.connect(self._copy)
+        self.form = QComboBox(self)
+        self.form.addItems(list(self._forms))
+        self.form.setAccessibleName(tr("Form"))
+        self.form.currentTextChanged.connect(self._show)
+        self._show(self.form.currentText())
         row = QHBoxLayout()
         row.addWidget(said, 1)
+        row.addWidget(self.form)
         row.addWidget(copying)
         column = QVBoxLayout(self)
         column.addLayout(row)
         column.addWidget(self.view, 1)
+
+    def _show(self, form: str) -> None:
+        self.view.show_lines(self._forms[form])
+
+    def _copy(self) -> None:
+        text = self.view.chosen_text() or "\n".join(self._forms[self.form.currentText()])
+        QGuiApplication.clipboard().setText(text)
+
+
+def as_json(body: Mapping[str, Any]) -> list[str]:
+    """A body as lines; what it holds comes out of it again, byte for byte."""
+    return json.dumps(body, indent=2, ensure_ascii=False).split("\n")
 
 
 def as_lines(request: Request) -> list[str]:

@@ -24,7 +24,7 @@ from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.compare import CompareDialog
 from helix_desktop.gui.models.past import Past, readable
-from helix_desktop.gui.models.port import Bench, Session
+from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline import words
 from helix_desktop.gui.timeline.chart import Chart, Threshold
@@ -51,7 +51,7 @@ class TimelinePage(QWidget):
         self._theme = theme
         self._doing = doing
         self._session: Session | None = None
-        self._bench: Bench | None = None
+        self._bench: Workbench | None = None
         self.story = Story()
         self._others: list[Story] = []
         self._everywhere = False
@@ -128,7 +128,7 @@ class TimelinePage(QWidget):
 
     # --- what the window calls
 
-    def open(self, session: Session | None, bench: Bench | None = None) -> None:
+    def open(self, session: Session | None, bench: Workbench | None = None) -> None:
         """Show a conversation. `bench` gives the others of the workspace, when they are asked for."""
         self._session, self._bench = session, bench
         self.story, self._others = Story(), []
@@ -396,7 +396,7 @@ async def _each(command: Callable[[str], object], folds: list[str]) -> None:
         await command(fold)  # type: ignore[misc]
 
 
-async def _stories(bench: Bench, but: str) -> list[Story]:
+async def _stories(bench: Workbench, but: str) -> list[Story]:
     """The stories of all other conversations, read one after another."""
     stories = []
     for row in bench.conversations():

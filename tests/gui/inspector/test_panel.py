@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication
@@ -17,7 +19,7 @@ from helix_desktop.gui.inspector.request import RequestDialog, as_lines
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.wants import OpenFold, ShowInChat, Want
 from tests.gui import story
-from tests.gui.fake_desk import FakeSession, now
+from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
 
 Settle = Callable[[], None]
 
@@ -112,6 +114,21 @@ def test_the_request_is_the_sessions(panel: Inspector, session: Commanded, settl
     wanted = as_lines(laws.request(session.view(), {}))
     assert [dialog.view.lines[i] for i in range(len(dialog.view.lines))] == wanted
     assert any("The guard must never" in line for line in wanted)
+
+
+def test_the_request_is_shown_as_the_provider_gets_it_too(
+    panel: Inspector, session: Commanded, settle: Settle
+) -> None:
+    bench = FakeWorkbench("w", "#0d7d74", Path("/w"))
+    bench.sessions[session.id] = session
+    panel.open(session, bench)
+    settle()
+    act(panel, "Show the request")
+    settle()
+    (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()]
+    dialog.form.setCurrentText(f"As {story.MODEL} gets it")
+    shown = "\n".join(dialog.view.lines[i] for i in range(len(dialog.view.lines)))
+    assert json.loads(shown)["model"] == story.MODEL
 
 
 def test_blocks_are_listed_and_can_be_pinned(panel: Inspector, session: Commanded, settle: Settle) -> None:

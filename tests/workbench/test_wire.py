@@ -1,0 +1,79 @@
+"""What the model saw: at each step it is, byte for byte, what the provider's server was sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop import places
+from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Text
+from helix_desktop.engine.session import Session
+from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk
+from helix_desktop.workbench.tour import Quick
+from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
+from tests.peers.anthropic_server import AnthropicServer
+from tests.peers.chat_server import ChatServer
+from tests.peers.gemini_server import GeminiServer
+from tests.peers.peer import Answer, Peer
+from tests.peers.responses_server import ResponsesServer
+
+PROTOCOLS: dict[str, tuple[type[Peer], Callable[..., Answer], dict[str, Any]]] = {
+    "openai-chat": (ChatServer, chat_server.reply, {"reasoning": "Let me think."}),
+    "openai-responses": (ResponsesServer, responses_server.reply, {}),
+    "anthropic": (AnthropicServer, anthropic_server.reply, {"thinking": "Let me think."}),
+    "gemini": (GeminiServer, gemini_server.reply, {"thought": "Let me think.", "signature": "s1gned"}),
+}
+LONG = "\n".join(f"line {number} of a file that is long enough to be worth a marker" for number in range(600))
+
+
+async def said(session: Session, words: str) -> None:
+    session.send((Text(words),))
+    await asyncio.wait_for(session.idle(), 30)
+
+
+@pytest.mark.parametrize("kind", PROTOCOLS)
+async def test_the_request_of_each_step_is_what_was_sent(kind: str, tmp_path: Path) -> None:
+    peer, reply, thinking = PROTOCOLS[kind]
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "long.txt").write_text(LONG)
+    script = [
+        reply("I read it.", calls=[("read_file", {"path": "long.txt"})], **thinking),
+        *(reply(f"Answer {number}.") for number in range(5)),
+    ]
+    where = places.find(tmp_path / "home")
+
+    def desk() -> Desk:
+        return Desk(where, Secrets(where.key_file, environ={"A_KEY": "k"}), clock=Quick())
+
+    with peer(script) as server:
+        first = desk()
+        first.configured.put(ProviderConfig("peer", kind, base_url=server.base_url, variable="A_KEY"))
+        bench = await first.create("Seen", tmp_path / "project")
+        await bench.choose_model("peer/scripted")
+        session = await bench.new_conversation()
+        await said(session, "read long.txt")
+        await said(session, "and then?")
+        await session.fold_now(FoldKind.MARKER)
+        await said(session, "and after the fold?")
+        assert LONG[:1_000] not in str(server.bodies[-1])
+        folds = [each.fact for each in session.facts if isinstance(each.fact, Folded)]
+        assert FoldKind.MARKER in {fold.kind for fold in folds}
+        for fold in folds:
+            await session.undo(fold.fold)
+        await said(session, "and after the undo?")
+        await first.aclose()
+        second = desk()
+        opened = await second.open(bench.id)
+        again = await opened.session(session.id)
+        await said(again, "and after a restart?")
+        replies = [each.seq for each in again.facts if isinstance(each.fact, ModelReplied)]
+        assert len(replies) == len(server.bodies) == 6
+        for seq, body in zip(replies, server.bodies, strict=True):
+            assert await opened.wire(session.id, seq) == ("peer/scripted", body)
+        await second.aclose()
