@@ -16,6 +16,8 @@ SYSTEM = (
     "what stands in it. Answer with what is asked for and nothing else, in the language of the conversation."
 )
 
+TRIES = 4  # of a stream that breaks off, as in a turn
+
 
 @dataclass(frozen=True, slots=True)
 class Asking:
@@ -24,13 +26,14 @@ class Asking:
     spent: Callable[[Spent], None]
 
     async def text(self, client: ModelClient, request: Request, seconds: float) -> str:
-        """The reply's text; empty where there is none. ModelFailed, also for a model that hangs, or breaks off twice."""
+        """The reply's text; empty where there is none. ModelFailed, also for a model that hangs, or breaks off each time."""
         request = replace(request, model=client.model)
         try:
             async with asyncio.timeout(seconds):
-                reply = await self._paid(client, request)
-                if reply.stop is Stop.CUT:
+                for _ in range(TRIES):
                     reply = await self._paid(client, request)
+                    if reply.stop is not Stop.CUT:
+                        break
         except TimeoutError as error:
             raise ModelFailed(f"{client.model} did not finish within {seconds:g} seconds.") from error
         if reply.stop in (Stop.CUT, Stop.FILTERED):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import pytest
 
 from helix_desktop.engine import laws
-from helix_desktop.engine.asking import Asking, plain_request, with_question
-from helix_desktop.engine.blocks import Delta, Request, TextDelta
-from helix_desktop.engine.facts import Spent, Text
+from helix_desktop.engine.asking import TRIES, Asking, plain_request, with_question
+from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
+from helix_desktop.engine.facts import Spent, Stop, Text
 from helix_desktop.errors import ModelFailed, Overloaded
 from tests.engine.keeping import Writer, fails
 from tests.engine.talk import Talk
@@ -33,6 +34,27 @@ async def test_a_model_that_hangs_has_failed_when_its_time_is_over() -> None:
 async def test_a_model_that_fails_says_why_itself() -> None:
     with pytest.raises(Overloaded):
         await Asking(list[Spent]().append).text(Writer("busy", fails), plain_request("m", "q", "handover"), 5)
+
+
+@dataclass
+class Breaking:
+    """A stream that breaks off so often before it comes whole."""
+
+    left: int
+    model: str = "broken"
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        self.left -= 1
+        yield Reply((Text("half a" if self.left >= 0 else "whole"),), Stop.CUT if self.left >= 0 else Stop.END)
+
+
+async def test_a_stream_that_breaks_off_is_asked_again_and_half_a_text_is_none() -> None:
+    spent: list[Spent] = []
+    asked = plain_request("m", "q", "handover")
+    assert await Asking(spent.append).text(Breaking(TRIES - 1), asked, 5) == "whole"
+    assert len(spent) == TRIES
+    with pytest.raises(ModelFailed, match="broke off in the middle"):
+        await Asking(spent.append).text(Breaking(TRIES), asked, 5)
 
 
 class Endless:
