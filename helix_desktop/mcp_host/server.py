@@ -298,15 +298,16 @@ class Hosted:
         limit = asyncio.timeout(self.config.call_seconds)
         try:
             async with limit:
-                return converted(await self._waited(limit, name, values, show))
+                result = await self._waited(limit, name, values, show)
         except TimeoutError:
             raise Unreachable(self._unanswered(name)) from None
         except HelixError:
             raise
-        except Exception as error:
+        except Exception as error:  # the SDK, the transport, the server: whatever it is, the model is told
             await self._check()
             gone = self._lost or (self.log and self.log.why)
             raise Unreachable(self._unanswered(name) if gone else self._failure(name, error)) from error
+        return converted(result)
 
     async def _waited(self, limit: asyncio.Timeout, name: str, values: Mapping[str, Any], progress: ProgressFnT) -> Any:
         """The answer; `limit` ends at once when the connection is lost."""
