@@ -18,6 +18,9 @@ import pytest
 
 from helix_desktop import __version__, cli, places
 from helix_desktop.commands import beside
+from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, ToolReturned
+from helix_desktop.engine.ports import About
+from helix_desktop.store.workspace import Workspaces
 
 PROGRAM = [sys.executable, "-m", "helix_desktop"]
 CONTENTS = {
@@ -123,6 +126,41 @@ def test_a_cache_beyond_its_limit_is_said_and_left_alone(helix: Helix, workspace
     collected = helix("cache", "collect", "-w", workspace, "--to", 2000)
     assert "0 entries removed" in collected.out
     assert "8,002 bytes are still taken" in collected.err, "put by hand stays"
+
+
+async def thrown_away(workspace: str) -> None:
+    """Two conversations, one of them in the trash."""
+    opened = await Workspaces(places.find().workspaces).open(workspace)
+    for name in ("kept", "thrown away"):
+        stored = await opened.cache.put(name.encode() * 100, About("shell"))
+        await opened.journal.append(name, [ConversationStarted(f"Title, {name}"), ToolReturned("1", stored, 1)])
+    await opened.journal.append("thrown away", [ConversationChanged(trashed=True)])
+    await opened.aclose()
+
+
+def test_the_trash_of_conversations_is_emptied_when_one_says_so(helix: Helix, workspace: str) -> None:
+    asyncio.run(thrown_away(workspace))
+    said = helix("workspace", "empty-trash", workspace)
+    assert (said.code, said.out) == (1, "thrown away  Title, thrown away\n")
+    assert "Nothing was removed. With --yes" in said.err
+    assert helix("workspace", "show", workspace, "--json").json["conversations"] == 2
+    removed = helix("workspace", "empty-trash", "work", "--yes", "--json").json
+    assert (removed["conversations"], removed["entries"], removed["bytes"] > 0) == (["thrown away"], 1, True)
+    shown = helix("workspace", "show", workspace, "--json").json
+    assert (shown["conversations"], shown["entries"]) == (1, 1)
+    nothing = helix("workspace", "empty-trash", workspace)
+    assert (nothing.code, nothing.out) == (0, "Removed: conversations 0, entries 0, bytes 0.\n")
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y", 1), ("", 2)])
+def test_on_a_terminal_it_asks(
+    helix: Helix, workspace: str, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
+) -> None:
+    asyncio.run(thrown_away(workspace))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    assert helix("workspace", "empty-trash", workspace).code == (0 if answer else 1)
+    assert helix("workspace", "show", workspace, "--json").json["conversations"] == left
 
 
 def test_get_as_json_holds_text_or_base64(helix: Helix, workspace: str, tmp_path: Path) -> None:

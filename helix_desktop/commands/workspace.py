@@ -1,4 +1,4 @@
-"""`workspace`: make, list, show, rename, colour, trash, restore, export, import."""
+"""`workspace`: make, list, show, rename, colour, trash, restore, export, import, empty the trash of its conversations."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from helix_desktop.commands import Subparsers
     from helix_desktop.store.workspace import Known, Workspace, Workspaces
+
+ASKING = 3  # the exit code for "it was not done yet", seen only between two of our processes
 
 
 def add(nouns: Subparsers) -> None:
@@ -46,6 +48,10 @@ def add(nouns: Subparsers) -> None:
     on_workspace(one, positional=True)
     one.add_argument("file", type=Path, metavar="FILE")
     one.set_defaults(work=export, run=lambda arguments: beside.run(arguments, target=arguments.file))
+    one = _verb(verbs, "empty-trash", "remove the conversations in its trash for good", _emptying)
+    on_workspace(one, positional=True)
+    one.add_argument("--yes", action="store_true", help="do it; without this, say what would go, and ask on a terminal")
+    one.set_defaults(work=empty_trash)
     one = _verb(verbs, "import", "make a workspace from an exported file", import_file)
     one.add_argument("file", type=Path, metavar="FILE")
     one.add_argument("--name", default="", help="another name than the exported one")
@@ -195,4 +201,37 @@ async def export(arguments: argparse.Namespace, workspace: Workspace, console: C
         await console.write(piece)
     if arguments.json:
         await say_json(console, {"file": str(arguments.file), "bytes": size})
+    return 0
+
+
+def _emptying(arguments: argparse.Namespace) -> int:
+    """Ask first, here: who has the workspace open must not wait for a person."""
+    code = beside.run(arguments)
+    if code != ASKING or arguments.json or not sys.stdin.isatty():
+        return min(code, 1)
+    if input("Remove them for good? [y/N] ").strip().casefold() not in {"y", "yes"}:
+        return 1
+    arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
+    return beside.run(arguments)
+
+
+async def empty_trash(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    trashed = [row for row in await workspace.journal.conversations() if row.trashed]
+    if not arguments.yes and trashed:
+        for row in trashed:
+            await console.say(f"{row.id}  {row.title or row.begins}")
+        await console.complain(
+            "Nothing was removed. With --yes these conversations go for good, from the backups as well."
+        )
+        return ASKING
+    from helix_desktop import workbench
+
+    bench = workbench.of(workspace)
+    emptied = await (workspace.empty_trash() if bench is None else bench.empty_trash())
+    if arguments.json:
+        figures = {"conversations": emptied.conversations, "entries": emptied.entries, "bytes": emptied.bytes}
+        await say_json(console, figures)
+    else:
+        count = f"{len(emptied.conversations):,}"
+        await console.say(f"Removed: conversations {count}, entries {emptied.entries:,}, bytes {emptied.bytes:,}.")
     return 0

@@ -8,9 +8,7 @@ import secrets as random
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,13 +35,15 @@ from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import NotThere, WrongUse
+from helix_desktop.store.emptying import Emptied
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.kit import Kit, Options
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Child, Delegation
-from helix_desktop.workbench import folders, rows, setup
+from helix_desktop.workbench import folders, rows, setup, spending
 from helix_desktop.workbench.models import ROLES, Access, Models
+from helix_desktop.workbench.room import Room
 from helix_desktop.workbench.rows import ConversationRow
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.sessions import Sessions
@@ -91,13 +91,15 @@ class Workbench:
         self._rows: dict[str, ConversationRow] = {}
         self._listeners: list[Listener] = []
         self._instead: dict[str, str] = {}
-        self._today = 0.0
-        self._day = ""
+        self._today = spending.Today()
+        self._room = Room(workspace, self._tasks.spawn)
+        workspace.cache.changed = self._room.look
+        workspace.watch(self._room.look)
 
     @classmethod
     async def open(cls, workspace: Workspace, shared: Shared) -> Workbench:
         """Get the tools ready and the conversations listed."""
-        permissions = Permissions(mode=_mode(workspace.settings.mode), rules=_rules(workspace.settings.rules))
+        permissions = setup.permissions(workspace.settings)
         owner = tasks.Tasks(f"{workspace.name} commands")
         stores = (workspace.cache, workspace.index, shared.access.tokens)
         roots = [Path(root) for root in workspace.settings.roots]
@@ -107,11 +109,9 @@ class Workbench:
         permissions.remember = bench._remember
         await bench._list()
         bench.servers.begin()
-        warming = asyncio.to_thread(
-            shared.access.tokens.count, "the vocabulary is read before the first message waits for it"
-        )
-        bench._tasks.spawn(warming, name="read the vocabulary")
+        bench._tasks.spawn(asyncio.to_thread(shared.access.get_ready), name="get ready for the first message")
         _open[workspace] = bench
+        bench._room.look()
         return bench
 
     async def aclose(self) -> None:
@@ -282,15 +282,30 @@ class Workbench:
         """Remove a text, or entries, from the whole workspace for good. Every session holds still meanwhile, and reads
         again what has changed; Refused while one of them works.
         """
-        async with self._reading, AsyncExitStack() as held:
-            for session in self._sessions:
-                await held.enter_async_context(session.held())
+        async with self._reading, self._sessions.still():
             purged = await self.workspace.forget(text=text, entries=entries)
             for row in await self.workspace.journal.conversations():
                 if row.id in purged.conversations:
                     before = self._rows[row.id]
                     self._rows[row.id] = replace(rows.shown(row), parts=before.parts, window=before.window)
         return purged
+
+    async def empty_trash(self) -> Emptied:
+        """Remove the conversations in the trash for good, with what only they use; Refused while anything works."""
+        async with self._reading, self._sessions.still():
+            emptied = await self.workspace.empty_trash()
+        self._rows = {name: row for name, row in self._rows.items() if name not in emptied.conversations}
+        await self._sessions.close(emptied.conversations)
+        self._room.look()
+        return emptied
+
+    def over_limit(self) -> int:
+        """The bytes the cache takes beyond the user's limit, as last counted; 0 where there is none."""
+        return self._room.over
+
+    def watch_limit(self, listener: Callable[[int], object]) -> Callable[[], None]:
+        """Hear when the limit is passed, with the bytes beyond it, and when it no longer is, with 0."""
+        return self._room.watch(listener)
 
     async def search(self, query: str, *, limit: int = 20) -> Sequence[Hit]:
         """Messages and entries of this workspace."""
@@ -327,8 +342,8 @@ class Workbench:
     async def change(self, changes: Mapping[str, Any]) -> None:
         """Set keys of workspace.toml, and let what runs take them over."""
         await asyncio.to_thread(self.workspace.change, changes)
-        self._permissions.mode = _mode(self.workspace.settings.mode)
-        self._permissions.rules = _rules(self.workspace.settings.rules)
+        wanted = setup.permissions(self.workspace.settings)
+        self._permissions.mode, self._permissions.rules = wanted.mode, wanted.rules
         if any(key.split(".")[0] == "mcp" for key in changes):
             await self.servers.configure()
 
@@ -433,24 +448,15 @@ class Workbench:
         self.workspace.change({"permissions.rules": rules})
 
     def _spent(self) -> tuple[float, float]:
-        return self._today, sum(row.cost for row in self._rows.values())
+        return self._today.cost, sum(row.cost for row in self._rows.values())
 
     async def _list(self) -> None:
         """The conversations, and what was spent since midnight."""
         self._rows = {row.id: rows.shown(row) for row in await self.workspace.journal.conversations()}
-        self._day = _day(time.time())
-        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
         for row in self._rows.values():
-            if row.updated >= midnight and row.cost:
+            if row.updated >= spending.midnight() and row.cost:
                 for recorded in await self.workspace.journal.read(row.id):
-                    self._charge(recorded)
-
-    def _charge(self, recorded: Recorded) -> None:
-        day = _day(time.time())
-        if day != self._day:
-            self._day, self._today = day, 0.0
-        if isinstance(recorded.fact, ModelReplied | Spent) and _day(recorded.time) == day:
-            self._today += recorded.fact.usage.cost
+                    self._today.charge(recorded)
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, FactAppended):
@@ -467,7 +473,7 @@ class Workbench:
 
     def _note(self, recorded: Recorded) -> None:
         """Keep the list true, and at the end of a turn the meter beside the conversation."""
-        self._charge(recorded)
+        self._today.charge(recorded)
         row = rows.after(self._rows[recorded.conversation], recorded)
         session = self._sessions.find(recorded.conversation)
         if session is not None:
@@ -482,21 +488,6 @@ class Workbench:
 def _new_id() -> str:
     """Sorts by time, and is unlike any other."""
     return f"{int(time.time() * 1000):012x}{random.token_hex(4)}"
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().date().isoformat()
-
-
-def _mode(name: str) -> Mode:
-    try:
-        return Mode(name)
-    except ValueError:
-        return Mode.ASK
-
-
-def _rules(tables: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
-    return tuple(Rule.parse(table) for table in tables)
 
 
 def _result(session: Session) -> Child:

@@ -7,7 +7,8 @@ shows it, a coroutine that works on it) is the one that is found; the rest is le
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from helix_desktop.engine.session import Session
 
@@ -35,3 +36,19 @@ class Sessions:
         resting = [each for each in self._kept.values() if each.at_rest]
         for one in resting[:-KEPT]:
             del self._kept[one.id]
+
+    async def close(self, conversations: Iterable[str]) -> None:
+        """These conversations are gone."""
+        for conversation in conversations:
+            self._kept.pop(conversation, None)
+            session = self._there.pop(conversation, None)
+            if session is not None:
+                await session.aclose()
+
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """All of them hold still; Refused while one works."""
+        async with AsyncExitStack() as held:
+            for session in self:
+                await held.enter_async_context(session.held())
+            yield

@@ -15,6 +15,9 @@ from helix_desktop.engine import policy
 from helix_desktop.engine.crew import Limits
 from helix_desktop.engine.facts import PolicySet, RulesSet, SystemSet
 from helix_desktop.engine.ports import Tokens
+from helix_desktop.store.config import Settings
+from helix_desktop.tools.permission import Mode, Rule
+from helix_desktop.tools.runner import Permissions
 
 RULES = ("AGENTS.md", "CLAUDE.md")
 LARGEST_RULES = 64 * 1024
@@ -80,3 +83,12 @@ def proposals(proposed: Mapping[str, Any]) -> str:
 
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def permissions(settings: Settings) -> Permissions:
+    """What the agent may do, as the settings have it; a mode nobody knows asks."""
+    try:
+        mode = Mode(settings.mode)
+    except ValueError:
+        mode = Mode.ASK
+    return Permissions(mode=mode, rules=tuple(Rule.parse(table) for table in settings.rules))

@@ -289,3 +289,54 @@ async def test_what_an_import_brings_counts_once_it_is_allowed(desks: Desks, fol
     await copy.decide_proposals(accept=True)
     assert copy.mode == "allow all"
     assert copy.proposals() == ""
+
+
+async def test_an_emptied_trash_takes_conversations_with_their_content(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    gone, stays = await bench.new_conversation(), await bench.new_conversation()
+    for session, words in ((gone, "read src/pairs.py"), (stays, "read README.md")):
+        yes(session)
+        await told(session, words)
+    fork = await bench.fork(stays.id)
+    await gone.trash()
+    digests = {
+        session.id: [r.fact.output.digest for r in session.facts if isinstance(r.fact, ToolReturned)]
+        for session in (gone, stays)
+    }
+    before = await bench.child(stays.id), await bench.child(fork.id)
+
+    emptied = await bench.empty_trash()
+
+    assert emptied.conversations == (gone.id,)
+    assert emptied.entries >= 1
+    assert {row.id for row in bench.conversations()} == {stays.id, fork.id}
+    with pytest.raises(NotThere):
+        await bench.session(gone.id)
+    with pytest.raises(NotThere):
+        await bench.workspace.cache.get(digests[gone.id][0])
+    assert await bench.workspace.cache.get(digests[stays.id][0])
+    assert (await bench.child(stays.id), await bench.child(fork.id)) == before
+    assert (await told(stays, "read README.md")).reason is TurnEnd.DONE, "it goes on"
+
+
+async def test_the_trash_is_not_emptied_while_something_works(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    gone, busy = await bench.new_conversation("gone"), await bench.new_conversation("busy")
+    await gone.trash()
+    busy.send((Text("read src/pairs.py"),))
+    with pytest.raises(Refused):
+        await bench.empty_trash()
+    assert {row.title for row in bench.conversations()} == {"gone", "busy"}
+    await asyncio.wait_for(busy.idle(), 30)
+    assert (await bench.empty_trash()).conversations == (gone.id,)
+
+
+async def test_a_cache_beyond_its_limit_is_told(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    heard = asyncio.Queue[int]()
+    stop = bench.watch_limit(heard.put_nowait)
+    await bench.attach("notes.txt", bytes(range(256)), "application/octet-stream")
+    assert bench.over_limit() == 0, "there is no limit"
+    await bench.change({"limits.cache_bytes": 100})
+    assert await asyncio.wait_for(heard.get(), 10) == bench.over_limit() == 157
+    stop()

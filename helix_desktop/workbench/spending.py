@@ -1,0 +1,33 @@
+"""What a workspace's conversations have cost since midnight."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+from helix_desktop.engine.facts import ModelReplied, Recorded, Spent
+
+
+class Today:
+    """`cost` in dollars; it begins anew with each day."""
+
+    def __init__(self) -> None:
+        self.cost = 0.0
+        self._day = _day(time.time())
+
+    def charge(self, recorded: Recorded) -> None:
+        """Count a fact, if it is one of today that cost something."""
+        day = _day(time.time())
+        if day != self._day:
+            self._day, self.cost = day, 0.0
+        if isinstance(recorded.fact, ModelReplied | Spent) and _day(recorded.time) == day:
+            self.cost += recorded.fact.usage.cost
+
+
+def midnight() -> float:
+    """When today began here."""
+    return datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().date().isoformat()

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from helix_desktop.engine.facts import Recorded, Spent, Text, Usage, UserSaid
+from helix_desktop.workbench.spending import Today, midnight
+
+
+def cost(dollars: float, at: float) -> Recorded:
+    return Recorded("c", 1, at, Spent("summary", "m", Usage(cost=dollars)))
+
+
+def test_what_was_spent_today_counts_and_nothing_else() -> None:
+    today, now = Today(), time.time()
+    for recorded in (cost(2, now), cost(4, midnight() - 1), Recorded("c", 2, now, UserSaid((Text("hello"),)))):
+        today.charge(recorded)
+    assert today.cost == 2
+
+
+def test_the_next_day_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    today, now = Today(), time.time()
+    today.charge(cost(2, now))
+    monkeypatch.setattr("helix_desktop.workbench.spending.time.time", lambda: now + 86_400)
+    today.charge(cost(3, now + 86_400))
+    today.charge(cost(5, now))
+    assert today.cost == 3
