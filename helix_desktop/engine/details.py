@@ -322,10 +322,12 @@ def shown(detail: Detail) -> str:
 HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
-def entry_text(found: Sequence[Detail]) -> str:
-    """All details as lines, the critical first; what is beyond the limit is the oldest of the least kind."""
+def entry(found: Iterable[Detail]) -> tuple[str, list[Detail]]:
+    """All details as lines, the critical first, and those that stand in it, as `parse` would read them back: what is
+    beyond the limit, the oldest of the least kind, is left out.
+    """
     order = {kind: index for index, kind in enumerate(KINDS)}
-    lines = [HEADER]
+    lines, taken = [HEADER], []
     size = len(HEADER)
     for detail in sorted(found, key=lambda d: (order[d.kind], -d.seq)):
         line = detail.line()
@@ -333,7 +335,8 @@ def entry_text(found: Sequence[Detail]) -> str:
         if size > REFERENCE_LIMIT:
             break
         lines.append(line)
-    return "\n".join(lines) + "\n"
+        taken.append(detail)
+    return "\n".join(lines) + "\n", taken
 
 
 _LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from helix_desktop.engine import budget
 from helix_desktop.engine.blocks import Block, Role
-from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning
+from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.strategies import caching, truncation
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, panic_start
 from helix_desktop.engine.sweeping import Sweeping
-from helix_desktop.engine.writing import NothingWritten, Writer, read
+from helix_desktop.engine.writing import SMALLEST, NothingWritten, Writer, read
 from helix_desktop.errors import HelixError
 
 if TYPE_CHECKING:
@@ -41,12 +41,13 @@ class Panic:
         meter = self._steward.conversation.meter()
         room = meter.window - meter.reserve
         self._target = min(room, int(meter.used * OVERFLOW_SHARE)) if overflowed else room
-        rungs = list(self._rungs())
-        for rung in rungs:
+        tried = False
+        for rung in self._rungs():
             if self._fits():
                 return
             await rung()
-        if rungs and not self._fits():
+            tried = True
+        if tried and not self._fits():
             figures = self._steward.conversation.meter().figures()
             await self._steward.conversation.append(
                 FoldFailed(FoldKind.TRUNCATION, f"everything that may be folded is folded, and there are {figures}")
@@ -65,11 +66,25 @@ class Panic:
             yield self._handover
         if policy.truncation:
             for steps in TAILS:
-                yield functools.partial(self._truncation, steps)
-                yield functools.partial(self._excerpts, LARGE)
+                if steps == TAILS[-1] or self._may_fit(steps):
+                    yield functools.partial(self._truncation, steps)
+                    yield functools.partial(self._excerpts, LARGE)
 
     def _fits(self) -> bool:
         return self._steward.conversation.meter().used <= self._target
+
+    def _may_fit(self, steps: int) -> bool:
+        """Whether a truncation that leaves so many steps standing, their large parts as excerpts, can be enough."""
+        situation = self._steward.situation()
+        line, state = situation.line, situation.state
+        until = _until(situation, steps)
+        words = line.kept_tokens(Span(line.order[0], until - 1), panic=True)
+        standing = [block for item in line.tail(until) for block in item.blocks]
+        shown = sum(
+            EXCERPT if block.tokens > LARGE and _may_be_excerpted(block) else block.tokens for block in standing
+        )
+        fixed = state.tokens - line.total_tokens
+        return budget.corrected(fixed + words + SMALLEST + shown, state) <= self._target
 
     async def _markers(self) -> None:
         situation = self._steward.situation()

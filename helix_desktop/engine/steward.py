@@ -180,7 +180,7 @@ class Steward:
         self.cancel()
         if flying is not None:
             await asyncio.wait([flying])
-        self._contents.clear()
+        self._writer.let_go()
 
     def forecast(self) -> str:
         """What would be folded next, and why, in a sentence."""

@@ -142,6 +142,7 @@ class Writer:
     clock: Clock
     models: Models
     contents: Contents
+    last: tuple[Digest, list[Detail]] | None = None  # the entry written last, so that it need not be read back
 
     async def write(self, reading: Reading, fold: str, seconds: float) -> Written:
         """The fold, by the first rung that works. NothingWritten where none does."""
@@ -175,9 +176,14 @@ class Writer:
             failures.append(f"{rung.name}: the text was too long")
         raise NothingWritten("; ".join(failures) or "No model is there to write.", spent=spent)
 
+    def let_go(self) -> None:
+        """Keep nothing of what was read and written: some of it may have been forgotten."""
+        self.contents.clear()
+        self.last = None
+
     async def truncate(self, reading: Reading, fold: str) -> Written:
-        """The last rung: no model."""
-        limit = max(self._limit(reading), SMALLEST)
+        """The last rung: no model, and no more words than leave the next request its room."""
+        limit = max(min(self._limit(reading), _room_left(reading)), SMALLEST)
         found, entry = await self._details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
         making = Making(reading.plan, fold, 0, found, entry, critical, limit)
@@ -194,29 +200,33 @@ class Writer:
 
     async def _details(self, reading: Reading) -> tuple[list[Detail], Digest]:
         """All that must not be lost, inherited and fresh, and the entry it stands in."""
-        before: list[str] = []
+        before: list[Detail] = []
         seqs: list[int] = []
         for item in reading.items:
             entry = await self._entry(reading.line, item)
             if entry is None:
                 seqs.extend(reading.line.covered_by(item))
             else:
-                before.append(entry)
+                before += entry
         sources = await transcript.sources(reading.line, seqs, self.cache)
         stored = list(transcript.hashes(reading.line, seqs))
-        found, text = await asyncio.to_thread(_gathered, before, sources, stored, reading.todo)
+        found, text, standing = await asyncio.to_thread(_gathered, before, sources, stored, reading.todo)
         kept = await self.cache.put(text.encode("utf-8", "replace"), About("handover", ENTRY))
+        self.last = (kept.digest, standing)
         return found, kept.digest
 
-    async def _entry(self, line: Line, item: Item) -> str | None:
-        """The entry of the document that stands there; None for messages, and where the entry is gone."""
+    async def _entry(self, line: Line, item: Item) -> Sequence[Detail] | None:
+        """The details of the document that stands there; None for messages, and where the entry is gone."""
         fold = line.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
+        if self.last is not None and self.last[0] == fold.entries[0]:
+            return self.last[1]
         try:
-            return (await self.cache.get(fold.entries[0])).decode("utf-8", "replace")
+            text = (await self.cache.get(fold.entries[0])).decode("utf-8", "replace")
         except (NotThere, CacheCorrupt):
             return None
+        return await asyncio.to_thread(details.parse, text)
 
     def _folded(self, reading: Reading, making: Making, made: Document, model: str, seconds: float) -> Folded:
         plan = reading.plan
@@ -309,13 +319,21 @@ class Writer:
         return max(1_000, int((window - min(ANSWER, window // 4) - 600) / max(situation.meter.factor, 1.0) * 0.95))
 
 
+def _room_left(reading: Reading) -> int:
+    """Counted tokens that are free in the window once what the span shows is gone, but for what stays of it."""
+    meter, state = reading.situation.meter, reading.situation.state
+    free = (meter.window - meter.reserve) / meter.factor
+    return int(free) - (state.tokens - reading.shown + reading.kept) - FRAME
+
+
 def _gathered(
-    before: Sequence[str], sources: Sequence[Source], stored: Sequence[Detail], todo: Sequence[tuple[str, str]]
-) -> tuple[list[Detail], str]:
-    """The details of earlier entries and of fresh messages, and the entry they make. Long work: beside the loop."""
-    inherited = [detail for text in before for detail in details.parse(text)]
-    found = details.inherited(inherited, [*details.collect(sources), *stored], todo)
-    return found, details.entry_text(found)
+    before: Sequence[Detail], sources: Sequence[Source], stored: Sequence[Detail], todo: Sequence[tuple[str, str]]
+) -> tuple[list[Detail], str, list[Detail]]:
+    """The details of earlier entries and of fresh messages, the entry they make, and what stands in it. Long work:
+    beside the loop.
+    """
+    found = details.inherited(before, [*details.collect(sources), *stored], todo)
+    return found, *details.entry(found)
 
 
 def _said(text: str) -> str:

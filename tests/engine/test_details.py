@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine import details
-from helix_desktop.engine.details import Detail, Source, chosen, collect, entry_text, inherited, missing, parse
+from helix_desktop.engine.details import Detail, Source, chosen, collect, entry, inherited, missing, parse
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
 from tests.engine.agent import Words
@@ -108,7 +108,7 @@ def test_addresses_paths_identifiers_and_errors_of_every_message() -> None:
     )
     assert of_kind(found, "url") == [long_address]
     assert {"/var/log/app.log", "config/settings.toml"} <= set(of_kind(found, "path"))
-    everything = entry_text(found)
+    everything, _ = entry(found)
     for wanted in (
         "the_long_identifier_42",
         "3f9a1c2b",
@@ -214,7 +214,9 @@ DETAILS = st.builds(
 @given(st.lists(DETAILS, max_size=20), st.lists(TEXTS, max_size=4))
 def test_an_entry_is_read_back_as_it_was(found: list[Detail], lines: list[str]) -> None:
     found = [*found, Detail("message", "\n".join(["said", *lines]), 3)]
-    assert sorted(parse(entry_text(found)), key=repr) == sorted(found, key=repr)
+    text, standing = entry(found)
+    assert parse(text) == standing
+    assert sorted(standing, key=repr) == sorted(found, key=repr)
 
 
 def test_a_line_that_is_no_detail_is_skipped() -> None:
@@ -229,7 +231,7 @@ def test_details_are_inherited_and_the_plan_is_the_present_one() -> None:
 
 def test_collecting_is_the_same_every_time() -> None:
     sources = [Source(1, "output", " ".join(f"some_identifier_{number}/path.py" for number in range(500)))]
-    assert entry_text(collect(sources)) == entry_text(collect(sources))
+    assert entry(collect(sources)) == entry(collect(sources))
 
 
 def test_long_texts_are_read_in_pieces_cut_at_lines() -> None:

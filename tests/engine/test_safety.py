@@ -147,3 +147,15 @@ async def test_a_breaker_that_is_open_goes_straight_to_truncation() -> None:
         await kept.answer(words(400, f"more{index}"))
     await fits(kept)
     assert len(kept.writers["fast"].requests) == asked
+
+
+async def test_a_truncation_that_cannot_be_enough_is_left_out() -> None:
+    kept = await keeping(window=8_000, handover="off")
+    await kept.conversation.append(SystemSet("long", 5_900))
+    await kept.say("go")
+    for index in range(30):
+        await kept.step(words(300, f"n{index}"))
+    await kept.steward.before_step()
+    assert len(kept.folds(FoldKind.TRUNCATION)) <= 30
+    assert kept.conversation.meter().used <= kept.conversation.meter().window
+    await kept.request()

@@ -216,3 +216,18 @@ async def test_too_little_to_save_is_not_written() -> None:
     with pytest.raises(NothingWritten, match="would not save a tenth"):
         await kept.steward.fold_now(FoldKind.HANDOVER)
     assert all(writer.requests == [] for writer in kept.writers.values())
+
+
+async def test_an_entry_is_inherited_from_memory_until_what_is_held_is_let_go() -> None:
+    kept = await with_history()
+    (first,) = await kept.steward.fold_now(FoldKind.TRUNCATION)
+    held = kept.steward._writer.last
+    assert held is not None
+    assert held[0] == first.fact.entries[0]  # type: ignore[union-attr]
+    assert held[1] == parse((await kept.cache.get(held[0])).decode())
+    await kept.steward.aclose()
+    assert kept.steward._writer.last is None
+    await worked(kept, 12, 300)
+    await kept.steward.fold_now(FoldKind.TRUNCATION)
+    entry = await kept.cache.get(kept.folds()[-1].entries[0])
+    assert {detail.text for detail in held[1]} <= {detail.text for detail in parse(entry.decode())}
