@@ -43,7 +43,7 @@ def add(nouns: Subparsers) -> None:
     noun.add_argument("--cache-read", metavar="X", type=_price, default=0.1, help="of the input price (0.1)")
     noun.add_argument("--cache-write", metavar="X", type=_price, default=1.25, help="of the input price (1.25)")
     noun.add_argument("--output", metavar="X", type=_price, default=5.0, help="of the input price (5)")
-    noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the models that write folds behave: works, forgetful, fails, hangs, empty, wrong-form, other-language, too-long")  # fmt: skip
+    noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the models that write folds behave: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language, too-long")  # fmt: skip
     noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
     as_json(noun)
     noun.set_defaults(run=run)

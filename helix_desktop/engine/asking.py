@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from helix_desktop.engine.blocks import Message, Reply, Request, Role
+from helix_desktop.engine.blocks import Message, Reply, Request, Role, Waiting
 from helix_desktop.engine.facts import Spent, Stop, Text
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.errors import ModelFailed
@@ -21,9 +21,10 @@ TRIES = 4  # of a stream that breaks off, as in a turn
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """`spent` is told what every answered request cost."""
+    """`spent` is told what every answered request cost, `heard` of every sign that the model is at work."""
 
     spent: Callable[[Spent], None]
+    heard: Callable[[], None] = lambda: None
 
     async def text(self, client: ModelClient, request: Request, seconds: float) -> str:
         """The reply's text; empty where there is none. ModelFailed, also for a model that hangs, or breaks off each time."""
@@ -41,19 +42,20 @@ class Asking:
         return "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
 
     async def _paid(self, client: ModelClient, request: Request) -> Reply:
-        reply = await _reply(client, request)
+        reply = await self._reply(client, request)
         self.spent(Spent(request.purpose, reply.model or client.model, reply.usage))
         return reply
 
-
-async def _reply(client: ModelClient, request: Request) -> Reply:
-    reply = None
-    async for delta in client.stream(request):
-        if isinstance(delta, Reply):
-            reply = delta
-    if reply is None:
-        raise ModelFailed(f"{client.model} ended without a reply.")
-    return reply
+    async def _reply(self, client: ModelClient, request: Request) -> Reply:
+        reply = None
+        async for delta in client.stream(request):
+            if not isinstance(delta, Waiting):
+                self.heard()
+            if isinstance(delta, Reply):
+                reply = delta
+        if reply is None:
+            raise ModelFailed(f"{client.model} ended without a reply.")
+        return reply
 
 
 def plain_request(text: str, question: str, purpose: str, max_output: int = 0) -> Request:

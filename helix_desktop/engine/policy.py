@@ -210,6 +210,10 @@ class Policy:
         60.0, "How long a turn waits for a summary when the next request would not fit, before it goes on without.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
+    panic_silence: float = _declared(
+        15.0, "A model that has said nothing for so long in that time is not waited for any more.",
+        group="Safety", within=(0, 3_600), unit="seconds",
+    )  # fmt: skip
     window: int = _declared(
         128_000, "The window of a model that does not say its own.",
         group="Safety", within=(2_000, 100_000_000), unit="tokens",

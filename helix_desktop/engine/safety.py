@@ -13,7 +13,7 @@ from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning,
 from helix_desktop.engine.strategies import caching, truncation
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, panic_start
 from helix_desktop.engine.sweeping import Sweeping
-from helix_desktop.engine.writing import SMALLEST, NothingWritten, Writer, read
+from helix_desktop.engine.writing import SMALLEST, Writer, read, spent_on
 from helix_desktop.errors import HelixError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Panic:
         self._sweeping = sweeping
         self._target = 0
         self._waited = 0.0
+        self._may_ask = True
 
     async def climb(self, *, overflowed: bool) -> None:
         """Rung by rung; what is left undone after the last is recorded."""
@@ -95,29 +96,32 @@ class Panic:
     async def _in_flight(self) -> None:
         """What is being written already, if it comes in time."""
         started = asyncio.get_running_loop().time()
-        await self._steward.flown(self._steward.conversation.policy.panic_wait)
+        self._may_ask = await self._steward.flown(self._steward.conversation.policy.panic_wait)
         self._waited = asyncio.get_running_loop().time() - started
 
     async def _handover(self) -> None:
-        """By a model, where the breaker is closed, and as long as there is time."""
+        """By a model, where the breaker is closed and nobody was waited for in vain, and as long as there is time."""
         situation = self._steward.situation()
         span = foldable(situation, panic_start(situation))
         left = situation.policy.panic_wait - self._waited
         broken = situation.line.failures[FoldKind.HANDOVER] >= situation.policy.failures
-        if span is None or broken or left <= 0:
+        if span is None or broken or left <= 0 or not self._may_ask:
             return
         reading = read(Plan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
+        conversation = self._steward.conversation
+        work = self._writer.write(reading, conversation.new_fold(FoldKind.HANDOVER), left)
+        writing = self._steward.spawn(work, name=f"handover of {conversation.id}")
         try:
-            async with asyncio.timeout(left):
-                written = await self._writer.write(
-                    reading, self._steward.conversation.new_fold(FoldKind.HANDOVER), left / 2
-                )
-        except (TimeoutError, NothingWritten) as error:
-            why = error.what if isinstance(error, NothingWritten) else f"nothing was written within {left:.0f} seconds"
-            spent = error.spent if isinstance(error, NothingWritten) else ()
-            await self._steward.conversation.append(*spent, FoldFailed(FoldKind.HANDOVER, why))
-            return
-        await self._steward.append(written)
+            why = await self._writer.wait_for(writing, situation.policy, left)
+            if not why:
+                await self._steward.append(writing.result())
+        except HelixError as error:
+            await conversation.append(*spent_on(error), FoldFailed(FoldKind.HANDOVER, error.what))
+        else:
+            if why:
+                await conversation.append(FoldFailed(FoldKind.HANDOVER, why))
+        finally:
+            writing.cancel()
 
     async def _excerpts(self, least: float) -> None:
         """The largest parts wherever they stand, down to so many tokens."""

@@ -59,7 +59,7 @@ class Steward:
         self.conversation = conversation
         self.index = index
         self._clock = clock
-        self._spawn = spawn
+        self.spawn = spawn
         self._contents = Contents(cache)
         self._writer = Writer(conversation, cache, tokens, clock, models, self._contents)
         self._sweeping = Sweeping(conversation, cache, tokens)
@@ -241,7 +241,7 @@ class Steward:
     def _start(self, plan: Plan) -> None:
         reading = read(plan, self.situation())
         try:
-            self._flying = self._spawn(self._write(reading), name=f"{plan.kind.value} of {self.conversation.id}")
+            self._flying = self.spawn(self._write(reading), name=f"{plan.kind.value} of {self.conversation.id}")
         except Stopped:
             return
         self._flying_plan = plan
@@ -321,16 +321,17 @@ class Steward:
         await Panic(self, self._writer, self._sweeping).climb(overflowed=overflowed)
 
     async def flown(self, seconds: float) -> bool:
-        """Whether a fold was in flight and has come in within the time; then it is adopted. Else it has failed."""
+        """Wait for the fold in flight, if there is one, and adopt it. False where it had to be given up."""
         flying, plan = self._flying, self._flying_plan
         if flying is None or plan is None:
-            return False
-        await asyncio.wait([flying], timeout=seconds)
-        if not flying.done():
+            return True
+        why = await self._writer.wait_for(flying, self.conversation.policy, seconds)
+        if why:
             self.cancel()
-            await self._failed(plan.kind, f"nothing was written within {seconds:g} seconds")
+            await self._failed(plan.kind, why)
             return False
-        return bool(await self.adopt())
+        await self.adopt()
+        return True
 
     async def _guarded(self, kind: FoldKind, work: Callable[[], Awaitable[object]]) -> None:
         """A failure of a strategy is recorded and never fails a turn."""

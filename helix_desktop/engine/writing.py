@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from helix_desktop.engine import details, laws, transcript
 from helix_desktop.engine.asking import Asking, plain_request, with_question
@@ -36,6 +37,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.items import Item
 from helix_desktop.engine.line import Line
+from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.ports import About, Cache, Clock, ModelClient, Tokens
 from helix_desktop.engine.strategies import handover, observation, reflection, truncation
 from helix_desktop.engine.strategies.document import Document, Making, document
@@ -52,6 +54,7 @@ SMALLEST = 400  # tokens below which a document cannot say anything
 ENTRY = "details of a conversation"
 
 Models = Callable[[str], ModelClient | None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,7 @@ class Writer:
     models: Models
     contents: Contents
     last: tuple[Digest, list[Detail]] | None = None  # the entry written last, so that it need not be read back
+    heard_at: float = 0.0  # by the loop's clock: when a model last gave a sign of writing
 
     async def write(self, reading: Reading, fold: str, seconds: float) -> Written:
         """The fold, by the first rung that works. NothingWritten where none does."""
@@ -165,8 +169,8 @@ class Writer:
         passages = await transcript.passages(reading.line, reading.plan.span, self.cache, dated=dated)
         for rung in self._rungs(reading):
             try:
-                text = await self._text(rung, reading, passages, Asking(spent.append), seconds)
-                made = await self._document(rung, making, text, Asking(spent.append), seconds)
+                text = await self._text(rung, reading, passages, Asking(spent.append, self._heard), seconds)
+                made = await self._document(rung, making, text, Asking(spent.append, self._heard), seconds)
             except ModelFailed as error:
                 failures.append(f"{rung.name}: {error.what}")
                 continue
@@ -175,6 +179,23 @@ class Writer:
                 return Written(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
         raise NothingWritten("; ".join(failures) or "No model is there to write.", spent=spent)
+
+    async def wait_for(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
+        """Wait for something this writer is at, as long as a turn does. Why it is not waited for any more; or nothing."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while not work.done():
+            left = begun + seconds - loop.time()
+            quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()
+            if left <= 0:
+                return f"nothing was written within {seconds:.0f} seconds"
+            if quiet <= 0:
+                return f"nothing was heard for {policy.panic_silence:g} seconds"
+            await asyncio.wait([work], timeout=min(left, quiet))
+        return ""
+
+    def _heard(self) -> None:
+        self.heard_at = asyncio.get_running_loop().time()
 
     def let_go(self) -> None:
         """Keep nothing of what was read and written: some of it may have been forgotten."""

@@ -18,6 +18,7 @@ from helix_desktop.errors import ContextTooLong, Overloaded
 
 KINDS: Mapping[str, str] = {
     "works": "answers in the right form and at the right length, with what it found worth keeping",
+    "slow": "answers rightly, as fast as real models write: 80 tokens a second after two seconds",
     "forgetful": "answers in the right form and leaves every detail out",
     "fails": "refuses every request",
     "hangs": "never answers",
@@ -39,6 +40,7 @@ OTHER_SIZE = 60
 SECONDS: Mapping[str, float] = {"compaction": 2.0, "admission": 2.0}
 USUAL_SECONDS = 8.0
 FOREVER = 1e9
+FIRST_WORD, PACE = 2.0, 80  # of a slow one: seconds, and tokens a second
 _FILL = "the work went on as it was asked and the rest of it is as it was said "
 _FOREIGN = "o trabalho continua como foi pedido e nada mais mudou desde a hora em que foi dito "
 _FOREIGN_SECTIONS = ("Fundo", "Detalhes", "Feito", "Problemas", "Tarefas", "Gostos")
@@ -79,7 +81,7 @@ class StandIn:
         return self._name
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        await asyncio.sleep(FOREVER if self._kind == "hangs" else SECONDS.get(request.purpose, USUAL_SECONDS))
+        await asyncio.sleep(self._delay(request))
         if not self._fits(request):
             raise ContextTooLong("The request is larger than the stand-in's window.")
         if self._kind == "fails":
@@ -87,9 +89,19 @@ class StandIn:
         text = self._answer(request)
         output = self._tokens.count(text)
         self._heard(Asked(self._name, request, output))
-        if text:
-            yield TextDelta(text)
+        for piece in self._pieces(text):
+            yield TextDelta(piece)
+            if self._kind == "slow":
+                await asyncio.sleep(self._tokens.count(piece) / PACE)
         yield Reply((Text(text),) if text else (), Stop.END, Usage(output=output), self._name)
+
+    def _delay(self, request: Request) -> float:
+        delays = {"hangs": FOREVER, "slow": FIRST_WORD}
+        return delays.get(self._kind) or SECONDS.get(request.purpose, USUAL_SECONDS)
+
+    def _pieces(self, text: str) -> list[str]:
+        """What is put out at once: all of it, or of a slow one a line."""
+        return text.splitlines(keepends=True) if self._kind == "slow" else [text] if text else []
 
     def _answer(self, request: Request) -> str:
         size = SIZES.get(request.purpose, OTHER_SIZE)

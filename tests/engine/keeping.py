@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helix_desktop.engine import laws, policy
-from helix_desktop.engine.blocks import Delta, Reply, Request
+from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
@@ -85,12 +85,15 @@ class Quarters:
 
 @dataclass
 class Writer:
-    """A model that writes folds. `hangs`: it never answers; `gate`: it answers once that is set."""
+    """A model that writes folds. `hangs`: it never answers; `gate`: it answers once that is set; `pauses`: seconds
+    between signs of its writing.
+    """
 
     model: str
     answer: Answer = good
     hangs: bool = False
     gate: asyncio.Event | None = None
+    pauses: Sequence[float] = ()
     requests: list[Request] = field(default_factory=list)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
@@ -100,6 +103,9 @@ class Writer:
         if self.gate is not None:
             await self.gate.wait()
         text = self.answer(request)
+        for pause in self.pauses:
+            await asyncio.sleep(pause)
+            yield TextDelta("a word ")
         yield Reply((Text(text),) if text else (), Stop.END, Usage(input=100, output=10), self.model)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from helix_desktop.engine.facts import FoldKind, ModelSet, PartRef, Pinned, Span, SystemSet, UserSaid
@@ -159,3 +161,29 @@ async def test_a_truncation_that_cannot_be_enough_is_left_out() -> None:
     assert len(kept.folds(FoldKind.TRUNCATION)) <= 30
     assert kept.conversation.meter().used <= kept.conversation.meter().window
     await kept.request()
+
+
+async def test_a_model_that_says_nothing_is_waited_for_a_moment_and_then_no_more() -> None:
+    kept = await keeping(window=1_000_000, hangs=True, panic_silence=0.02, panic_wait=3_600)
+    await kept.say("go")
+    for index in range(20):
+        await kept.answer(words(400, f"said{index}"))
+    await kept.conversation.append(ModelSet("main", "small", 9_000))
+    await asyncio.wait_for(fits(kept), 10)
+    (failed,) = kept.failures()
+    assert failed.kind is FoldKind.HANDOVER
+    assert failed.why == "nothing was heard for 0.02 seconds"
+    assert len(kept.writers["fast"].requests) == 1
+    assert kept.folds(FoldKind.TRUNCATION)
+
+
+async def test_a_model_that_goes_on_saying_something_is_waited_for() -> None:
+    kept = await keeping(window=1_000_000, panic_silence=0.2, panic_wait=3_600)
+    kept.writers["fast"].pauses = [0.08] * 4
+    await kept.say("go")
+    for index in range(20):
+        await kept.answer(words(400, f"said{index}"))
+    await kept.conversation.append(ModelSet("main", "small", 9_000))
+    await fits(kept)
+    assert kept.folds(FoldKind.HANDOVER)
+    assert not kept.failures()

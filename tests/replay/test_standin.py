@@ -64,7 +64,17 @@ def test_the_ways_to_let_one_down() -> None:
     assert len(asked_for("handover", kind="too-long")[0].split()) > 50_000
     with pytest.raises(Overloaded):
         asked_for("handover", kind="fails")
-    assert set(KINDS) == {"works", "forgetful", "fails", "hangs", "empty", "wrong-form", "other-language", "too-long"}
+    assert set(KINDS) == {
+        "works",
+        "slow",
+        "forgetful",
+        "fails",
+        "hangs",
+        "empty",
+        "wrong-form",
+        "other-language",
+        "too-long",
+    }
 
 
 def test_a_request_larger_than_its_window_is_refused() -> None:
@@ -86,3 +96,16 @@ def test_one_that_hangs_does_not_answer() -> None:
 
     with pytest.raises(TimeoutError):
         clock.run(work())
+
+
+def test_a_slow_one_says_the_same_at_the_pace_of_a_real_model() -> None:
+    async def work() -> tuple[float, int]:
+        request = Request("", "", (Message(Role.USER, (Text("?"),)),), purpose="handover")
+        begun = clock.LoopClock().now()
+        deltas = [delta async for delta in StandIn("m", "slow", Words(), lambda _: None).stream(request)]
+        return clock.LoopClock().now() - begun, len(deltas)
+
+    seconds, deltas = clock.run(work())
+    assert 30 < seconds < 50
+    assert deltas > 10
+    assert asked_for("handover", kind="slow")[0] == asked_for("handover")[0]
