@@ -48,14 +48,16 @@ def main() -> int:
     parser.add_argument("--races", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    failed = False
-    for way in (beneath.open_by_kernel, beneath.open_by_steps, check_then_open):
+    escaped = 0
+    for way in (check_then_open, beneath.open_by_kernel, beneath.open_by_steps):
         with tempfile.TemporaryDirectory() as folder:
             found, seconds = trial(Path(folder), way, arguments.races, random.Random(arguments.seed))
-        if way is not check_then_open:
-            failed |= bool(found["ESCAPED"])
-        print(f"{way.__name__}: {arguments.races:,} races in {seconds:.0f} s: {dict(sorted(found.items()))}")
-    return 1 if failed else 0
+        ours = way is not check_then_open
+        escaped += found["ESCAPED"] * ours
+        told = "" if ours else " (not ours: how it is usually done, to see that the races are real)"
+        print(f"{way.__name__}: {arguments.races:,} races in {seconds:.0f} s: {dict(sorted(found.items()))}{told}")
+    print(f"confinement: {escaped} escapes from ours; seed {arguments.seed}")
+    return 1 if escaped else 0
 
 
 def trial(folder: Path, way: beneath.OpenBeneath, races: int, chance: random.Random) -> tuple[Counter[str], float]:
