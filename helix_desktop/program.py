@@ -26,6 +26,7 @@ from helix_desktop import browsing, instance, logs, places, tasks
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.event_loop import EventLoop
 from helix_desktop.gui import words
+from helix_desktop.gui.collecting import Collecting
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.main_window import MainWindow
@@ -56,8 +57,8 @@ log = logging.getLogger(__name__)
 NAME = "window"
 PATIENCE = 1.6  # seconds the end may take; what is acknowledged is on the disk already
 THREADS = 4
-_LEVELS = {
 M_ARENA_MAX = -8  # of malloc.h
+_LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
     QtMsgType.QtInfoMsg: logging.INFO,
     QtMsgType.QtWarningMsg: logging.WARNING,
@@ -96,8 +97,8 @@ class Program:
     """One run of the window."""
 
     def __init__(self, where: places.Places, application: QApplication, painted: Window, link: str) -> None:
-        self._where = where
         _share_memory()
+        self._where = where
         self._link = link
         self._settings = Settings(where.settings)
         self._redaction = logs.Redaction()
@@ -163,6 +164,8 @@ class Program:
             self._show(self._link)
         for mistake in self._settings.mistakes:
             self.window.notices.tell_error(mistake)
+        self._collecting = Collecting(self.window)
+        self.window.workbench_shown.connect(self._collecting.keep, Qt.ConnectionType.SingleShotConnection)
 
     async def _serve(self, workspace: Any) -> Any:
         from helix_desktop.commands import beside
@@ -247,9 +250,6 @@ class Program:
             asyncio.get_running_loop().stop()
 
 
-def _end_at_once() -> None:
-    """A thread that hangs (a keyring, a dead network mount) must not keep the program."""
-    stuck = [each for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon]
 def _share_memory() -> None:
     """All threads share two heaps. As glibc comes, each has its own, and what was freed there, megabytes of a command's output,
     is not given back: 60 MB after minutes of work.
@@ -259,6 +259,9 @@ def _share_memory() -> None:
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
 
+def _end_at_once() -> None:
+    """A thread that hangs (a keyring, a dead network mount) must not keep the program."""
+    stuck = [each for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon]
     if stuck:
         logging.shutdown()
         sys.stdout.flush()
