@@ -103,7 +103,7 @@ def change_each(workspace: Path, change: Callable[[JournalFile], object]) -> int
         try:
             with closing(JournalFile(each.path)) as journal:
                 changed += bool(change(journal))
-                journal.connection.execute("PRAGMA journal_mode=DELETE")  # a backup is one file
+                journal.as_one_file()
         except (JournalCorrupt, NewerVersion):
             each.path.unlink(missing_ok=True)
     return changed

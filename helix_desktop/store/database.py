@@ -162,4 +162,6 @@ def sync(file: BinaryIO) -> None:
 def scrub(connection: sqlite3.Connection) -> None:
     """Rewrite the whole file and empty its log, so that what was deleted is in neither."""
     connection.execute("VACUUM")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise sqlite3.OperationalError("somebody else reads it, so its log could not be emptied")

@@ -17,7 +17,7 @@ from helix_desktop.engine import encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import HelixError, NotThere
-from helix_desktop.store import backup, database
+from helix_desktop.store import backup
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.index import used
 from helix_desktop.store.journal import JournalFile, Line
@@ -140,7 +140,7 @@ class Emptying:
     def _remove_from(self, journal: JournalFile) -> int:
         removed = sum(journal.remove(name) for name in sorted(self._gone))
         if removed:
-            database.scrub(journal.connection)
+            journal.scrub()
         return removed
 
 

@@ -16,7 +16,7 @@ from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Forgotten
 from helix_desktop.errors import HelixError, WrongUse
-from helix_desktop.store import backup, database, records
+from helix_desktop.store import backup, records
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.config import NAME
 from helix_desktop.store.journal import JournalFile, Line
@@ -111,7 +111,7 @@ def purge_journal(journal: JournalFile, wanted: Wanted) -> dict[str, int]:
     for row in journal.conversations():
         if wanted.stands_in(row.meter):
             journal.set_meter(row.id, "")
-    database.scrub(journal.connection)
+    journal.scrub()
     return changed
 
 

@@ -94,6 +94,16 @@ class JournalFile:
     def close(self) -> None:
         self.connection.close()
 
+    def scrub(self) -> None:
+        """Rewrite the whole file and empty its log, so that what was deleted is in neither."""
+        with self._reading():
+            database.scrub(self.connection)
+
+    def as_one_file(self) -> None:
+        """Without a log beside it, until it is opened again."""
+        with self._reading():
+            self.connection.execute("PRAGMA journal_mode=DELETE")
+
     def append(self, conversation: str, facts: Sequence[Fact]) -> tuple[Recorded, ...]:
         """All of them or none, on the disk when this returns. A new conversation begins with its first fact."""
         if not facts:

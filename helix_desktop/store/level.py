@@ -158,15 +158,30 @@ class Level:
         self._touched(size)
 
     def compact(self) -> None:
-        """Give the room of what was deleted back. Without its two ends plyvel compacts an empty range, silently."""
-        self._db.compact_range(start=_FIRST, stop=_LAST)
+        """Give the room of what was deleted back."""
+        self._compact()
+        self._expect_done()
+
+    def _compact(self, start: bytes = _FIRST, stop: bytes = _LAST) -> None:
+        """Without its two ends plyvel compacts an empty range, silently."""
+        self._again().compact_range(start=start, stop=stop)
 
     def flush(self) -> None:
-        """Write what is in the log into a table: the compaction of a range that holds nothing does no more."""
-        self._db.compact_range(start=_LAST + b"\xff", stop=_LAST + b"\xff\xff")
+        """Write what is in the log into a table: the compaction of a range that holds nothing does no more.
+
+        Where no new log could be begun, nothing was done, and LevelDB does not say so.
+        """
+        last = self._last_log()
+        self._compact(_LAST + b"\xff", _LAST + b"\xff\xff")
+        if self._last_log() <= last:
+            self._failed = True
+            raise StoreFailed(
+                "The cache's files could not be written anew, so what was deleted may still stand in them.",
+                remedy="Check the disk, then try again.",
+            )
 
     def scrub(self) -> None:
-        """Rewrite everything, so that nothing deleted is left in any file.
+        """Rewrite everything, so that nothing deleted is left in any file; StoreFailed where it could not be done.
 
         A compaction alone does not do: it leaves the lowest tables as they are, and a value that was deleted while it stood
         in the log goes into one of those together with its deletion. Two deletions around all keys force all of them.
@@ -174,7 +189,15 @@ class Level:
         self.flush()
         self.write([(_FIRST, None), (_LAST, None)])
         self.flush()
-        self.compact()
+        self._compact()
+        self._expect_done()
+
+    def _expect_done(self) -> None:
+        """A compaction that failed has said nothing, but the write behind it does."""
+        self.write([(_FIRST, None)])
+
+    def _last_log(self) -> int:
+        return max((int(path.stem) for path in self.folder.glob("*.log")), default=0)
 
     def dropped(self) -> int:
         """How many bytes of its log LevelDB dropped as damaged when it opened; a torn end is not among them."""

@@ -108,3 +108,13 @@ def test_defects_are_sentences(connection: sqlite3.Connection, tmp_path: Path) -
             line.startswith("The journal's database is damaged") for line in database.defects(damaged, "journal")
         )
         assert list(database.defects(damaged, "journal"))
+
+
+def test_a_scrub_that_somebody_reading_prevents_is_said(connection: sqlite3.Connection, tmp_path: Path) -> None:
+    connection.execute("INSERT INTO things VALUES('secret')")
+    connection.execute("PRAGMA busy_timeout=0")
+    with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM things").fetchall()
+        with pytest.raises(sqlite3.OperationalError):
+            database.scrub(connection)

@@ -160,3 +160,18 @@ def mapped() -> int:
     """Bytes of files this process has in memory."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("RssFile:")[2].split()[0]) * 1024
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="which moves no folder a file of which is open")
+def test_a_scrub_that_failed_is_said_and_can_be_done_again(tmp_path: Path) -> None:
+    level = Level(tmp_path / "level")
+    level.write([(b"one", b"1" * 1000)])
+    level.flush()
+    (tmp_path / "level").rename(tmp_path / "away")  # no file can be made now
+    with pytest.raises(StoreFailed):
+        level.scrub()
+    (tmp_path / "away").rename(tmp_path / "level")
+    level.write([(b"two", b"2")])
+    assert (level.get(b"one"), level.get(b"two")) == (b"1" * 1000, b"2")
+    level.scrub()
+    level.close()
