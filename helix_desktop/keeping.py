@@ -14,7 +14,7 @@ from helix_desktop.errors import WrongUse
 from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.ports import Desk
 from helix_desktop.gui.ports import Workbench as Shown
-from helix_desktop.gui.settings.program import Finding, Kept, Offered, Server, WorkspaceSettings
+from helix_desktop.gui.settings.program import Finding, Going, Kept, Offered, Server, WorkspaceSettings
 from helix_desktop.gui.words import count, tr
 from helix_desktop.places import Places
 from helix_desktop.secrets import Secrets
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.bench import Workbench
 
 SAMPLE = "Tour"
+LOOKED_AT, NAMED = 5_000, 8  # entries whose sizes are added up before room is made, and those that are named
 
 
 class Keeping:
@@ -75,6 +76,21 @@ class Keeping:
             )
         names = "\n".join(f"{digest.short}: {why}" for digest, why in result.damaged[:20])
         return count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:") + "\n" + names
+
+    async def going(self, bench: Shown) -> Going:
+        """The oldest first, as `collect` takes them."""
+        workspace = _real(bench).workspace
+        over = (
+            max((await workspace.index.stats()).kept - workspace.settings.limit, 0) if workspace.settings.limit else 0
+        )
+        rows, freed = [], 0
+        for digest in (await workspace.index.unused())[:LOOKED_AT] if over else ():
+            row = await workspace.index.row(digest)
+            if row is not None and freed < over:
+                rows.append(row)
+                freed += row.kept
+        names = [" ".join(filter(None, [row.about.tool, row.about.source])) for row in rows[:NAMED]]
+        return Going(len(rows), freed, over, max(over - freed, 0), names)
 
     async def collect(self, bench: Shown) -> str:
         workspace = _real(bench).workspace

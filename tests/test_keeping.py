@@ -50,6 +50,9 @@ async def test_what_is_kept_is_counted_backed_up_and_verified(keeping: Keeping, 
 async def test_room_is_made_only_down_to_a_limit(keeping: Keeping, bench: Workbench) -> None:
     assert "There is no limit" in await keeping.collect(bench)
     await keeping.change(bench, {"limits.cache_bytes": 1})
+    going = await keeping.going(bench)
+    assert going.over > 0
+    assert (going.entries, going.names, going.left) == (1, ["user a.txt"], 0)
     assert "entries removed" in await keeping.collect(bench)
 
 

@@ -12,11 +12,12 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui import export
-from helix_desktop.gui.asking import ask_new_file, ask_text
+from helix_desktop.gui.asking import ask_new_file, ask_text, ask_yes
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.notices import Notices
-from helix_desktop.gui.ports import ConversationRow, Session, Workbench
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.ports import ConversationRow, Emptied, Session, Workbench
+from helix_desktop.gui.words import count, tr
 
 SUFFIX = {"markdown": ".md", "json": ".json", "html": ".html"}
 
@@ -94,6 +95,25 @@ class ConversationActs:
     def restore(self, bench: Workbench, row: ConversationRow) -> None:
         work = self._trash(bench, row, trashed=False)
         self._doing.do(work, name="restore a conversation", then=lambda _done: self._changed())
+
+    def empty_trash(self, bench: Workbench) -> None:
+        """Every conversation in the trash, for good; asked first."""
+        number = sum(row.trashed for row in bench.conversations())
+        text = count(
+            number,
+            "{n} conversation in the trash is removed for good, with what only it keeps in the cache. This cannot be undone.",
+            "{n} conversations in the trash are removed for good, with what only they keep in the cache. This cannot be undone.",
+        )
+
+        def emptied(gone: Emptied) -> None:
+            self._changed()
+            words = count(len(gone.conversations), "{n} conversation removed", "{n} conversations removed")
+            self._notices.tell(tr("{what}; {size} freed.", what=words, size=size(gone.bytes)))
+
+        def empty() -> None:
+            self._doing.do(bench.empty_trash(), name="empty the trash", then=emptied)
+
+        ask_yes(self._window, tr("Empty the trash"), text, tr("Remove them for good"), empty)
 
     def fork(self, bench: Workbench, row: ConversationRow, at: int = 0) -> None:
         """At its end, or at the fact `at`; the fork is opened."""

@@ -276,7 +276,7 @@ class MainWindow(Frame):
     def refresh_conversations(self) -> None:
         self.sidebar.show_conversations(self.rows())
         current = self.row()
-        if current is not None and current.trashed:
+        if self.session is not None and (current is None or current.trashed):
             self.show_session(None)
         self.sidebar.mark(self.session.id if self.session else "")
         self._name_window()

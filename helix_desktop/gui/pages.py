@@ -64,6 +64,7 @@ class Pages(QObject):
         self._memory = memory
         self._session: Session | None = None
         self._bench = bench
+        self._leave: Callable[[], object] = lambda: None
         self._catalogue_of = catalogue_of
         self.transcript = TranscriptPane(theme, doing, Present(bench), parent)
         self.cache = CachePage(theme, doing, parent)
@@ -74,6 +75,9 @@ class Pages(QObject):
 
     def show_workbench(self, bench: Workbench) -> None:
         """The pages that are about the whole workspace."""
+        self._leave()
+        self._leave = bench.watch_limit(self.cache.show_over)
+        self.cache.show_over(bench.over_limit())
         self.cache.open(self._catalogue_of(bench), [(row.id, row.title) for row in bench.conversations()])
 
     def show_session(self, session: Session | None) -> None:

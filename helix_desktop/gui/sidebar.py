@@ -80,6 +80,7 @@ class Sidebar(QWidget):
     new_wanted = Signal()
     search_wanted = Signal(str)
     workspace_wanted = Signal()
+    emptying_wanted = Signal()
 
     def __init__(self, theme: Theme, shortcut: str = "Ctrl K", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -108,6 +109,7 @@ class Sidebar(QWidget):
         self._back = self._link(tr("Back"))
         self._archive = self._link("")
         self._trash = self._link("")
+        self._empty_it = self._link(tr("Empty the trash…"))
         self._lay_out()
         self._connect()
 
@@ -127,6 +129,7 @@ class Sidebar(QWidget):
         self._foot.addWidget(self._back)
         self._foot.addWidget(self._archive)
         self._foot.addWidget(self._trash)
+        self._foot.addWidget(self._empty_it)
         self._foot.addStretch(1)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
@@ -147,6 +150,7 @@ class Sidebar(QWidget):
         self._back.clicked.connect(lambda: self.show_place(""))
         self._archive.clicked.connect(lambda: self.show_place("archived"))
         self._trash.clicked.connect(lambda: self.show_place("trashed"))
+        self._empty_it.clicked.connect(self.emptying_wanted)
         self._theme.changed.connect(self._restyled)
         self._clock = QTimer(self, interval=AGES)
         self._clock.timeout.connect(self.list.viewport().update)
@@ -190,6 +194,7 @@ class Sidebar(QWidget):
         self._archive.setText(tr("Archive · {n}", n=archived))
         self._trash.setVisible(bool(trashed) and self._place != "trashed")
         self._trash.setText(tr("Trash · {n}", n=trashed))
+        self._empty_it.setVisible(bool(trashed) and self._place == "trashed")
 
     def _nothing(self) -> str:
         if self.search.text():

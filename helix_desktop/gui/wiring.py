@@ -82,6 +82,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     side, on = window.sidebar, window.actions_.on
     side.opened.connect(lambda conversation: window.go(Place("conversation", _bench(window), conversation)))
     side.wants.connect(partial(_act, window))
+    side.emptying_wanted.connect(lambda: window.acts.empty_trash(window.bench) if window.bench else None)
     side.new_wanted.connect(window.actions_["new"].trigger)
     side.search_wanted.connect(window.palette_.open)
     side.workspace_wanted.connect(lambda: window.settings_wanted.emit("workspace"))
@@ -211,6 +212,7 @@ def _unqueue(window: MainWindow, index: int, *, edit: bool) -> None:
 def _wire_pages(window: MainWindow) -> None:
     on = window.actions_.on
     window.pages.wanted.connect(partial(wanting.do, window))
+    window.pages.cache.room_wanted.connect(lambda: window.settings_wanted.emit("storage"))
     on("find", lambda: window.pages.find(window.page))
     on("bottom", window.pages.follow)
     on("sidebar", window.toggle_sidebar)

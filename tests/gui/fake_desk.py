@@ -266,6 +266,13 @@ class Rules:
     text: str
 
 
+@dataclass(frozen=True)
+class Emptied:
+    conversations: tuple[str, ...]
+    entries: int
+    bytes: int
+
+
 class FakeWorkbench:
     """One workspace. Its rows follow what its sessions record."""
 
@@ -282,6 +289,8 @@ class FakeWorkbench:
         self.trusted: list[Rules] = []
         self.notes: tuple[str, ...] = ()
         self.proposed = ""
+        self.over = 0
+        self.limit_heard: list[Callable[[int], object]] = []
         self.watching: list[Callable[[], object]] = []
         self.decided: list[bool] = []
         self.attached: list[tuple[str, bytes]] = []
@@ -358,6 +367,18 @@ class FakeWorkbench:
     async def wire(self, conversation: str, seq: int | None = None) -> tuple[str, Mapping[str, Any]]:
         request = await self.sessions[conversation].request_at(seq)
         return self.model, {"model": self.model, "messages": [message.role.value for message in request.messages]}
+
+    def over_limit(self) -> int:
+        return self.over
+
+    def watch_limit(self, listener: Callable[[int], object]) -> Callable[[], None]:
+        self.limit_heard.append(listener)
+        return lambda: self.limit_heard.remove(listener)
+
+    async def empty_trash(self) -> Emptied:
+        gone = tuple(row.id for row in self.rows.values() if row.trashed)
+        self.rows = {name: row for name, row in self.rows.items() if name not in gone}
+        return Emptied(gone, 3, 5_000_000)
 
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
         self.watching.append(listener)

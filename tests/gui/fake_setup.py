@@ -9,7 +9,7 @@ from typing import Any
 
 from helix_desktop.errors import BadKey, HelixError, NoKeyring, NotThere, WrongUse
 from helix_desktop.gui.ports import Desk, Workbench
-from helix_desktop.gui.settings.program import Finding, Kept, Server
+from helix_desktop.gui.settings.program import Finding, Going, Kept, Server
 from helix_desktop.gui.setup import Model, Provider, Tested
 
 ANTHROPIC = Provider("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
@@ -91,6 +91,9 @@ class FakeInstallation:
     async def verify(self, bench: Workbench, report: Callable[[str], None]) -> str:
         report("half")
         return "All of it is whole."
+
+    async def going(self, bench: Workbench) -> Going:
+        return Going(2, 9_000_000, 12_000_000, 3_000_000, ["read_file a.rs", "read_file b.rs"])
 
     async def collect(self, bench: Workbench) -> str:
         raise HelixError("The disk refused.", remedy="Try again.")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QInputDialog, QPushButton
+from PySide6.QtWidgets import QInputDialog, QMessageBox, QPushButton
 
 from helix_desktop.engine.encoding import decode, encode
 from helix_desktop.engine.events import Folding, ReadAnew, Running
@@ -395,3 +395,31 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     session.set_running(Running.THINKING)
     window.bridge.flush()
     assert not way_on.isVisible()
+
+
+def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow, bench: FakeWorkbench) -> None:
+    window.show_page("cache")
+    over, wanted = window.pages.cache._over, QSignalSpy(window.settings_wanted)
+    assert not over.isVisible()
+    for tell in bench.limit_heard:
+        tell(12_000_000)
+    assert over.text() == "11.4 MB over the limit"
+    QTest.mouseClick(over, Qt.MouseButton.LeftButton)
+    assert wanted.at(0) == ["storage"]
+    for tell in bench.limit_heard:
+        tell(0)
+    assert not over.isVisible()
+
+
+def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWindow, bench: FakeWorkbench) -> None:
+    window.sidebar.wants.emit("trash", "flaky")
+    window.sidebar.show_place("trashed")
+    empty = window.sidebar._empty_it
+    QTest.mouseClick(empty, Qt.MouseButton.LeftButton)
+    box = window.findChildren(QMessageBox)[0]
+    assert "1 conversation in the trash is removed for good" in box.text()
+    assert "flaky" in bench.rows
+    next(each for each in box.buttons() if each.text() == "Remove them for good").click()
+    assert "flaky" not in bench.rows
+    assert window.notices.text == "1 conversation removed; 4.8 MB freed."
+    assert not empty.isVisible()

@@ -7,8 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QMimeData, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QFrame, QLabel, QMenu, QMessageBox, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtGui import QGuiApplication, QShowEvent
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QMessageBox,
+    QPushButton,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError
@@ -34,6 +45,8 @@ class CachePage(QWidget):
 
     wanted = Signal(object)
 
+    room_wanted = Signal()
+
     def __init__(self, theme: Theme, doing: Doing, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
@@ -49,6 +62,11 @@ class CachePage(QWidget):
         self._counts = QLabel(self)
         set_look(self._counts, "small")
         self._counts.setContentsMargins(theme.px(20), theme.px(6), theme.px(20), theme.px(6))
+        self._over = QPushButton(self)
+        set_look(self._over, "link")
+        self._over.setToolTip(tr("What can be done about it"))
+        self._over.clicked.connect(self.room_wanted)
+        self._over.hide()
         self._split = QSplitter(Qt.Orientation.Vertical, self)
         self._split.addWidget(self.table)
         self._split.addWidget(self.viewer)
@@ -65,7 +83,11 @@ class CachePage(QWidget):
         rule = QFrame(self)
         set_look(rule, "rule")
         column.addWidget(rule)
-        column.addWidget(self._counts)
+        line = QHBoxLayout()
+        line.setContentsMargins(0, 0, theme.px(20), 0)
+        line.addWidget(self._counts, 1)
+        line.addWidget(self._over)
+        column.addLayout(line)
         column.addWidget(self._split, 1)
         self._later = QTimer(self, interval=_AFTER, singleShot=True)
         self._later.timeout.connect(self._ask_figures)
@@ -93,10 +115,13 @@ class CachePage(QWidget):
         self.viewer.pin_wanted.connect(self._pin)
         self.viewer.forget_wanted.connect(self.forget)
         self.viewer.compare_wanted.connect(self.compare)
-        find = QShortcut(QKeySequence(QKeySequence.StandardKey.Find), self, self.focus_search)
-        find.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
 
     # --- what the window calls
+
+    def show_over(self, beyond: int) -> None:
+        """The cache takes so many bytes more than the user's limit."""
+        self._over.setText(tr("{size} over the limit", size=size(beyond)))
+        self._over.setVisible(beyond > 0)
 
     def open(self, catalogue: Catalogue, conversations: Sequence[tuple[str, str]] = ()) -> None:
         """Show a workspace's entries. `conversations`: ids and titles to filter by."""

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.about import AboutPage
 from helix_desktop.gui.settings.declared import DeclaredPage
 from helix_desktop.gui.settings.page import Page
@@ -94,13 +95,18 @@ class SettingsDialog(QDialog):
             self._page("permissions", tr("Permissions"), lambda: PermissionsPage(bench, program, doing))
             self._page("servers", tr("MCP servers"), lambda: ServersPage(bench, program, doing))
             self._page("limits", tr("Limits"), lambda: LimitsPage(bench, program, doing))
-            self._page("storage", tr("Storage"), lambda: StoragePage(bench, program, doing))
+            self._page("storage", tr("Storage"), lambda: self._storage(bench))
         self._heading("Helix Desktop")
         self._page("about", tr("About"), lambda: AboutPage(program, doing))
 
     def _providers(self) -> ProvidersPage:
         page = ProvidersPage(self._setup, self._window.doing)
         page.model_chosen.connect(self.model_chosen)
+        return page
+
+    def _storage(self, bench: Workbench) -> StoragePage:
+        page = StoragePage(bench, self._program, self._window.doing)
+        page.export_wanted.connect(self._window.actions_["export-workspace"].trigger)
         return page
 
     def _heading(self, text: str) -> None:

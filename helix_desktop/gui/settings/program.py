@@ -33,6 +33,20 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Going:
+    """What making room would remove: entries no conversation uses, the bytes they free, and some of their names.
+
+    `over`: bytes beyond the limit now; `left`: those that would still be beyond it.
+    """
+
+    entries: int
+    freed: int
+    over: int
+    left: int
+    names: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Offered:
     """A tool of a server, as the server describes it; `on`: whether the agent is offered it."""
 
@@ -70,6 +84,7 @@ class Installation(Protocol):
     async def examine(self) -> Sequence[Finding]: ...
     async def kept(self, bench: Workbench) -> Kept: ...
     async def verify(self, bench: Workbench, report: Callable[[str], None]) -> str: ...
+    async def going(self, bench: Workbench) -> Going: ...
     async def collect(self, bench: Workbench) -> str: ...
     async def back_up(self, bench: Workbench) -> str: ...
     async def change(self, bench: Workbench, changes: Mapping[str, Any]) -> None: ...

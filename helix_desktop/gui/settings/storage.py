@@ -5,25 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from helix_desktop.gui.asking import ask_yes
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
-from helix_desktop.gui.settings.program import Installation, Kept
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.settings.program import Going, Installation, Kept
+from helix_desktop.gui.words import count, tr
 
 MEGABYTE = 1_000_000
 
 
 class StoragePage(Page):
+    """`export_wanted`: the whole workspace as a file."""
+
+    export_wanted = Signal()
+
     def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
         super().__init__(tr("Storage"), parent)
         self._bench, self._program, self._doing = bench, program, doing
         self._figures = self.sentence(tr("Counting…"))
         self._folder = self.sentence("", "mono")
+        self._over = self.sentence("", "danger")
+        self._over.hide()
         limit = program.chosen(bench).limit // MEGABYTE
         declared = Declared("limit", tr("Limit"), tr("0: no limit."), limit, least=0, most=2_000_000, unit="MB")
         self.add(row(declared, self._set_limit, self.inside))
@@ -34,11 +42,12 @@ class StoragePage(Page):
             tr("Reads every byte and compares it with its hash."),
             lambda: program.verify(bench, self._say),
         )
-        self._act(
-            tr("Make room"),
-            tr("Removes what no conversation uses, down to the limit. What they were stays known."),
-            lambda: program.collect(bench),
-        )
+        self._room = self.button(tr("Make room…"))
+        self._room.clicked.connect(self._ask_room)
+        self.sentence(tr("Removes what no conversation uses, down to the limit. What they were stays known."), "small")
+        self._export = self.button(tr("Export the workspace…"))
+        self._export.clicked.connect(self.export_wanted)
+        self.sentence(tr("History and cache as one file; keys never."), "small")
         self._said = self.sentence("")
         self.refresh()
 
@@ -53,27 +62,65 @@ class StoragePage(Page):
         last = kept.backups[-1] if kept.backups else tr("none")
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")
         self._folder.setText(str(kept.folder))
+        over = kept.taken - kept.limit if kept.limit else 0
+        self._over.setText(tr("{size} over the limit. Nothing is removed by itself.", size=size(over)))
+        self._over.setVisible(over > 0)
+
+    # --- room
+
+    def _ask_room(self) -> None:
+        """What would go is said first."""
+        work = self._program.going(self._bench)
+        self._doing.do(work, name="what would go", then=self._say_going, owner=self, failed=lambda e: self._say(str(e)))
+
+    def _say_going(self, going: Going) -> None:
+        if not going.entries:
+            self._say(
+                tr("Every entry is used by a conversation. Empty the trash of conversations, or raise the limit.")
+                if going.over
+                else tr("There is nothing to make room for.")
+            )
+            return
+        words = [
+            tr("{size} over the limit.", size=size(going.over)),
+            count(
+                going.entries,
+                "{n} entry that no conversation uses would be removed:",
+                "{n} entries that no conversation uses would be removed:",
+            ),
+            "\n".join([*going.names, "…"] if going.entries > len(going.names) else going.names),
+            tr(
+                "That frees {size}. They cannot be recalled any more; what they were stays known.",
+                size=size(going.freed),
+            ),
+        ]
+        if going.left:
+            words.append(tr("{size} would still be over the limit.", size=size(going.left)))
+        ask_yes(self, tr("Make room"), "\n\n".join(words), tr("Remove them"), self._make_room)
+
+    def _make_room(self) -> None:
+        self._run(self._room, self._program.collect(self._bench), tr("Make room"))
 
     def _act(self, text: str, sentence: str, work: Callable[[], Coroutine[Any, Any, str]]) -> QPushButton:
         button = self.button(text)
         self.sentence(sentence, "small")
 
-        def run() -> None:
-            button.setEnabled(False)
-            self._say(tr("Working…"))
-            self._doing.do(work(), name=text, then=done, owner=self, failed=lambda error: done(str(error)))
+        button.clicked.connect(lambda _checked=False: self._run(button, work(), text))
+        return button
 
+    def _run(self, button: QPushButton, work: Coroutine[Any, Any, str], text: str) -> None:
         def done(said: str) -> None:
             button.setEnabled(True)
             self._say(said)
             self.refresh()
 
-        button.clicked.connect(run)
-        return button
+        button.setEnabled(False)
+        self._say(tr("Working…"))
+        self._doing.do(work, name=text, then=done, owner=self, failed=lambda error: done(str(error)))
 
     def _say(self, text: str) -> None:
         self._said.setText(text)
 
     def _set_limit(self, value: Value) -> None:
         work = self._program.change(self._bench, {"limits.cache_bytes": int(value) * MEGABYTE})
-        self._doing.do(work, name="set the limit", owner=self)
+        self._doing.do(work, name="set the limit", then=lambda _done: self.refresh(), owner=self)

@@ -297,7 +297,6 @@ def test_storage_says_what_is_kept_and_looks_after_it(
     for pressed, answer in (
         ("Verify every entry", "All of it is whole."),
         ("Back up now", "Backed up."),
-        ("Make room", "The disk refused. Try again."),
     ):
         QTest.mouseClick(button(page, pressed), Qt.MouseButton.LeftButton)
         assert page._said.text() == answer
@@ -319,3 +318,21 @@ def test_the_dialog_makes_a_page_when_it_is_looked_at(window: MainWindow, progra
         assert dialog._buttons[name].isChecked()
     dialog.open_at("no such page")
     assert dialog._buttons["appearance"].isChecked()
+
+
+def test_room_is_made_after_it_was_said_what_would_go(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    page = StoragePage(bench, program, window.doing)
+    QTest.mouseClick(button(page, "Make room…"), Qt.MouseButton.LeftButton)
+    box = page.findChildren(QMessageBox)[0]
+    for words in (
+        "11.4 MB over the limit.",
+        "2 entries that no conversation uses",
+        "read_file a.rs",
+        "2.9 MB would still",
+    ):
+        assert words in box.text()
+    assert page._said.text() == ""
+    next(each for each in box.buttons() if each.text() == "Remove them").click()
+    assert page._said.text() == "The disk refused. Try again."
