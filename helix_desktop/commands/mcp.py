@@ -1,4 +1,4 @@
-"""`mcp`: a workspace's cache as an MCP server for other programs, and their configuration for it."""
+"""`mcp`: a workspace's cache as an MCP server for other programs, their configuration for it, and signing in to the user's own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import sys
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from helix_desktop import places
 from helix_desktop.commands import as_json, beside, on_workspace
 from helix_desktop.console import Console
-from helix_desktop.errors import NotThere, WrongUse
+from helix_desktop.errors import NotThere, Refused, WrongUse
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.digest import Digest
     from helix_desktop.engine.ports import Hit
     from helix_desktop.store.workspace import Workspace
+    from helix_desktop.workbench.servers import Servers
 
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
 
@@ -41,6 +43,10 @@ def add(nouns: Subparsers) -> None:
     one.add_argument("--client", choices=("claude-code", "cursor", "vscode", "goose"), help="only for this program")
     one.add_argument("--write", action="store_true", help="write it into the program's file in the workspace's folder")
     one.set_defaults(run=install, work=None)
+    one = verbs.add_parser("sign-in", help="sign in to one of the workspace's own MCP servers, in the browser")
+    on_workspace(one)
+    one.add_argument("server", metavar="SERVER", help="its name in the workspace's settings")
+    one.set_defaults(run=beside.run, work=sign_in, lasting=True, counts=False)
 
 
 def _port(text: str) -> int:
@@ -150,6 +156,34 @@ async def _compact(workspace: Workspace, home: Path | None, digest: Digest, keep
     if client is None:
         raise NotThere("No model is chosen in this workspace that could compact it.")
     return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)
+
+
+# --- sign-in ---------------------------------------------------------------------------------------------------------
+
+
+async def sign_in(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    """Through the process that has the workspace open, so that its server goes on with the token."""
+    from helix_desktop import workbench
+
+    bench = workbench.of(workspace)
+    if bench is not None:
+        return await _sign_in(bench.servers, arguments.server, console)
+    async with workbench.alone(workspace, places.find(arguments.home)) as opened:
+        return await _sign_in(opened.servers, arguments.server, console)
+
+
+async def _sign_in(servers: Servers, name: str, console: Console) -> int:
+    from helix_desktop.mcp_host.server import State
+
+    async def page(address: str) -> None:
+        await console.complain(f"Sign in on this page, which opens in your browser: {address}")
+        await asyncio.to_thread(webbrowser.open, address)
+
+    status = await servers.sign_in(name, page)
+    if status.state is not State.READY:
+        raise Refused(f"{name} is not ready. {status.why}".strip(), remedy="Try again, or look at its settings.")
+    await console.say(f"{name} is ready, with {status.tools} tools.")
+    return 0
 
 
 # --- install ---------------------------------------------------------------------------------------------------------

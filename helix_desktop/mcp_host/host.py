@@ -22,13 +22,14 @@ Spawn = Callable[..., "asyncio.Task[Any]"]
 
 
 class Host:
-    """`changed` is called when a server's status or tools change; `approve` stores what the user allowed."""
+    """`changed` is called when a server's status or tools change; `approve` stores what the user allowed, `keep` a secret."""
 
     def __init__(
         self,
         *,
         spawn: Spawn,
         secret: Callable[[str], Awaitable[str | None]],
+        keep: Callable[[str, str], Awaitable[None]],
         changed: Callable[[], None] = lambda: None,
         approved: Mapping[str, str] | None = None,
         approve: Callable[[str, str], None] = lambda _name, _fingerprint: None,
@@ -37,7 +38,7 @@ class Host:
         self._spawn = spawn
         self._given = environment
         self._path: asyncio.Future[str] | None = None
-        self._needs = Needs(secret, self._environment, changed, dict(approved or {}), approve)
+        self._needs = Needs(secret, self._environment, changed, dict(approved or {}), approve, keep)
         self._servers: dict[str, Hosted] = {}
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
 
 PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
+SIGN_IN_SECONDS = 330.0  # with a person in front of a page
 STEADY = 60.0  # seconds after which a connection counts as one that works
 MOST_TOOLS = 128
 MOST_PAGES = 50
@@ -42,6 +43,7 @@ class State(StrEnum):
     STARTING = "starting"
     READY = "ready"
     FAILED = "failed"
+    SIGN_IN = "sign in"  # it waits for somebody to sign in
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +59,16 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a server needs of the program. `approved` holds, by tool name, the description the user last allowed."""
+    """What a server needs of the program. `approved` holds, by tool name, the description the user last allowed; `keep` keeps
+    a secret.
+    """
 
     secret: Callable[[str], Awaitable[str | None]]
     environment: Callable[[], Awaitable[Mapping[str, str]]]
     changed: Callable[[], None]
     approved: dict[str, str]
     approve: Callable[[str, str], None]
+    keep: Callable[[str, str], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -110,6 +115,10 @@ class Hosted:
     _stale: bool = False
     _lost: bool = False
     _limits: set[asyncio.Timeout] = field(default_factory=set)
+    _wants_sign_in: bool = False
+    _page: Callable[[str], Awaitable[object]] | None = (
+        None  # opens the page to sign in, once, after the user has asked for it
+    )
 
     @property
     def tools(self) -> Sequence[HostTool]:
@@ -127,17 +136,28 @@ class Hosted:
         self._again.set()
         self._lose()
 
+    def sign_in(self, page: Callable[[str], Awaitable[object]]) -> None:
+        """The user asks for it: connect again, and let `page` open the address the server names."""
+        self._page = page
+        self._tell(Status(State.STARTING))
+        self.restart()
+
     async def run(self) -> None:
         """Connect, stay connected, connect again; until cancelled."""
         failures = 0
         while True:
             began = time.monotonic()
             self._again.clear()
+            self._wants_sign_in = False
             self._tell(Status(State.STARTING))
             try:
                 why = await self._connected()
             except Exception as error:  # noqa: BLE001 -- the top of a task: whatever it is, this server has failed
                 why = self._sentence(error)
+            if self._wants_sign_in:
+                self._tell(Status(State.SIGN_IN, "It wants you to sign in."))
+                await self._again.wait()
+                continue
             failures = 1 if time.monotonic() - began > STEADY else failures + 1
             if self._again.is_set():
                 failures = 0
@@ -152,9 +172,10 @@ class Hosted:
         """Open, list, and stay until the connection is lost. Why it was."""
         self._lost = self._stale = False
         self._news.clear()
+        page, self._page = self._page, None
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout(self.config.start_seconds):
-                self._client = await stack.enter_async_context(self._open())
+            async with asyncio.timeout(self.config.start_seconds if page is None else SIGN_IN_SECONDS):
+                self._client = await stack.enter_async_context(self._open(page))
                 await self._list()
             try:
                 async with asyncio.TaskGroup() as group:
@@ -199,7 +220,7 @@ class Hosted:
             limit.reschedule(0)
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Any]:
+    async def _open(self, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:
         """The SDK's client on this server, closed in the task that opened it."""
         for name in ("mcp", "helix_desktop.mcp_host.transport"):  # half a second, the first time
             await asyncio.to_thread(importlib.import_module, name)
@@ -213,7 +234,7 @@ class Hosted:
         config = await self._filled()
         environment = {**await self.needs.environment(), **config.env}
         async with (
-            self._transport(config, environment) as transport,
+            self._transport(config, environment, page) as transport,
             mcp.Client(
                 transport,
                 client_info=types.Implementation(name="helix-desktop", version=__version__),
@@ -231,7 +252,9 @@ class Hosted:
         return filled(self.config, found, await self.needs.environment())
 
     @asynccontextmanager
-    async def _transport(self, config: ServerConfig, environment: Mapping[str, str]) -> AsyncIterator[Any]:
+    async def _transport(
+        self, config: ServerConfig, environment: Mapping[str, str], page: Callable[[str], Awaitable[object]] | None
+    ) -> AsyncIterator[Any]:
         if config.kind == "stdio":
             import shutil
 
@@ -247,10 +270,28 @@ class Hosted:
             yield sse_client(config.url, headers=dict(config.headers))
         else:
             from mcp.client.streamable_http import streamable_http_client
+
+            async with self._http(config, page) as http:
+                yield streamable_http_client(config.url, http_client=http)
+
+    @asynccontextmanager
+    async def _http(self, config: ServerConfig, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:
+        """With the token the user gave in its headers, or else the one from signing in."""
+        if any(name.lower() == "authorization" for name in config.headers):
             from mcp.shared._httpx_utils import create_mcp_http_client
 
             async with create_mcp_http_client(headers=dict(config.headers)) as http:
-                yield streamable_http_client(config.url, http_client=http)
+                yield http
+            return
+        await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_host.signing_in")
+        from helix_desktop.mcp_host.signing_in import Kept, signed_in
+
+        def wanted() -> None:
+            self._wants_sign_in = True
+
+        kept = Kept(config.name, self.needs.secret, self.needs.keep)
+        async with signed_in(config.url, kept, page, config.headers, wanted) as http:
+            yield http
 
     async def _list(self) -> None:
         """All pages of its tools."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.engine.crew import Spawn
-from helix_desktop.errors import NotThere, WrongUse
-from helix_desktop.secrets import Secrets
+from helix_desktop.errors import NoKeyring, NotThere, WrongUse
+from helix_desktop.secrets import Secrets, Where
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.runner import ForeignTool
 
@@ -89,6 +89,28 @@ class Servers:
     async def restart(self, name: str) -> None:
         (await self._hosting()).server(name).restart()
 
+    async def sign_in(self, name: str, page: Callable[[str], Awaitable[object]]) -> Status:
+        """The user asks to sign in to a server: `page` opens the address it names. How the server is when that is done."""
+        await self.configure()
+        from helix_desktop.mcp_host.server import State
+
+        server = (await self._hosting()).server(name)
+        await self._until(lambda: server.status.state is not State.STARTING)
+        if server.status.state is not State.READY:
+            server.sign_in(page)
+            await self._until(lambda: server.status.state is not State.STARTING)
+        return server.status
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        news = asyncio.Event()
+        self.listeners.append(news.set)
+        try:
+            while not holds():
+                news.clear()
+                await news.wait()
+        finally:
+            self.listeners.remove(news.set)
+
     async def test(self, name: str) -> tuple[Status, Sequence[HostTool], Sequence[str]]:
         """Try a server once, beside the one that runs: its status, its tools, what it wrote to its standard error."""
         return await (await self._hosting()).test(self._config(name))
@@ -103,6 +125,7 @@ class Servers:
             self._host = self._host or host.Host(
                 spawn=self._spawn,
                 secret=self._secrets.get,
+                keep=self._keep,
                 changed=self._tell,
                 approved=self._workspace.settings.approved,
                 approve=self._approve,
@@ -137,6 +160,13 @@ class Servers:
 
     async def _write(self, name: str, table: Mapping[str, Any] | None) -> None:
         await asyncio.to_thread(self._workspace.change, {f"mcp.{name}": table})
+
+    async def _keep(self, name: str, value: str) -> None:
+        """With the keyring; where there is none, until the program ends."""
+        try:
+            await self._secrets.set(name, value)
+        except NoKeyring:
+            await self._secrets.set(name, value, where=Where.SESSION)
 
     def _approve(self, tool: str, fingerprint: str) -> None:
         self._workspace.change({"permissions.approved": {**self._workspace.settings.approved, tool: fingerprint}})

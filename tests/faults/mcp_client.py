@@ -20,6 +20,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.mcp_host.config import ServerConfig
 from helix_desktop.mcp_host.server import HostTool, State
 from tests.faults.mcp_hosted import arguments_for
+from tests.mcp_host.test_signing_in import Browser
 from tests.mcp_host.world import hosting
 
 SECONDS = 20.0
@@ -29,6 +30,10 @@ async def use(url: str) -> int:
     async with hosting(ServerConfig("suite", "http", url=url, start_seconds=SECONDS, call_seconds=SECONDS)) as here:
         (server,) = here.host.servers
         await here.until(lambda: server.status.state not in {State.STARTING, State.OFF}, SECONDS + 5)
+        browser = Browser()
+        if server.status.state is State.SIGN_IN:
+            server.sign_in(browser)
+            await here.until(lambda: server.status.state not in {State.SIGN_IN, State.STARTING}, SECONDS + 5)
         if server.status.state is not State.READY:
             print(server.status.why, file=sys.stderr)
             return 1

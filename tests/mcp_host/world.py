@@ -68,10 +68,14 @@ async def hosting(
     async def secret(name: str) -> str | None:
         return here.secrets.get(name)
 
+    async def keep(name: str, value: str) -> None:
+        here.secrets[name] = value
+
     environment = {"PATH": os.environ["PATH"], "HOME": "/", "SHELL": "/bin/sh", "OPENAI_API_KEY": "not for servers"}
     host = Host(
         spawn=tasks.spawn,
         secret=secret,
+        keep=keep,
         changed=news.set,
         approved=approved,
         approve=lambda name, mark: here.approved.update({name: mark}),

@@ -17,6 +17,8 @@ from helix_desktop.secrets import Secrets, Where
 from helix_desktop.workbench import Desk, Workbench
 from helix_desktop.workbench.tour import Quick
 from tests.conftest import Expect
+from tests.mcp_host.signing_server import signing
+from tests.mcp_host.test_signing_in import Browser
 from tests.peers.chat_server import ChatServer, reply
 
 SERVER = Path(__file__).parents[1] / "mcp_host" / "modern_server.py"
@@ -130,3 +132,23 @@ async def test_a_table_with_a_mistake_stops_no_other_server(tmp_path: Path, expe
         assert list(bench.servers.mistakes) == ["broken"]
     finally:
         await desk.aclose()
+
+
+async def test_signing_in_says_how_it_ended_and_the_token_stays_with_the_keyring(
+    tmp_path: Path, expect: Expect
+) -> None:
+    expect("Error parsing SSE message")
+    (tmp_path / "project").mkdir()
+    async with signing() as known:
+        desk = desk_at(tmp_path)
+        try:
+            bench = await desk.create("Served", tmp_path / "project")
+            await bench.servers.paste(json.dumps({"mcpServers": {"far": {"url": known.url}}}))
+            status = await bench.servers.sign_in("far", Browser())
+            assert (status.state, status.tools) == (State.READY, 1)
+            again = await bench.servers.sign_in("far", Browser())
+            assert (again.state, len(known.clients)) == (State.READY, 1)
+        finally:
+            await desk.aclose()
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and b"token-" in path.read_bytes()]
+    assert written == []

@@ -1,0 +1,156 @@
+"""Signing in to servers over HTTP, against the SDK's own authorization server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from helix_desktop.mcp_host.config import ServerConfig
+from helix_desktop.mcp_host.server import State
+from helix_desktop.mcp_host.signing_in import secret_of
+from tests.conftest import Expect
+from tests.mcp_host.signing_server import Signing, signing
+from tests.mcp_host.world import Here, hosting
+
+SECRET = secret_of("far")
+
+
+@pytest.fixture(autouse=True)
+def _noise(expect: Expect) -> None:
+    """What the SDK logs when a connection is closed while something comes, and when signing in ends without a token."""
+    expect("Error parsing SSE message")
+    expect("OAuth flow error")
+
+
+def far(known: Signing) -> ServerConfig:
+    return ServerConfig("far", "http", url=known.url, start_seconds=20, call_seconds=20)
+
+
+def state(here: Here) -> State:
+    return here.host.server("far").status.state
+
+
+class Browser:
+    """Goes to the pages it is given and wherever they lead."""
+
+    def __init__(self, before: Callable[[str], None] = lambda _: None) -> None:
+        self.pages: list[str] = []
+        self.said: list[str] = []
+        self._before = before
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __call__(self, address: str) -> None:
+        self.pages.append(address)
+        self._before(address)
+        self._tasks.append(asyncio.ensure_future(self._go(address)))  # noqa: TID251 -- a browser is no part of the program
+
+    async def _go(self, address: str) -> None:
+        async with httpx2.AsyncClient(follow_redirects=True) as client:
+            self.said.append((await client.get(address)).text)
+
+
+async def signed_in(here: Here, browser: Browser) -> None:
+    await here.until(lambda: state(here) is State.SIGN_IN)
+    here.host.server("far").sign_in(browser)
+    await here.until(lambda: state(here) is State.READY)
+
+
+async def test_no_page_is_opened_and_nobody_registered_until_the_user_asks() -> None:
+    async with signing() as known, hosting(far(known)) as here:
+        await here.until(lambda: state(here) is State.SIGN_IN)
+        assert "wants you to sign in" in here.host.server("far").status.why
+        assert (known.clients, here.secrets, here.host.tools()) == ({}, {}, [])
+        browser = Browser()
+        await signed_in(here, browser)
+        (tool,) = here.host.tools()
+        assert (await tool.call({}, here.context)).text == "only for those who signed in"
+        assert browser.said == ["You are signed in; this page can be closed."]
+        asked = parse_qs(urlsplit(browser.pages[0]).query)
+        assert asked["code_challenge_method"] == ["S256"]
+        assert urlsplit(asked["redirect_uri"][0]).hostname == "127.0.0.1"
+        assert list(here.secrets) == [SECRET]
+
+
+async def test_the_token_is_there_after_a_restart_and_renewed_when_it_has_ended() -> None:
+    async with signing() as known:
+        async with hosting(far(known)) as here:
+            await signed_in(here, Browser())
+        async with hosting(far(known), secrets=here.secrets) as again:
+            await again.until(lambda: state(again) is State.READY)
+        assert (known.refreshed, len(known.clients)) == (0, 1)
+        old = json.dumps({**json.loads(here.secrets[SECRET]), "ends": 1.0})
+        async with hosting(far(known), secrets={SECRET: old}) as renewed:
+            await renewed.until(lambda: state(renewed) is State.READY)
+            assert known.refreshed == 1
+            tokens = [json.loads(each)["tokens"]["access_token"] for each in (old, renewed.secrets[SECRET])]
+            assert tokens[0] != tokens[1]
+
+
+@pytest.mark.parametrize("kept", ["no JSON", "[]", "{}", '{"tokens": 5, "client": {"client_id": 7}, "ends": "x"}'])
+async def test_a_token_that_is_none_or_was_taken_back_means_signing_in_again(kept: str) -> None:
+    async with signing() as known:
+        async with hosting(far(known), secrets={SECRET: kept}) as here:
+            await signed_in(here, Browser())
+            known.tokens.clear()
+            known.refreshing.clear()
+            here.host.server("far").restart()
+            await here.until(lambda: state(here) is State.SIGN_IN)
+            with socket.socket() as taken:  # the port of the first registration
+                back = json.loads(here.secrets[SECRET])["client"]["redirect_uris"][0]
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                taken.bind(("127.0.0.1", urlsplit(back).port))
+                taken.listen()
+                await signed_in(here, Browser())
+        assert len(known.clients) == 2
+
+
+async def test_who_says_no_is_not_asked_again_by_itself() -> None:
+    async with signing(declines=True) as known, hosting(far(known)) as here:
+        await here.until(lambda: state(here) is State.SIGN_IN)
+        browser = Browser()
+        here.host.server("far").sign_in(browser)
+        await here.until(lambda: bool(browser.pages))
+        await here.until(lambda: state(here) in {State.SIGN_IN, State.FAILED})
+        assert len(browser.pages) == 1
+        assert "refused: access_denied" in here.host.server("far").status.why
+
+
+async def test_a_stranger_cannot_come_back_in_the_users_place() -> None:
+    """Another program or page of this machine that finds the port; also what asks for nothing at all."""
+    async with signing() as known, hosting(far(known)) as here:
+        heard: list[int] = []
+
+        def stranger(address: str) -> None:
+            back = parse_qs(urlsplit(address).query)["redirect_uri"][0]
+            with httpx2.Client() as client:
+                heard.extend(
+                    client.get(f"{back}{more}").status_code
+                    for more in ("", "?code=evil", "?code=evil&state=guess", "?error=denied&state=guess")
+                )
+
+        def beside(address: str) -> None:
+            tasks.append(asyncio.ensure_future(asyncio.to_thread(stranger, address)))  # noqa: TID251
+
+        tasks: list[asyncio.Future[None]] = []
+
+        class Late(Browser):
+            async def _go(self, address: str) -> None:
+                await tasks[0]
+                await super()._go(address)
+
+        await signed_in(here, Late(beside))
+        assert heard == [404, 404, 404, 404]
+
+
+async def test_a_token_of_the_users_own_is_sent_as_it_is() -> None:
+    async with signing() as known:
+        config = ServerConfig("far", "http", url=known.url, headers={"Authorization": "Bearer mine"}, start_seconds=20)
+        async with hosting(config) as here:
+            await here.until(lambda: state(here) is State.FAILED)
+            assert known.clients == {}
