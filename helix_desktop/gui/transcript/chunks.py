@@ -1,7 +1,8 @@
 """A Markdown text cut into chunks that can be parsed one by one: paragraphs, lists, tables, fences.
 
 So a long text is parsed and laid out in slices of a few milliseconds, and while one is being written only its last
-chunk is parsed again. A chunk is never cut inside a fence. One that grows past `LONGEST` ends at the next line end.
+chunk is parsed again. A chunk is never cut inside a fence. A list of dots is cut between two of its items; what grows past
+`LONGEST` ends at the next line end.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 LONGEST = 4_000
+LIST_PIECE = 600
 TABLE_PIECE = 20
 
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _ANY_FENCE = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
+_DOT = re.compile(r" {0,3}[-*+] ")
 _LIST = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 _DELIMITERS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
@@ -100,12 +103,15 @@ def _plain_end(text: str, position: int, line_end: int) -> int:
     if _HEADING.match(first):
         return line_end
     indented = bool(_LIST.match(first)) or first.startswith(("    ", "\t"))
+    dot = _DOT.match(first)
     end, opened = line_end, _opens(first, "")
     while end < len(text) and (end - position < LONGEST or opened):
         after = _line_end(text, end)
         line = text[end : min(after, end + 200)]
         if opened:
             opened = _opens(line, opened)
+        elif dot and end - position > LIST_PIECE and line.startswith(dot.group()):
+            break
         elif not line.strip():
             beyond = _skip_blank(text, after)
             if not (indented and text.startswith(("  ", "\t"), beyond)):

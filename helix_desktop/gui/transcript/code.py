@@ -19,14 +19,16 @@ from helix_desktop.gui.words import count, tr
 FIRST_LINES = 100
 MORE_LINES = 300
 LONGEST_LINE = 2_000
-AT_ONCE = 1_200  # characters that are coloured before the box is first shown
+AT_ONCE = 1_200
 
 _LINE_END = "\N{LINE SEPARATOR}"
 _DIFFS = frozenset({"diff", "patch", "udiff"})
 
 
 class CodeBox(Box):
-    """`whole` is what the copy button copies. `more`: the key under which more lines are opened; `lines` of it are."""
+    """`whole` is what the copy button copies. `more`: the key under which more lines are opened; `lines` of it are. Text of up to
+    `at_once` characters has its colours from the beginning, longer text gets them with `colour`.
+    """
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
         self,
@@ -40,6 +42,7 @@ class CodeBox(Box):
         more: Key = (),
         lines: int = FIRST_LINES,
         total: int = 0,
+        at_once: int = AT_ONCE,
     ) -> None:
         super().__init__(ink, width, left=left, gap=gap)
         self._whole = whole
@@ -57,7 +60,7 @@ class CodeBox(Box):
         self._layout.setTextOption(option)
         self._runs: Iterator[Run] | None = highlight("\n".join(self._lines), self._language) if self._language else None
         self._coloured: list[Run] = []
-        if self._runs is not None and len(self.text) <= AT_ONCE:
+        if self._runs is not None and len(self.text) <= at_once:
             self._coloured, self._runs = list(self._runs), None
         body = self._lay()
         rest = (

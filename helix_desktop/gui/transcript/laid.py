@@ -97,13 +97,16 @@ class Laid(Stack):
         source = text_of(self.item)
         if first <= 0 and last >= self._size and self.done:
             return source or self.text(first, last)
-        parts: list[str] = []
+        chosen, before = "", -1
         for chunk, a, b, end in self._chunks():
             if b <= first or a >= last:
                 continue
             whole = chunk >= 0 and a >= first and b <= last
-            parts.append(source[chunk:end].strip("\n") if whole else self.text(max(a, first), min(b, last)))
-        return "\n\n".join(parts)
+            between = "\n" if chunk == before else "\n\n"  # a long list goes on, or something else begins
+            chosen += between if chosen else ""
+            chosen += source[chunk:end].strip("\n") if whole else self.text(max(a, first), min(b, last))
+            before = end
+        return chosen
 
     def _chunks(self) -> Iterator[tuple[int, int, int, int]]:
         """Each chunk: where it begins in the source, its first and last offset, where it ends in the source."""

@@ -24,7 +24,7 @@ from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.models.folds import KIND, sentence
 from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBox
 from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, Toggle, Words, note
-from helix_desktop.gui.transcript.code import FIRST_LINES, CodeBox
+from helix_desktop.gui.transcript.code import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.harmless import harmless, printed
 from helix_desktop.gui.transcript.highlight import language_of
 from helix_desktop.gui.transcript.item import CallState, Item, ItemKind
@@ -79,7 +79,8 @@ def _prose(page: Page, item: Item, start: int, limit: int, *, breaks: bool = Fal
         return FIRST_LINES + page.opened.get(key, 0)
 
     text = text_of(item)[:limit]
-    return prose(page.ink, page.width, text, start=start, breaks=breaks, key_of=key_of, lines=lines)
+    at_once = AT_ONCE if item.kind is ItemKind.LIVE_REPLY else 0  # what is written just now must not flicker
+    return prose(page.ink, page.width, text, start=start, breaks=breaks, key_of=key_of, lines=lines, at_once=at_once)
 
 
 def _user(at: At) -> Iterator[Box]:

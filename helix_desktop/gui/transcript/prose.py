@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from helix_desktop.gui.transcript.boxes import Box, Key, RuleBox, Words
 from helix_desktop.gui.transcript.chunks import chunks
-from helix_desktop.gui.transcript.code import FIRST_LINES, CodeBox
+from helix_desktop.gui.transcript.code import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.ink import Ink
 from helix_desktop.gui.transcript.markdown import Block, Code, Paragraph, Rule, Table, blocks, references
@@ -27,11 +27,22 @@ def prose(  # noqa: PLR0913 - all but the text are keywords with defaults
     key_of: KeyOf = lambda _: (),
     lines: Lines = lambda _: FIRST_LINES,
     change: Change = lambda block: block,
+    at_once: int = AT_ONCE,
 ) -> Iterator[Box]:
     """The boxes of a text from the chunk at `start`; each remembers where its chunk begins and ends.
 
-    `key_of` names the code block of a chunk, so that more of its `lines` can be opened. `change` may alter a block.
+    `key_of` names the code block of a chunk, so that more of its `lines` can be opened. `change` may alter a block. Code of up to
+    `at_once` characters is coloured at once.
     """
+
+    def code(block: Code, gap: float) -> Box:
+        left = float(ink.px(22) * block.indent + ink.px(14) * block.quote)
+        more = key_of(chunk.start)
+        most = lines(more) if more else 10_000
+        return CodeBox(
+            ink, width - left, block.text, block.language, left=left, gap=gap, more=more, lines=most, at_once=at_once
+        )
+
     shown = harmless(text)
     defined = references(shown)
     before: Block | None = Rule() if start else None
@@ -39,20 +50,20 @@ def prose(  # noqa: PLR0913 - all but the text are keywords with defaults
     for chunk in chunks(shown, start):
         for parsed in blocks(shown, chunk, defined, breaks=breaks):
             block = change(parsed)
-            box = _box(ink, width, block, _gap(ink, before, block), table, key_of(chunk.start), lines)
+            box = _box(ink, width, block, _gap(ink, before, block), table, code)
             table = box if isinstance(box, TableBox) else None
             before = block
             box.chunk, box.last, box.continues = chunk.start, chunk.end, chunk.continues
             yield box
 
 
-def _box(ink: Ink, width: float, block: Block, gap: float, table: TableBox | None, more: Key, lines: Lines) -> Box:
+def _box(
+    ink: Ink, width: float, block: Block, gap: float, table: TableBox | None, code: Callable[[Code, float], Box]
+) -> Box:
     if isinstance(block, Paragraph):
         return Words(ink, width, block, gap=gap)
     if isinstance(block, Code):
-        left = float(ink.px(22) * block.indent + ink.px(14) * block.quote)
-        shown = lines(more) if more else 10_000
-        return CodeBox(ink, width - left, block.text, block.language, left=left, gap=gap, more=more, lines=shown)
+        return code(block, gap)
     if isinstance(block, Table):
         return TableBox(ink, width, block, gap=0.0 if block.continues else gap, like=table if block.continues else None)
     return RuleBox(ink, width, block, gap=gap)

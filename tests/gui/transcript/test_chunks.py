@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.gui.transcript.chunks import LONGEST, chunks
+from helix_desktop.gui.transcript.chunks import LIST_PIECE, LONGEST, chunks
 
 LINES = st.sampled_from(
     [
@@ -66,6 +66,18 @@ def test_a_long_table_comes_in_pieces_that_carry_the_head() -> None:
     found = list(chunks(text))
     assert [each.continues for each in found] == [False, True, True, True, True, False]
     assert found[1].head.startswith("| a | b |")
+
+
+def test_a_long_list_comes_in_pieces_cut_between_its_items() -> None:
+    item = "- an item\n  that goes on\n  - with one below it\n"
+    found = sources(item * 100 + "\nafter")
+    assert len(found) > 3
+    assert all(each.startswith("- an item") for each in found[:-1])
+    assert all(len(each) < LIST_PIECE + 2 * len(item) for each in found)
+
+
+def test_a_numbered_list_is_not_cut_so_that_its_numbers_go_on() -> None:
+    assert len(sources("1. an item of the list\n" * 100)) == 1
 
 
 def test_a_line_without_end_is_one_chunk_found_at_once() -> None:

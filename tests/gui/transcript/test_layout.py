@@ -235,3 +235,11 @@ def test_text_and_markdown_of_a_part(theme: Theme) -> None:
     assert start > 0
     places = made.found("word")
     assert [made.text(at, at + size) for at, size in places] == ["word"]
+
+
+def test_a_long_list_is_copied_as_one(theme: Theme) -> None:
+    told = Told()
+    source = "Before.\n\n" + "\n".join(f"- the item {number}" for number in range(200)) + "\n\nAfter."
+    told.reply(source)
+    made = laid(page_of(theme, told.facts))
+    assert made.markdown(len("Helix\n"), made.length - 1) == source
