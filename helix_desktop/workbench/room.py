@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from helix_desktop.errors import Stopped
 from helix_desktop.store.workspace import Workspace
 
 PAUSE = 1.0  # seconds between two counts; one takes a twentieth of a second for a million entries
@@ -39,8 +40,11 @@ class Room:
         """Count soon; harmless while that is done already."""
         self._wanted = True
         if not self._counting and (self._workspace.settings.limit or self.over):
+            try:
+                self._spawn(self._count(), name="count what the cache takes")
+            except Stopped:
+                return  # who has it open is closing, and nobody wants to know any more
             self._counting = True
-            self._spawn(self._count(), name="count what the cache takes")
 
     async def _count(self) -> None:
         try:

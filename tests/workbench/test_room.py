@@ -63,3 +63,12 @@ async def test_what_comes_while_it_counts_is_counted_too(workspace: Workspace) -
     await owner.ended()
     assert room.over == await workspace.over_limit() > 0
     await owner.aclose()
+
+
+async def test_who_is_closing_does_not_fail_a_put(workspace: Workspace) -> None:
+    owner = tasks.Tasks("test")
+    workspace.cache.changed = Room(workspace, owner.spawn).look
+    workspace.change({"limits.cache_bytes": 1})
+    await owner.aclose()
+    stored = await workspace.cache.put(NOISE, About("shell"))
+    assert await workspace.cache.get(stored.digest) == NOISE
