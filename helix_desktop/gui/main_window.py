@@ -97,11 +97,11 @@ class MainWindow(Frame):
         return {name: self.actions_.shortcut(name) for name in names}
 
     def _composer_height(self) -> int:
-        """What stands at the lower edge and must not be covered: the composer, and a question that waits."""
+        """What stands at the lower edge and must not be covered: the composer, and what waits for the user above it."""
         if self.page != "chat":
             return 0
-        question = self.chat.approvals
-        return self.chat.composer.height() + (question.height() if question.isVisible() else 0)
+        above = (self.chat.approvals, self.chat.way_on)
+        return self.chat.composer.height() + sum(each.height() for each in above if each.isVisible())
 
     # --- workspaces ----------------------------------------------------------------------------------------------
 

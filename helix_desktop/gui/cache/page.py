@@ -217,7 +217,17 @@ class CachePage(QWidget):
         self.viewer.body.lines.mark("")
         if self.model.searching:
             self.model.show_found(None)
+            self.table.look_away()
+            if self.viewer.row is not None and self._catalogue is not None:
+                finding = self._catalogue.row(self.viewer.row.stored.digest)
+                self._doing.do(finding, name="the entry that is shown", then=self._choose_shown, owner=self)
         self._figures()
+
+    def _choose_shown(self, row: Row | None) -> None:
+        """What is shown is what is chosen, wherever it stands among all; unless somebody has gone on meanwhile."""
+        shown = self.viewer.row
+        if row is not None and shown is not None and self.table.at < 0 and shown.stored.digest == row.stored.digest:
+            self._jump(row)
 
     def _choose(self, chosen: Filter) -> None:
         self.table.selected.clear()

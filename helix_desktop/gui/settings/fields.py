@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import (
+    QAbstractSpinBox,
     QCheckBox,
     QComboBox,
     QDoubleSpinBox,
@@ -22,6 +23,7 @@ from PySide6.QtWidgets import (
 Value = bool | int | float | str
 Changed = Callable[[Value], object]
 WIDE = 240
+MARGIN = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ def field(declared: Declared, changed: Changed, parent: QWidget | None = None) -
     widget.setAccessibleName(declared.title)
     widget.setAccessibleDescription(declared.sentence)
     widget.setObjectName(declared.name)
+    if isinstance(widget, QAbstractSpinBox) and (line := widget.findChild(QLineEdit)) is not None:
+        line.setTextMargins(MARGIN, 0, MARGIN, 0)  # the style sheet's padding does not reach it
     return widget
 
 

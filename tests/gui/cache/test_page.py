@@ -123,6 +123,10 @@ def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryC
     QTest.keyClick(page.bar.field, Qt.Key.Key_Escape)
     page.search("")
     assert page.model.rowCount() == 305
+    settle()
+    chosen = page.model.row(page.table.at) if page.table.at >= 0 else None
+    assert chosen is None or chosen.stored.digest == page.viewer.row.stored.digest
+    assert list(page.table.selected) == ([(page.table.at, page.table.at)] if chosen else [])
 
 
 def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) -> None:
