@@ -10,7 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from helix_desktop.errors import WrongUse
+from helix_desktop.errors import Refused, WrongUse
+from helix_desktop.gui.links import open_link
 from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.ports import Desk
 from helix_desktop.gui.ports import Workbench as Shown
@@ -135,6 +136,14 @@ class Keeping:
 
     async def restart_server(self, bench: Shown, name: str) -> None:
         await _real(bench).servers.restart(name)
+
+    async def sign_in_server(self, bench: Shown, name: str) -> None:
+        async def page(address: str) -> None:
+            open_link(address)
+
+        status = await _real(bench).servers.sign_in(name, page)
+        if status.state != "ready":
+            raise Refused(tr("{name} is not ready. {why}", name=name, why=status.why))
 
     async def switch_tool(self, bench: Shown, name: str, tool: str, *, on: bool) -> None:
         await _real(bench).servers.switch_tool(name, tool, on=on)

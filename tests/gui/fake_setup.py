@@ -129,6 +129,9 @@ class FakeInstallation:
     async def test_server(self, bench: Workbench, name: str) -> str:
         return f"{name} answers: 3 tools."
 
+    async def sign_in_server(self, bench: Workbench, name: str) -> None:
+        self.running = [replace(each, state="ready") if each.name == name else each for each in self.running]
+
     async def restart_server(self, bench: Workbench, name: str) -> None:
         raise NotThere(f"There is no MCP server {name}.")
 

@@ -21,7 +21,7 @@ Do = Callable[[Coroutine[Any, Any, Any]], None]
 
 
 class ServerCard(QWidget):
-    """`acts` makes the work for a button: "restart", "remove", "test", "switch", "switch_tool", "limit"; `do` runs it."""
+    """`acts` makes the work for a button: "restart", "sign_in", "remove", "test", "switch", "switch_tool", "limit"; `do` runs it."""
 
     def __init__(self, acts: Callable[..., Coroutine[Any, Any, Any]], do: Do, parent: QWidget) -> None:
         super().__init__(parent)
@@ -56,9 +56,10 @@ class ServerCard(QWidget):
         self._state.setText(state_words(server))
         self._switch.setText(tr("Switch off") if server.enabled else tr("Switch on"))
         self._restart.setVisible(server.enabled and not server.mistake)
+        self._sign_in.setVisible(server.enabled and server.state == "sign in")
         for button in (self._switch, self._test, self._more):
             button.setVisible(not server.mistake)
-        for button in (self._more, self._switch, self._test, self._restart, self._remove):
+        for button in (self._sign_in, self._more, self._switch, self._test, self._restart, self._remove):
             button.setAccessibleName(f"{button.text()}: {server.name}")
         if server.offered != self._offered:
             self._offered = server.offered
@@ -74,6 +75,7 @@ class ServerCard(QWidget):
     def _buttons(self) -> QHBoxLayout:
         line = QHBoxLayout()
         line.setSpacing(0)
+        self._sign_in = self._button(line, tr("Sign in"), lambda: self._act("sign_in"))
         self._more = self._button(line, tr("Tools and log"), self._toggle)
         self._switch = self._button(line, tr("Switch off"), lambda: self._act("switch", on=not self._server.enabled))
         self._test = self._button(line, tr("Test"), lambda: self._act("test"))
@@ -182,6 +184,8 @@ def state_words(server: Server) -> str:
     if not server.enabled:
         return tr("switched off")
     state = {"starting": tr("starting"), "ready": tr("ready"), "failed": tr("failed"), "off": tr("off")}
+    if server.state == "sign in":
+        return tr("It waits for you to sign in.")
     tools = count(server.tools, "{n} tool", "{n} tools") if server.tools else ""
     return " · ".join(filter(None, [state.get(server.state, server.state), tools, server.why]))
 

@@ -90,6 +90,7 @@ class ServersPage(Page):
             "limit": program.limit_server,
             "test": self._test,
             "restart": program.restart_server,
+            "sign_in": program.sign_in_server,
             "remove": program.remove_server,
         }
         return acts[what](self._bench, name, **given)

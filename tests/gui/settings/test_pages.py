@@ -248,6 +248,17 @@ def test_a_server_is_switched_off_restarted_and_removed(
     assert program.running == []
 
 
+def test_a_server_that_waits_for_its_user_is_signed_in_to(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    program.running = [Server("far", "https://far.example/mcp", "sign in", "It wants you to sign in.")]
+    page = ServersPage(bench, program, window.doing)
+    assert "It waits for you to sign in." in said(page)
+    QTest.mouseClick(button(page, "Sign in"), Qt.MouseButton.LeftButton)
+    assert "ready" in said(page)
+    assert [each.isHidden() for each in page.findChildren(QPushButton) if each.text() == "Sign in"] == [True]
+
+
 def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
