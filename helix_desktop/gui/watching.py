@@ -5,12 +5,21 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged, Streamed, ToolShowed
-from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, ModelReplied, TurnEnded
+from helix_desktop.engine.facts import (
+    ConversationChanged,
+    ConversationStarted,
+    Folded,
+    ModelReplied,
+    Refolded,
+    TurnEnded,
+    Unfolded,
+)
 from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.ports import Workbench
 
 _URGENT = (Running.ASKING, Running.FAILED, Running.TOOLS, Running.THINKING)
-_SHOWN = (ConversationChanged, ConversationStarted, ModelReplied, TurnEnded)  # what a line of the list shows
+# What a line of the list shows: its title, its place, its bar.
+_SHOWN = (ConversationChanged, ConversationStarted, Folded, ModelReplied, Refolded, TurnEnded, Unfolded)
 LISTED = 300  # milliseconds; the list of a busy workspace is made anew no more often
 WORKING = frozenset({Running.THINKING, Running.TOOLS, Running.ASKING})
 

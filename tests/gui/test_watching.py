@@ -8,7 +8,8 @@ from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.blocks import TextDelta
-from helix_desktop.engine.events import Event, Running, StateChanged, Streamed
+from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged, Streamed
+from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span
 from helix_desktop.gui.watching import Watched
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench, Row
@@ -72,3 +73,10 @@ def test_leaving_ends_it(bench: FakeWorkbench, application: QApplication) -> Non
     watched = Watched(bench, parent)
     watched.leave()
     assert bench._listeners == []
+
+
+def test_a_fold_shows_in_the_bars_of_the_list(bench: FakeWorkbench, watched: Watched) -> None:
+    spy = QSignalSpy(watched.changed)
+    fold = Folded("h1", FoldKind.HANDOVER, Span(1, 2), "short", 5, 500)
+    tell(bench, watched, FactAppended(Recorded("a", 3, 0.0, fold)))
+    assert spy.wait(2_000)
