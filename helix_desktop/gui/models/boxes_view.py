@@ -122,6 +122,7 @@ class BoxesView(QAbstractScrollArea):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # boxes place their words themselves
         painter.fillRect(event.rect(), self._ink.colour(self._surface))
         y = self.verticalScrollBar().value()
         painter.translate(0, -y)

@@ -85,6 +85,7 @@ class _Drawn(QStyledItemDelegate):
         place = QRectF(option.rect)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         painter.save()
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # ring, words and time have their places
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if chosen:
             painter.setPen(Qt.PenStyle.NoPen)

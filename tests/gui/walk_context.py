@@ -1,0 +1,299 @@
+"""A walk through cache, timeline and inspector by real mouse and keyboard; run by test_walk_context.py under a screen.
+
+`python -m tests.gui.walk_context HOME`: makes a workspace with a session of the tour in it, and opens the real window on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from typing import TypeVar
+
+from PySide6.QtCore import QPoint
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLineEdit, QWidget
+
+from helix_desktop import places
+from helix_desktop.engine.facts import (
+    Attachment,
+    DocumentEdited,
+    Excluded,
+    Fact,
+    Folded,
+    FoldKind,
+    Included,
+    Pinned,
+    Refolded,
+    Unfolded,
+)
+from helix_desktop.engine.session import Session
+from helix_desktop.gui.models.compare import CompareDialog
+from helix_desktop.gui.timeline.now import FoldNow
+from helix_desktop.program import Program
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk, Workbench
+from helix_desktop.workbench.tour import Quick, make_folder, take
+from tests.gui.hands import answer, choose, click, drag, hot, key, press, type_
+from tests.soak.driven import HOME, drive, until
+
+D = TypeVar("D", bound=QWidget)
+
+
+def prepare(home: Path) -> None:
+    async def make() -> None:
+        folder = home / "project"
+        make_folder(folder)
+        where = places.find(home / HOME)
+        desk = Desk(where, Secrets(where.key_file, environ={}), clock=Quick())
+        bench = await desk.create("walk", folder)
+        await take(bench, lambda _: None)
+        await desk.aclose()
+
+    asyncio.run(make())
+
+
+class Walk:
+    """One person at one window. What comes of each step is looked up in the journal and in the cache."""
+
+    def __init__(self, run: Program) -> None:
+        self.window = run.window
+
+    @property
+    def bench(self) -> Workbench:
+        assert isinstance(self.window.bench, Workbench)
+        return self.window.bench
+
+    @property
+    def session(self) -> Session:
+        assert isinstance(self.window.session, Session)
+        return self.window.session
+
+    @property
+    def last(self) -> Fact:
+        return self.session.facts[-1].fact
+
+    def facts(self, kind: type[Fact]) -> list[Fact]:
+        return [each.fact for each in self.session.facts if isinstance(each.fact, kind)]
+
+    async def go(self) -> None:
+        await until(lambda: self.window.bench is not None)
+        await until(self.window.isActiveWindow)
+        await key("ctrl+Next")
+        await until(lambda: self.window.session is not None)
+        await self.bench.workspace.index.caught_up()
+        for part in (self.cache, self.timeline, self.inspector):
+            try:
+                await part()
+            except BaseException:
+                self.window.window().grab().save(str(Path(tempfile.gettempdir(), "helix-walk-failed.png")))
+                raise
+
+    # --- cache
+
+    async def cache(self) -> None:
+        """Filter, search, jump by hash, recall lines, pin, verify, forget."""
+        page = self.window.pages.cache
+        await key("alt+2")
+        await until(lambda: page.viewer.row is not None)
+        await click(page.bar._tool)
+        await choose("read_file")
+        await until(lambda: page.model.chosen.tool == "read_file" and page.model.rowCount() > 0)
+        await click(page.bar._tool)
+        await choose("All tools")
+        await key("ctrl+f")
+        await type_("adapter not trimmed")
+        await until(lambda: page.model.searching and page.model.rowCount() > 0)
+        await click(page.table.viewport(), page.table.visualRect(page.model.index(0, 0)))
+        await until(lambda: page.viewer.row is not None and len(page.viewer.body.lines.lines) > 1)
+        await self._jump_by_hash()
+        await self._recall_lines()
+        await self._pin_verify_forget()
+
+    async def _jump_by_hash(self) -> None:
+        page = self.window.pages.cache
+        rows = [page.model.row(number) for number in range(page.model.rowCount())]
+        digest = next(row.stored.digest for row in rows if row is not None and row.about.tool == "read_file")
+        await key("ctrl+f", "ctrl+a", "Delete")
+        QGuiApplication.clipboard().setText(digest.hex)
+        await key("ctrl+v", "Return")
+        await until(lambda: page.viewer.row is not None and page.viewer.row.stored.digest == digest)
+
+    async def _recall_lines(self) -> None:
+        page, chat = self.window.pages.cache, self.window.chat
+        lines = page.viewer.body.lines
+        await until(lambda: lines.isVisible() and len(lines.lines) > 6)
+        lines.show_line(0)
+        height = int(lines._height)
+        await drag(lines.viewport(), QPoint(80, height * 2 + height // 2), QPoint(160, height * 4 + height // 2))
+        await until(lambda: lines.chosen_lines() is not None)
+        chosen = lines.chosen_lines()
+        assert chosen is not None
+        await click(page.viewer._recall)
+        await until(lambda: self.window.page == "chat")
+        await until(lambda: bool(chat.composer.attachments.held))
+        attached = chat.composer.attachments.held[-1]
+        assert isinstance(attached, Attachment)
+        text = (await self.bench.read(attached.stored.digest, 0, 10_000)).decode()
+        assert str(lines.lines[chosen[0]]) in text
+
+    async def _pin_verify_forget(self) -> None:
+        page = self.window.pages.cache
+        await key("alt+2")
+        row = page.viewer.row
+        assert row is not None
+        await click(page.viewer._more)
+        await choose("Pin")
+        await until(lambda: page.viewer.row is not None and page.viewer.row.pinned)
+        await click(page.viewer._more)
+        await choose("Verify")
+        await until(lambda: "matches the hash" in page._counts.text())
+        await key("ctrl+f", "ctrl+a", "Delete")
+        await until(lambda: not page.model.searching and page.model.rowCount() > 2)
+        await until(lambda: page.table.at < 0 or page.model.row(page.table.at) == page.viewer.row)
+        await click(page.table.viewport(), page.table.visualRect(page.model.index(0, 0)))  # the lines recalled just now
+        await until(lambda: page.viewer.row is not None and page.viewer.row.stored.digest != row.stored.digest)
+        gone = page.viewer.row.stored.digest if page.viewer.row is not None else row.stored.digest
+        await click(page.viewer._more)
+        await choose("Forget")
+        await answer("Forget for good")
+        await until(lambda: page.viewer.row is None or page.viewer.row.stored.digest != gone)
+        await self.bench.workspace.index.caught_up()  # forgetting makes it anew
+        kept = await self.bench.workspace.index.row(row.stored.digest)
+        assert kept is not None
+        assert kept.pinned
+        found = await self.bench.workspace.index.row(gone)
+        assert found is None or found.gone
+
+    # --- timeline
+
+    async def timeline(self) -> None:
+        """A fold is chosen, undone, redone, edited; handed over with a wish; two compared; the story written."""
+        page = self.window.pages.timeline
+        await key("alt+3")
+        await until(lambda: bool(page.list.rows.events))
+        await self._choose_handover(0)
+        before = self.session.view().blocks
+        await click(page.panel._undo)
+        await until(lambda: isinstance(self.last, Unfolded))
+        assert self.session.view().blocks != before
+        await until(lambda: page.panel._undo.text() == "Redo")
+        await click(page.panel._undo)
+        await until(lambda: isinstance(self.last, Refolded))
+        assert self.session.view().blocks == before
+        await click(page.panel._edit)
+        await key("ctrl+a")
+        await type_("## User Preferences")
+        await key("Return")
+        await type_("Never change a file outside of src/.")
+        await press(page.panel, "Save")
+        await until(lambda: isinstance(self.last, DocumentEdited))
+        assert any("Never change" in getattr(block.content, "text", "") for block in self.session.view().blocks)
+        await self._hand_over()
+        await self._compare()
+        await self._export()
+
+    async def _choose_handover(self, number: int) -> None:
+        page = self.window.pages.timeline
+        rows = [at for at, event in enumerate(page.list.rows.events) if event.kind is FoldKind.HANDOVER]
+        await click(page.list.viewport(), page.list.visualRect(page.list.rows.index(rows[number])))
+        await until(lambda: page.panel._shown is not None and page.panel._shown.event.kind is FoldKind.HANDOVER)
+
+    async def _hand_over(self) -> None:
+        handovers = sum(fold.kind is FoldKind.HANDOVER for fold in self.facts(Folded) if isinstance(fold, Folded))
+        await key("alt+1")
+        await click(self.window.chat.composer.text)
+        await type_("read src/pairs.py")
+        turn = len(self.session.facts)
+        await key("Return")
+        await until(lambda: len(self.session.facts) > turn + 3 and self.session.running.value == "idle")
+        await key("alt+3")
+        await click(self.window.pages.timeline._now)
+        dialog = await shown(FoldNow)
+        await click(dialog.wish)
+        await type_("keep the API decisions")
+        await key("Return")
+        await until(
+            lambda: (
+                sum(fold.kind is FoldKind.HANDOVER for fold in self.facts(Folded) if isinstance(fold, Folded))
+                == handovers + 1
+            )
+        )
+
+    async def _compare(self) -> None:
+        page = self.window.pages.timeline
+        await until(lambda: sum(event.kind is FoldKind.HANDOVER for event in page.list.rows.events) == 2)
+        await self._choose_handover(0)
+        await click(page.panel._compare)
+        dialog = await shown(CompareDialog)
+        await key("Escape")
+        await until(lambda: gone(dialog))
+
+    async def _export(self) -> None:
+        target = Path(self.bench.folder, "story.md")
+        await click(self.window.pages.timeline._export)
+        dialog = await shown(QFileDialog)
+        line = dialog.findChild(QLineEdit)
+        assert line is not None
+        await click(line)
+        await key("ctrl+a")
+        await type_(str(target))
+        await key("Return")
+        await until(target.exists)
+        await until(lambda: "Never change a file outside of src/." in target.read_text("utf-8"))
+
+    # --- inspector
+
+    async def inspector(self) -> None:
+        """A block is pinned, left out and taken back; an earlier step is looked at."""
+        panel = self.window.pages.inspector
+        await key("alt+1")
+        if not panel.isVisible():
+            await key("ctrl+i")
+        await until(lambda: panel.isVisible() and bool(panel._parts))
+        await hot(panel.view, "blocks, in order")
+        part = next(part for part in panel._parts if part.name == "read src/pairs.py")
+        name = part.name
+        for words, fact in (("Pin", Pinned), ("Leave out", Excluded)):
+            await hot(panel.view, name)
+            await choose(words)
+            await until(lambda fact=fact: isinstance(self.last, fact))  # type: ignore[misc]
+        assert part.block.source not in [block.source for block in self.session.view().blocks]
+        await until(lambda: any("Include" in place for place in names(panel.view)))
+        await hot(panel.view, "Include")
+        await until(lambda: isinstance(self.last, Included))
+        await click(panel.slider, QPoint(8, panel.slider.height() // 2))
+        await key("Home")
+        await until(lambda: panel._step.text().startswith("Step 1 of"))
+        assert sum(panel_tokens(panel)) < self.session.meter().used
+        await click(panel._now)
+        await until(lambda: panel._step.text().startswith("Now"))
+
+
+def names(view: object) -> list[str]:
+    stack = view._stack  # type: ignore[attr-defined]
+    return [stack.spot(spot)[0].name for spot in stack.spots()]
+
+
+def panel_tokens(panel: object) -> list[int]:
+    return [part.tokens for part in panel._parts]  # type: ignore[attr-defined]
+
+
+async def shown(kind: type[D]) -> D:
+    """The dialog of a kind, once it has the keyboard."""
+
+    def found() -> list[D]:
+        return [each for each in QApplication.topLevelWidgets() if isinstance(each, kind) and each.isActiveWindow()]
+
+    await until(lambda: bool(found()), 20)
+    return found()[0]
+
+
+def gone(dialog: QDialog) -> bool:
+    return not any(each is dialog and each.isVisible() for each in QApplication.topLevelWidgets())
+
+
+if __name__ == "__main__":
+    prepare(Path(sys.argv[1]))
+    sys.exit(drive(Path(sys.argv[1]), lambda run: Walk(run).go()))
