@@ -164,6 +164,8 @@ class Level:
 
     def _compact(self, start: bytes = _FIRST, stop: bytes = _LAST) -> None:
         """Without its two ends plyvel compacts an empty range, silently."""
+        if self._failed:
+            self._reopen()
         self._again().compact_range(start=start, stop=stop)
 
     def flush(self) -> None:

@@ -3,7 +3,7 @@ nothing acknowledged lost, and once the disk works again the open workspace goes
 
     python -m tests.faults.store_disk [--trials 0] [--seed 1]      (0: every call, in every way; minutes with TMPDIR=/dev/shm)
 
-The calls are counted up to the moment the disk works again, and those of closing the workspace by themselves. How many there are
+The calls of working are counted up to the moment the disk works again; those of emptying the trash and of closing by themselves. How many there are
 differs a little from life to life, as threads take turns: each way goes on until three lives end before the call that was to fail.
 """
 
@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Fact, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import HelixError
 from helix_desktop.store.workspace import Workspace
@@ -35,20 +35,22 @@ LIVES = 3
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a call fails: by what error, it alone or all behind it, while working or while closing."""
+    """How a call fails: by what error, it alone or all behind it, and what is being done."""
 
     number: int
     for_good: bool
-    closing: bool
+    during: str  # "working", "emptying" the trash, "closing"
 
     def __str__(self) -> str:
-        words = (errno.errorcode[self.number], "for good" * self.for_good, "while closing" * self.closing)
-        return " ".join(filter(None, words))
+        return f"{errno.errorcode[self.number]}{' for good' * self.for_good} while {self.during}"
+
+    def arm(self, at: int, now: str) -> None:
+        shim.fail(at if self.during == now else 0, self.number, for_good=self.for_good)
 
 
 WAYS = [
-    Way(number, for_good, closing)
-    for closing in (False, True)
+    Way(number, for_good, during)
+    for during in ("working", "emptying", "closing")
     for number in (errno.EIO, errno.ENOSPC)
     for for_good in (False, True)
 ]
@@ -56,7 +58,7 @@ WAYS = [
 
 async def script(folder: Path, at: int, way: Way, say: Say) -> None:
     """A short life of a workspace, the same each time. What is refused is refused; nothing else may be raised."""
-    shim.fail(0 if way.closing else at, way.number, for_good=way.for_good)
+    way.arm(at, "working")
     workspace = await opened(folder, say)
     chance = random.Random(7)
 
@@ -80,14 +82,34 @@ async def script(folder: Path, at: int, way: Way, say: Say) -> None:
             say(f"refused {type(error).__name__}: {error.what}")
     _change(workspace, say)
     works_again(say)
+    if way.during == "emptying":
+        await emptied(workspace, at, way, say)
     await goes_on(workspace, say)
     before = shim.calls()
-    shim.fail(at if way.closing else 0, way.number, for_good=way.for_good)
+    way.arm(at, "closing")
     try:
         await workspace.aclose()
     except HelixError as error:
         say(f"refused {type(error).__name__}: {error.what}")
     say(f"closing {shim.calls() - before}")
+
+
+async def emptied(workspace: Workspace, at: int, way: Way, say: Say) -> None:
+    """What could not be purged is purged when the disk works again."""
+    stored = await workspace.cache.put(b"to be purged" * 100, About("shell", "env"))
+    thrown_away: list[Fact] = [ToolReturned("1", stored, 1), ConversationChanged(trashed=True)]
+    await workspace.journal.append("purged", thrown_away)
+    before = shim.calls()
+    way.arm(at, "emptying")
+    try:
+        await workspace.empty_trash()
+    except HelixError as error:
+        say(f"refused {type(error).__name__}: {error.what}")
+    shim.fail(0, 0, for_good=False)
+    say(f"emptying {shim.calls() - before}")
+    await workspace.empty_trash()
+    if any(row.id == "purged" for row in await workspace.journal.conversations()):
+        raise RuntimeError("The trash could not be emptied any more.")
 
 
 def works_again(say: Say) -> None:
@@ -134,8 +156,7 @@ def one(folder: Path, at: int, way: Way) -> tuple[list[str], int]:
     child, reading = in_child(work)
     lines = told(reading)
     os.waitpid(child, 0)
-    which = "closing " if way.closing else "working "
-    return lines, next((int(line.split()[1]) for line in lines if line.startswith(which)), 0)
+    return lines, next((int(line.split()[1]) for line in lines if line.startswith(f"{way.during} ")), 0)
 
 
 def trials(count: int, seed: int, found: Counter[str]) -> None:
