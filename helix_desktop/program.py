@@ -57,6 +57,7 @@ log = logging.getLogger(__name__)
 NAME = "window"
 PATIENCE = 1.6  # seconds the end may take; what is acknowledged is on the disk already
 THREADS = 4
+TURN = 0.001  # seconds a busy thread keeps the interpreter; the window asks for it many times between two frames
 M_ARENA_MAX = -8  # of malloc.h
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
@@ -98,6 +99,7 @@ class Program:
 
     def __init__(self, where: places.Places, application: QApplication, painted: Window, link: str) -> None:
         _share_memory()
+        sys.setswitchinterval(TURN)
         self._where = where
         self._link = link
         self._settings = Settings(where.settings)

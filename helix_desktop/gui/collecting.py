@@ -14,6 +14,7 @@ from PySide6.QtCore import QObject, QTimer
 EVERY = 1000  # milliseconds
 MUCH = 50_000  # new objects: somebody is at work on something large, which will mostly be gone in a moment
 PATIENCE = 20  # times that is waited for
+YOUNGER = 10  # collections of what is new before what has lived for a while is looked through
 SHARE = 1000  # all objects are looked through for so small a part of the time
 
 
@@ -36,14 +37,15 @@ class Collecting(QObject):
         gc.freeze()
 
     def look(self) -> None:
-        """Collect what is new, and, when the last time is long enough ago for what it took, everything."""
-        if gc.get_count()[0] > MUCH and self._waited < PATIENCE:
+        """Collect what is new, sometimes what is not so new, and, when the last time is long enough ago for what it took, all."""
+        new, times, _ = gc.get_count()
+        if new > MUCH and self._waited < PATIENCE:
             self._waited += 1
             return
         self._waited = 0
         begun = time.perf_counter()
         if begun < self._everything_at:
-            gc.collect(1)
+            gc.collect(1 if times >= YOUNGER else 0)
         else:
             gc.collect()
             ended = time.perf_counter()
