@@ -33,6 +33,14 @@ CLIENT = (
     "initialize", "tools_call", "sse-retry", "request-metadata", "http-standard-headers", "http-custom-headers",
     "http-invalid-tool-headers", "json-schema-ref-no-deref", "json-schema-2020-12-preservation",
     "elicitation-sep1034-client-defaults", "sep-2322-client-request-state",
+    *(f"auth/{name}" for name in (
+        "metadata-default", "metadata-var1", "metadata-var2", "metadata-var3", "basic-cimd", "scope-from-www-authenticate",
+        "scope-from-scopes-supported", "scope-omitted-when-undefined", "scope-step-up", "scope-retry-limit",
+        "token-endpoint-auth-basic", "token-endpoint-auth-post", "token-endpoint-auth-none",
+        "2025-03-26-oauth-metadata-backcompat", "2025-03-26-oauth-endpoint-fallback", "resource-mismatch", "offline-access-scope",
+        "offline-access-not-supported", "authorization-server-migration", "iss-supported", "iss-not-advertised",
+        "iss-supported-missing", "iss-wrong-issuer", "iss-unexpected", "iss-normalized", "metadata-issuer-mismatch",
+    )),
 )  # fmt: skip
 WRONG = ("0" * 64, "../../etc/passwd", "x" * 1_000)
 
