@@ -21,6 +21,7 @@ from helix_desktop.places import Places
 from helix_desktop.secrets import Secrets
 
 if TYPE_CHECKING:
+    from helix_desktop.gui.lab import Played, Wanted
     from helix_desktop.mcp_host.server import Hosted
     from helix_desktop.workbench.bench import Workbench
 
@@ -163,7 +164,12 @@ class Keeping:
     async def choose_policy(self, bench: Shown, preset: str, values: Mapping[str, Any]) -> None:
         await _real(bench).choose_policy(preset, values)
 
-    # --- the tour
+    # --- the replay lab and the tour
+
+    async def play(self, bench: Shown, wanted: Wanted, report: Callable[[int, int], None]) -> Sequence[Played]:
+        from helix_desktop import playing
+
+        return await playing.play(bench, wanted, report)
 
     async def tour_workbench(self, desk: Desk, folder: Path) -> Shown:
         """The workspace of the tour: the one of last time, else a new one on a fresh sample."""

@@ -10,7 +10,8 @@ import helix_desktop
 
 MODULES = sorted(each.name for each in pkgutil.walk_packages(helix_desktop.__path__, "helix_desktop."))
 WINDOW = tuple(
-    f"helix_desktop.{name}" for name in ("gui", "app", "program", "browsing", "connecting", "keeping", "event_loop")
+    f"helix_desktop.{name}"
+    for name in ("gui", "app", "program", "browsing", "connecting", "keeping", "playing", "event_loop")
 )
 SCRIPTS = ("_worker", ".jail", ".__main__")  # run as programs of their own
 

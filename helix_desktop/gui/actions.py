@@ -82,6 +82,7 @@ def declared() -> tuple[Action, ...]:
         Action("fold-reflection", tr("Merge the observations now"), context),
         Action("fold-handover", tr("Hand over now"), context, "Ctrl+Shift+H"),
         Action("policy", tr("Choose the policy"), context),
+        Action("lab", tr("Replay lab: compare policies…"), context),
         Action("model", tr("Choose the model"), context, "Ctrl+M"),
         Action("mode", tr("Choose what needs your permission"), context, "Ctrl+Shift+M"),
         Action("tour", tr("Take the tour"), helping, "F1"),

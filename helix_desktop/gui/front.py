@@ -17,7 +17,7 @@ from helix_desktop.gui.doing import Spawn
 from helix_desktop.gui.first_start import ConnectDialog
 from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.links import link as link_of
-from helix_desktop.gui.main_window import TITLE, MainWindow
+from helix_desktop.gui.main_window import TITLE, MainWindow, policy_choices
 from helix_desktop.gui.notify import Notifier
 from helix_desktop.gui.ports import RulesFile, Workbench
 from helix_desktop.gui.rules import RulesDialog
@@ -58,6 +58,7 @@ class Front(QObject):
         window.settings_wanted.connect(self.open_settings)
         window.settled.connect(self._settled)
         window.actions_.on("tour", self.tour)
+        window.actions_.on("lab", self.open_lab)
 
     def refresh_models(self) -> None:
         """What the model menu offers, as far as it is known without asking anybody."""
@@ -173,6 +174,15 @@ class Front(QObject):
         self._settings = None
         self._window.show_choices()
         self.refresh_models()
+
+    def open_lab(self) -> None:
+        """Other policies on conversations of the workspace in front."""
+        from helix_desktop.gui.lab import Lab
+
+        window = self._window
+        if window.bench is not None:
+            play, took = self._installation.play, lambda _policy: window.show_choices()
+            Lab(window.bench, policy_choices(), play, window.doing, took, window).open()
 
     # --- notifications
 

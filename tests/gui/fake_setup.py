@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.errors import BadKey, HelixError, NoKeyring, NotThere, WrongUse
+from helix_desktop.gui.lab import Played, Wanted
 from helix_desktop.gui.ports import Desk, Workbench
 from helix_desktop.gui.settings.program import Finding, Going, Kept, Server
 from helix_desktop.gui.setup import Model, Provider, Tested
@@ -75,6 +76,7 @@ class FakeInstallation:
         self.settings = Chosen()
         self.changes: list[tuple[str, Any]] = []
         self.running: list[Server] = []
+        self.played: list[Wanted] = []
 
     def versions(self) -> Sequence[tuple[str, str]]:
         return [("PySide6-Essentials", "6.11.3")]
@@ -149,6 +151,14 @@ class FakeInstallation:
 
     async def choose_policy(self, bench: Workbench, preset: str, values: Mapping[str, Any]) -> None:
         self.settings.preset, self.settings.policy = preset, dict(values)
+
+    async def play(self, bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]) -> Sequence[Played]:
+        report(1, 2)
+        self.played.append(wanted)
+        return [
+            Played(name, 20, 90_000, 50_000, 200_000, 100_000, 0.8, 1.0, {"marker": 3}, Path("/plots.html"))
+            for name in wanted.policies
+        ]
 
     async def tour_workbench(self, desk: Desk, folder: Path) -> Workbench:
         return await desk.create("Tour", folder)

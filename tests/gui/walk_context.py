@@ -29,6 +29,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.engine.session import Session
+from helix_desktop.gui.lab import Lab
 from helix_desktop.gui.models.compare import CompareDialog
 from helix_desktop.gui.timeline.now import FoldNow
 from helix_desktop.program import Program
@@ -83,7 +84,7 @@ class Walk:
         await key("ctrl+Next")
         await until(lambda: self.window.session is not None)
         await self.bench.workspace.index.caught_up()
-        for part in (self.cache, self.timeline, self.inspector):
+        for part in (self.cache, self.timeline, self.inspector, self.lab):
             try:
                 await part()
             except BaseException:
@@ -269,6 +270,24 @@ class Walk:
         assert sum(panel_tokens(panel)) < self.session.meter().used
         await click(panel._now)
         await until(lambda: panel._step.text().startswith("Now"))
+
+    # --- replay lab
+
+    async def lab(self) -> None:
+        """Two policies are played over the conversation, and one becomes the workspace's."""
+        await key("ctrl+k")
+        await type_("replay lab")
+        await key("Return")
+        dialog = await shown(Lab)
+        for name in ("observational", "layered"):
+            await click(dialog.checks[name], QPoint(10, dialog.checks[name].height() // 2))
+        await until(lambda: not dialog.checks["layered"].isChecked())
+        await click(dialog.run_)
+        await press(dialog, "Use this policy")
+        await until(lambda: self.bench.policy == "helix")
+        assert self.bench.workspace.settings.preset == "helix"
+        await until(lambda: self.window.top.policy.text().startswith("Helix"))
+        await key("Escape")
 
 
 def names(view: object) -> list[str]:

@@ -1,0 +1,122 @@
+"""The replay lab: conversations of a workspace through policies they did not have, in a process that can be stopped.
+
+A conversation is written out as messages of the common form, and `helix-desktop replay` does the rest: nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.facts import ModelReplied, Recorded, SystemSet, Text, ToolCall, ToolReturned, UserSaid
+from helix_desktop.errors import NotThere, StoreFailed, WrongUse
+from helix_desktop.gui.lab import Played, Wanted
+from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.words import tr
+
+LARGEST = 8 << 20  # bytes of an output that are played
+
+
+async def play(bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]) -> Sequence[Played]:
+    """Every policy over every conversation and file. Cancelled, the process ends."""
+    plots = await asyncio.to_thread(_page)
+    with tempfile.TemporaryDirectory(prefix="helix-replay-") as folder:
+        files = [*wanted.files]
+        for number, conversation in enumerate(wanted.conversations):
+            file = Path(folder, f"{number:03}-{conversation}.json")
+            messages = [message async for message in _messages(await bench.child(conversation), bench)]
+            await asyncio.to_thread(file.write_text, json.dumps(messages), "utf-8")
+            files.append(file)
+        options = [
+            "--compare",
+            ",".join(wanted.policies),
+            "--window",
+            str(wanted.window),
+            "--html",
+            str(plots),
+            "--json",
+        ]
+        found = await _run([*options, *map(str, files)], len(files) * len(wanted.policies), report)
+    return [_played(name, result["total"], plots) for name, result in found["policies"].items()]
+
+
+def _page() -> Path:
+    """A file of the user's alone, for the plots; it stays until the system clears its temporary files."""
+    with tempfile.NamedTemporaryFile(prefix="helix-replay-", suffix=".html", delete=False) as file:
+        return Path(file.name)
+
+
+async def _run(options: Sequence[str], total: int, report: Callable[[int, int], None]) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "helix_desktop", "replay", *options,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    said: list[str] = []
+
+    async def read(stream: asyncio.StreamReader | None) -> bytes:
+        return await stream.read() if stream is not None else b""
+
+    async def hear(stream: asyncio.StreamReader | None) -> None:
+        while stream is not None and (line := await stream.readline()):
+            said.append(line.decode("utf-8", "replace").strip())
+            report(min(len(said), total), total)
+
+    try:
+        output, _ = await asyncio.gather(read(process.stdout), hear(process.stderr))
+        if await process.wait():
+            raise StoreFailed(tr("The replay failed: {why}", why=" ".join(said[-3:])[:500]))
+        return dict(json.loads(output))
+    except ValueError as error:
+        raise WrongUse(tr("The replay gave nothing that can be read.")) from error
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+
+
+async def _messages(facts: Sequence[Recorded], bench: Workbench) -> AsyncIterator[Mapping[str, Any]]:
+    for recorded in facts:
+        fact = recorded.fact
+        if isinstance(fact, SystemSet):
+            yield {"role": "system", "content": fact.text}
+        elif isinstance(fact, UserSaid):
+            words = [part.text if isinstance(part, Text) else f"[{part.name}]" for part in fact.parts]
+            yield {"role": "user", "content": "\n".join(words)}
+        elif isinstance(fact, ModelReplied):
+            text = "".join(part.text for part in fact.parts if isinstance(part, Text))
+            calls = [_call(part) for part in fact.parts if isinstance(part, ToolCall)]
+            yield {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
+        elif isinstance(fact, ToolReturned):
+            yield {"role": "tool", "tool_call_id": fact.call, "content": await _output(fact, bench)}
+
+
+def _call(call: ToolCall) -> Mapping[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+async def _output(fact: ToolReturned, bench: Workbench) -> str:
+    """What cannot be read any more is played as what is known of it."""
+    try:
+        return (await bench.read(fact.output.digest, 0, min(fact.output.size, LARGEST))).decode("utf-8", "replace")
+    except (NotThere, StoreFailed):
+        return fact.head
+
+
+def _played(name: str, total: Mapping[str, Any], plots: Path) -> Played:
+    return Played(
+        name,
+        total["steps"],
+        total["sent"],
+        total["billed"],
+        total["none"]["sent"],
+        total["none"]["billed"],
+        total["peak"],
+        total["retention"],
+        dict(total["folds"]),
+        plots,
+    )
