@@ -146,6 +146,19 @@ class Trial:
             taken.append(longest)
         return taken
 
+    def there(self) -> tuple[bool, float]:
+        """Whether words stand at the upper edge of the view, and the share of its height that is laid out."""
+        view = self.pane.view
+        y, height = view.verticalScrollBar().value(), view.viewport().height()
+        laid = 0.0
+        ends = []
+        for index in view.column.shown(y, height):
+            known, top = view.column.known(index), view.column.top(index)
+            end = top + (known.bottom if known is not None and known.boxes else 0.0)
+            ends.append(end)
+            laid += max(0.0, min(end, y + height) - max(view.column.heights.top(index), y))
+        return bool(ends) and ends[0] > y - 30, laid / height
+
     def wheel(self, by: int) -> None:
         view = self.pane.view.viewport()
         middle = QPointF(view.rect().center())
@@ -179,7 +192,17 @@ def opened(messages: int) -> None:
     random.seed(1)
     bar = trial.pane.view.verticalScrollBar()
     told("wheel up", trial.frames(300, lambda _: trial.wheel(120)))
-    told("jump anywhere", trial.frames(100, lambda _: bar.setValue(random.randrange(bar.maximum()))))
+    there: list[tuple[bool, float]] = []
+
+    def jump(_: int) -> None:
+        bar.setValue(random.randrange(bar.maximum()))
+        there.append(trial.there())
+
+    told("jump anywhere", trial.frames(100, jump))
+    at_once, share = sum(words for words, _ in there), sum(share for _, share in there)
+    print(
+        f"  in the first frame of a jump: words at its place {at_once} of 100 times, {share:.0f} % of what is in sight"
+    )
     bar.setValue(bar.maximum() // 4)
     told("wheel down fast", trial.frames(200, lambda _: trial.wheel(-960)))
     trial.pane.view.jump_to_end()

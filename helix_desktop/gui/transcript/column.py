@@ -125,7 +125,7 @@ class Column:
     def settle(self, y: int, height: int, until: float, *, anchor: int = -1) -> tuple[int, bool]:
         """Lay out what is in sight. Returns the new place of the view, and whether all of it is laid out.
 
-        `anchor` is the item that must not move; by default one the reader looks at already.
+        `anchor` is the item that must not move; by default one the reader looks at already. What stands at `y` comes first.
         """
         anchor = anchor if anchor >= 0 else self._anchor(y, height)
         above = y - self.heights.top(anchor) if anchor >= 0 else 0
@@ -136,7 +136,7 @@ class Column:
             if self.heights[index]:
                 laid = self._of(index)
                 if not laid.done:
-                    laid.advance(until)
+                    laid.advance(until, y - self.top(index))
                     self._measure(index, laid)
                     complete = complete and laid.done
             if anchor >= 0:

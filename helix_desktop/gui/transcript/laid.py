@@ -15,6 +15,7 @@ from helix_desktop.gui.transcript.layout import boxes, text_of
 from helix_desktop.gui.transcript.page import Page
 from helix_desktop.gui.transcript.stack import Stack
 
+LONGER = 0.006  # seconds
 _GROWING = frozenset({ItemKind.REPLY, ItemKind.LIVE_REPLY})
 
 
@@ -37,15 +38,18 @@ class Laid(Stack):
     def height(self) -> int:
         return round(self.bottom) if self.done else max(round(self.bottom), self._guess)
 
-    def advance(self, until: float) -> bool:
-        """Lay out more, until the time `until`; True when all is laid out."""
+    def advance(self, until: float, down_to: float = 0.0) -> bool:
+        """Lay out more, until the time `until`, and a little longer where what is `down_to` there is still missing; True when all is
+        laid out.
+        """
         while not self.done:
             box = next(self._more, None)
             if box is None:
                 self.done = True
             else:
                 self.add(box)
-                if time.perf_counter() > until:
+                now = time.perf_counter()
+                if now > until and (self.bottom > down_to or now > until + LONGER):
                     break
         return self.done
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript import laid
 from helix_desktop.gui.transcript.column import Column
 from helix_desktop.gui.transcript.ink import Ink
 from helix_desktop.gui.transcript.items import Items
@@ -61,11 +62,26 @@ def test_preparing_the_next_screen_moves_nothing(theme: Theme, lengths: list[int
     assert {i: made.heights.top(i) - y for i in seen} == seen
 
 
+def test_what_stands_at_the_place_jumped_to_is_there_at_once(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laid, "LONGER", 60.0)
+    told = Told()
+    told.reply(("word " * 100 + "\n\n") * 60)
+    items = Items()
+    items.extend(told.facts)
+    made = Column(Page(Ink(theme), 720.0, items, NoContents(), lambda: 0.0))
+    y = made.total // 2
+    _, complete = made.settle(y, HEIGHT, until=time.perf_counter())
+    answer = made.known(0)
+    assert answer is not None
+    assert y < made.top(0) + answer.bottom < y + HEIGHT
+    assert not complete
+
+
 def test_only_what_is_seen_is_laid_out(theme: Theme) -> None:
     made = column(theme, [40] * 600)
     made.settle(made.total // 2, HEIGHT, time.perf_counter() + 10)
-    laid = [i for i in range(len(made.heights)) if made.known(i) is not None]
-    assert 0 < len(laid) < 30
+    seen = [i for i in range(len(made.heights)) if made.known(i) is not None]
+    assert 0 < len(seen) < 30
 
 
 def test_a_settle_without_time_says_that_it_is_not_complete(theme: Theme) -> None:
