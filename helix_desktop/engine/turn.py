@@ -71,7 +71,7 @@ class Turn:
 
     async def run(self) -> TurnEnded:
         """Steps until there is an end, which is recorded and returned."""
-        end = None
+        end = self._spent()  # a day's limit that is reached lets no turn begin
         try:
             while end is None:
                 await self._take_up_changes()
@@ -300,6 +300,10 @@ class Turn:
         ((name, _, _), count), *_ = Counter(self._lately).most_common(1) or [(("", "", ""), 0)]
         if count >= limits.repeats:
             return TurnEnded(TurnEnd.REPEATING, f"{name} was called {count} times alike with the same result.")
+        return self._spent()
+
+    def _spent(self) -> TurnEnded | None:
+        limits = self._crew.limits()
         day, ever = self._crew.spent()
         for what, spent, limit in (
             ("This turn", self._cost, limits.turn_cost),

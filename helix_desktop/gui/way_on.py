@@ -60,7 +60,7 @@ class WayOn(QWidget):
         idle = session is not None and session.running in (Running.IDLE, Running.FAILED)
         reason = end.reason if isinstance(end, TurnEnded) and idle else None
         self._words.setText(
-            tr("A limit ended the turn. Nothing is lost: raise it, or go on for another turn.")
+            tr("A limit ended the turn. Nothing is lost: raise it if you want, then go on.")
             if reason in _LIMITS
             else tr("Nothing is lost. It can be tried again.")
         )

@@ -328,3 +328,9 @@ async def test_stopping_while_an_excerpt_is_made_keeps_the_results() -> None:
     assert (await told(at)).reason is TurnEnd.STOPPED
     assert [(result.ok, result.tokens) for result in at.of(ToolReturned)] == [(True, 9_000)]
     assert laws.violations(await at.session.request_at()) == []
+
+
+async def test_a_limit_of_the_day_that_is_reached_lets_nothing_be_sent() -> None:
+    at = await world(says("a plain answer without calls"), limits=Limits(day_cost=5.0), spent=(6.0, 6.0))
+    assert (await told(at)).reason is TurnEnd.SPENDING_LIMIT
+    assert at.model.requests == []
