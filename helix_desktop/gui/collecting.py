@@ -15,7 +15,7 @@ EVERY = 1000  # milliseconds
 MUCH = 50_000  # new objects: somebody is at work on something large, which will mostly be gone in a moment
 PATIENCE = 20  # times that is waited for
 YOUNGER = 10  # collections of what is new before what has lived for a while is looked through
-SHARE = 1000  # all objects are looked through for so small a part of the time
+SHARE = 1000  # all objects are looked through for so small a part of the time: what a thread has made is held by its future until then
 
 
 class Collecting(QObject):
@@ -43,13 +43,12 @@ class Collecting(QObject):
             self._waited += 1
             return
         self._waited = 0
-        begun = time.perf_counter()
-        if begun < self._everything_at:
+        if time.monotonic() < self._everything_at:
             gc.collect(1 if times >= YOUNGER else 0)
         else:
+            begun = time.thread_time()
             gc.collect()
-            ended = time.perf_counter()
-            self._everything_at = ended + SHARE * (ended - begun)
+            self._everything_at = time.monotonic() + SHARE * (time.thread_time() - begun)
 
     def end(self) -> None:
         """As it was before."""

@@ -56,7 +56,7 @@ def test_what_has_become_old_is_looked_for_less_often(window: Collecting, monkey
     del kept
     window.look()
     assert old() is not None
-    monkeypatch.setattr(time, "perf_counter", lambda: 1e12)
+    monkeypatch.setattr(time, "monotonic", lambda: 1e12)
     window.look()
     assert old() is None
 
