@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,28 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
     assert "<html" in (await asyncio.to_thread(helix.plots.read_text, "utf-8"))[:500]
     with pytest.raises(StoreFailed, match="The replay failed"):
         await playing.play(bench, Wanted([], [tmp_path / "missing.jsonl"], ["helix"], 32_000), lambda _d, _t: None)
+
+
+async def test_a_replay_that_is_stopped_leaves_no_process(desks: object, tmp_path: Path) -> None:
+    desk, long = desks(), tmp_path / "long.jsonl"  # type: ignore[operator]
+    (tmp_path / "folder").mkdir()
+    bench = await desk.create("Empty", tmp_path / "folder")
+    long.write_text("".join(f'{{"role": "user", "content": "{n}"}}\n' for n in range(50_000)))
+    work = asyncio.ensure_future(  # noqa: TID251 - a test's own task
+        playing.play(bench, Wanted([], [long], ["layered"], 32_000), lambda _d, _t: None)
+    )
+    while not running(str(long)):
+        await asyncio.sleep(0.02)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    for _ in range(200):
+        if not running(str(long)):
+            break
+        await asyncio.sleep(0.02)
+    assert not running(str(long))
+
+
+def running(mark: str) -> bool:
+    found = subprocess.run(["pgrep", "-f", f"replay.*{mark}"], capture_output=True, check=False)
+    return bool(found.stdout.strip())

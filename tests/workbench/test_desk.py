@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from helix_desktop import places
+from helix_desktop.commands import beside
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.errors import NotThere, StoreFailed
-from helix_desktop.workbench import Workbench
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk, Workbench
 from tests.workbench.conftest import Desks
 
 
@@ -72,3 +78,18 @@ async def test_only_what_is_in_the_trash_is_deleted(desks: Desks, folder: Path) 
     await desk.delete(bench.id)
     assert list(desk.workspaces(trashed=True)) == []
     assert (folder / "src" / "pairs.py").exists()
+
+
+async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard(folder: Path, tmp_path: Path) -> None:
+    where = places.find(tmp_path / "home")
+    desk = Desk(where, Secrets(where.key_file, environ={}), serve=lambda opened: beside.serve(opened, where.run))
+    bench, heard = await desk.create("Pairs", folder), asyncio.Event()
+    bench.watch_settings(heard.set)
+    command = [sys.executable, "-m", "helix_desktop", "model", "set", "demo/demo", "--workspace", "Pairs"]
+    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "HELIX_HOME": str(tmp_path / "home")})
+    try:
+        await asyncio.wait_for(heard.wait(), 30)
+        assert await process.wait() == 0
+        assert bench.model == "demo/demo"
+    finally:
+        await desk.aclose()

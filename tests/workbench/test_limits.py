@@ -1,0 +1,54 @@
+"""Spending limits as they are set in the settings, met with a scripted server that reports what it bills, and the way on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded
+from helix_desktop.engine.session import Session
+from helix_desktop.providers.catalog import ProviderConfig
+from tests.peers.chat_server import ChatServer, reply
+from tests.workbench.conftest import Desks
+
+DEAR = {"input": 5_000.0, "output": 5_000.0, "cache_read": 5_000.0, "cache_write": 5_000.0}  # half a dollar a step
+
+
+async def ended(session: Session) -> TurnEnded:
+    await asyncio.wait_for(session.idle(), 30)
+    end = session.facts[-1].fact
+    assert isinstance(end, TurnEnded)
+    return end
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ("turn_cost", "This turn has cost"),
+        ("day_cost", "Today has cost"),
+        ("workspace_cost", "This workspace has cost"),
+    ],
+)
+async def test_a_limit_ends_the_turn_and_once_raised_it_goes_on(
+    desks: Desks, folder: Path, limit: str, why: str
+) -> None:
+    script = [reply(calls=[("read_file", {"path": "README.md"})]), reply("The readme is read.")]
+    with ChatServer(script) as server:
+        desk = desks()
+        desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
+        desk.configured.correct("peer", "scripted", DEAR)
+        bench = await desk.create("Dear", folder)
+        await bench.choose_model("peer/scripted")
+        await bench.change({f"limits.{limit}": 0.1})
+        session = await bench.new_conversation()
+        session.send((Text("read the readme"),))
+        end = await ended(session)
+        assert end.reason is TurnEnd.SPENDING_LIMIT
+        assert end.why.startswith(why)
+        assert len(server.bodies) == 1
+        await bench.change({f"limits.{limit}": 100.0})
+        session.resume()
+        assert (await ended(session)).reason is TurnEnd.DONE
+        assert len(server.bodies) == 2
