@@ -48,6 +48,7 @@ class Asking:
 
     async def _reply(self, client: ModelClient, request: Request) -> Reply:
         reply = None
+        self.heard()  # from here on it is the model that is waited for
         async for delta in client.stream(request):
             if not isinstance(delta, Waiting):
                 self.heard()

@@ -8,6 +8,7 @@ details it left out.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -146,10 +147,11 @@ class Writer:
     models: Models
     contents: Contents
     last: tuple[Digest, list[Detail]] | None = None  # the entry written last, so that it need not be read back
-    heard_at: float = 0.0  # by the loop's clock: when a model last gave a sign of writing
+    heard_at: float = math.inf  # by the loop's clock: when a model was asked, or last gave a sign of writing
 
     async def write(self, reading: Reading, fold: str, seconds: float) -> Written:
         """The fold, by the first rung that works. NothingWritten where none does."""
+        self.heard_at = math.inf
         limit = self._limit(reading)
         started, spent = self.clock.now(), list[Spent]()
         if limit < SMALLEST:
@@ -186,12 +188,12 @@ class Writer:
         begun = loop.time()
         while not work.done():
             left = begun + seconds - loop.time()
-            quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()
+            quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()  # without end until one is asked
             if left <= 0:
                 return f"nothing was written within {seconds:.0f} seconds"
             if quiet <= 0:
                 return f"nothing was heard for {policy.panic_silence:g} seconds"
-            await asyncio.wait([work], timeout=min(left, quiet))
+            await asyncio.wait([work], timeout=min(left, quiet, policy.panic_silence))
         return ""
 
     def _heard(self) -> None:

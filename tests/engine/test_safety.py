@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from helix_desktop.engine.facts import FoldKind, ModelSet, PartRef, Pinned, Span, SystemSet, UserSaid
+from helix_desktop.replay import clock
 from tests.engine.keeping import Keeping, fails, keeping
 from tests.engine.test_steward import words, worked
 
@@ -163,27 +164,37 @@ async def test_a_truncation_that_cannot_be_enough_is_left_out() -> None:
     await kept.request()
 
 
-async def test_a_model_that_says_nothing_is_waited_for_a_moment_and_then_no_more() -> None:
-    kept = await keeping(window=1_000_000, hangs=True, panic_silence=0.02, panic_wait=3_600)
+def test_a_model_that_says_nothing_is_waited_for_15_seconds_and_then_no_more() -> None:
+    async def wait() -> None:
+        kept = await keeping(window=1_000_000, hangs=True)
+        await grown(kept)
+        begun = asyncio.get_running_loop().time()
+        await fits(kept)
+        assert 15 <= asyncio.get_running_loop().time() - begun < 16
+        (failed,) = kept.failures()
+        assert failed.kind is FoldKind.HANDOVER
+        assert failed.why == "nothing was heard for 15 seconds"
+        assert len(kept.writers["fast"].requests) == 1
+        assert kept.folds(FoldKind.TRUNCATION)
+
+    clock.run(wait())
+
+
+def test_a_model_that_goes_on_saying_something_is_waited_for() -> None:
+    async def wait() -> None:
+        kept = await keeping(window=1_000_000)
+        kept.writers["fast"].pauses = [13] * 4
+        await grown(kept)
+        await fits(kept)
+        assert kept.folds(FoldKind.HANDOVER)
+        assert not kept.failures()
+
+    clock.run(wait())
+
+
+async def grown(kept: Keeping) -> None:
+    """More than fits the model that is switched to."""
     await kept.say("go")
     for index in range(20):
         await kept.answer(words(400, f"said{index}"))
     await kept.conversation.append(ModelSet("main", "small", 9_000))
-    await asyncio.wait_for(fits(kept), 10)
-    (failed,) = kept.failures()
-    assert failed.kind is FoldKind.HANDOVER
-    assert failed.why == "nothing was heard for 0.02 seconds"
-    assert len(kept.writers["fast"].requests) == 1
-    assert kept.folds(FoldKind.TRUNCATION)
-
-
-async def test_a_model_that_goes_on_saying_something_is_waited_for() -> None:
-    kept = await keeping(window=1_000_000, panic_silence=0.2, panic_wait=3_600)
-    kept.writers["fast"].pauses = [0.08] * 4
-    await kept.say("go")
-    for index in range(20):
-        await kept.answer(words(400, f"said{index}"))
-    await kept.conversation.append(ModelSet("main", "small", 9_000))
-    await fits(kept)
-    assert kept.folds(FoldKind.HANDOVER)
-    assert not kept.failures()
