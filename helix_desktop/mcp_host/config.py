@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,6 +26,10 @@ _LOOKS_SECRET = re.compile(
 )
 _REFERENCE = re.compile(r"\$\{(?:(env|input|secret|config):)?([^}:]+)(?::-([^}]*))?\}")
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_NAMED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)(=|: *)(.+)", re.DOTALL)
+_PARAMETER = re.compile(r"([?&])([^=&#]+)=([^&#]+)")
+_PASSWORD = re.compile(r"^(\w+://[^/@:\s]+:)([^/@\s$]+)@")
+_SHORTEST = 8
 _LONGEST = 1 << 20
 
 
@@ -244,11 +248,63 @@ def _parted(servers: list[ServerConfig]) -> Pasted:
     missing: list[str] = []
     out = []
     for server in servers:
-        env = {key: _hidden(server.name, key, value, secrets, missing) for key, value in server.env.items()}
-        headers = {key: _hidden(server.name, key, value, secrets, missing) for key, value in server.headers.items()}
-        args = tuple(_inputs(server.name, value, missing) for value in server.args)
-        out.append(replace(server, env=env, headers=headers, args=args))
+        name = server.name
+        env = {key: _hidden(name, key, value, secrets, missing) for key, value in server.env.items()}
+        headers = {key: _hidden(name, key, value, secrets, missing) for key, value in server.headers.items()}
+        args = _hidden_args(name, server.args, secrets, missing)
+        url = _hidden_url(name, server.url, secrets)
+        other = _hidden_inside(name, "other", dict(server.other), secrets, missing)
+        out.append(replace(server, env=env, headers=headers, args=args, url=url, other=other))
     return Pasted(tuple(out), secrets, tuple(dict.fromkeys(missing)))
+
+
+def _hidden_args(server: str, args: Sequence[str], secrets: dict[str, str], missing: list[str]) -> tuple[str, ...]:
+    """`--api-key X`, `--api-key=X`, `--header "Authorization: Bearer X"`, and what looks like a key by itself."""
+    out: list[str] = []
+    for at, value in enumerate(args):
+        named = _NAMED.match(value)
+        before = args[at - 1] if at and args[at - 1].startswith("-") and "=" not in args[at - 1] else ""
+        if named and _SECRET.search(named[1]) and _may_be_secret(named[3]):
+            name = named[1].lstrip("-")
+            out.append(f"{named[1]}{named[2]}{_hidden(server, name, named[3], secrets, missing)}")
+        elif _SECRET.search(before) and _may_be_secret(value):
+            out.append(_hidden(server, before.lstrip("-"), value, secrets, missing))
+        else:
+            out.append(_hidden(server, f"argument {at + 1}", value, secrets, missing))
+    return tuple(out)
+
+
+def _may_be_secret(value: str) -> bool:
+    """A short word is an option's choice, and a path only leads to one."""
+    return len(value) >= _SHORTEST and not value.startswith(("/", "./", "../", "~", "-", "http:", "https:"))
+
+
+def _hidden_url(server: str, url: str, secrets: dict[str, str]) -> str:
+    """A key among the address's parameters, and a password in front of its host."""
+
+    def swap(match: re.Match[str]) -> str:
+        if not _SECRET.search(match[2]) or _REFERENCE.search(match[3]):
+            return match.group()
+        name = f"mcp/{server}/{match[2]}"
+        secrets[name] = match[3]
+        return f"{match[1]}{match[2]}=${{secret:{name}}}"
+
+    def swap_password(match: re.Match[str]) -> str:
+        secrets[f"mcp/{server}/password"] = match[2]
+        return f"{match[1]}${{secret:mcp/{server}/password}}@"
+
+    return _PARAMETER.sub(swap, _PASSWORD.sub(swap_password, url))
+
+
+def _hidden_inside(server: str, key: str, value: Any, secrets: dict[str, str], missing: list[str]) -> Any:
+    """The same in what is only kept: however deep it stands."""
+    if isinstance(value, str):
+        return _hidden(server, key, value, secrets, missing)
+    if isinstance(value, list):
+        return [_hidden_inside(server, key, each, secrets, missing) for each in value]
+    if isinstance(value, dict):
+        return {name: _hidden_inside(server, str(name), each, secrets, missing) for name, each in value.items()}
+    return value
 
 
 def _hidden(server: str, key: str, value: str, secrets: dict[str, str], missing: list[str]) -> str:

@@ -143,3 +143,47 @@ def test_any_json_is_a_configuration_or_an_error(value: Any) -> None:
 def test_a_timeout_in_seconds_or_milliseconds(given: object, seconds: float) -> None:
     (server,) = parse(json.dumps({"a": {"command": "x", "timeout": given}})).servers
     assert server.call_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"command": "x", "args": ["--api-key", "PLANTED-0123456789"]},
+        {"command": "x", "args": ["--api-key=PLANTED-0123456789", "--mode=plain"]},
+        {
+            "command": "npx",
+            "args": ["mcp-remote", "https://far.example", "--header", "Authorization: Bearer PLANTED-0123456789"],
+        },
+        {"command": "x", "args": ["sk-PLANTED-0123456789"]},
+        {"url": "https://far.example/mcp?apiKey=PLANTED-0123456789&mode=plain"},
+        {"url": "https://user:PLANTED-0123456789@far.example/mcp"},
+        {"url": "https://far.example", "authorization_token": "PLANTED-0123456789"},
+        {"url": "https://far.example", "oauth": {"clientId": "me", "clientSecret": "PLANTED-0123456789"}},
+        {"url": "https://far.example", "more": [{"x": "ghp_PLANTED0123456789"}]},
+    ],
+)
+def test_a_secret_is_taken_out_wherever_it_stands(table: dict[str, Any]) -> None:
+    pasted = parse(json.dumps({"mcpServers": {"s": table}}))
+    (server,) = pasted.servers
+    assert "PLANTED" not in json.dumps(server.plain())
+    assert "PLANTED" not in server.shown
+    assert any("PLANTED" in value for value in pasted.secrets.values())
+    again = from_plain("s", server.plain())
+    whole = filled(again, pasted.secrets, {})
+    assert list(whole.args) == table.get("args", [])
+    assert whole.url == table.get("url", "")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--key-file", "/home/me/key.pem"],
+        ["--auth", "none"],
+        ["--token-limit", "4000"],
+        ["--url", "https://a.example"],
+        ["-y", "@scope/server-token"],
+    ],
+)
+def test_what_only_sounds_like_a_secret_stays(args: list[str]) -> None:
+    pasted = parse(json.dumps({"mcpServers": {"s": {"command": "x", "args": args}}}))
+    assert (list(pasted.servers[0].args), pasted.secrets) == (args, {})
