@@ -84,7 +84,7 @@ class Walk:
         await key("ctrl+Next")
         await until(lambda: self.window.session is not None)
         await self.bench.workspace.index.caught_up()
-        for part in (self.cache, self.timeline, self.inspector, self.lab):
+        for part in (self.cache, self.timeline, self.inspector, self.lab, self.workspaces):
             try:
                 await part()
             except BaseException:
@@ -234,13 +234,7 @@ class Walk:
     async def _export(self) -> None:
         target = Path(self.bench.folder, "story.md")
         await click(self.window.pages.timeline._export)
-        dialog = await shown(QFileDialog)
-        line = dialog.findChild(QLineEdit)
-        assert line is not None
-        await click(line)
-        await key("ctrl+a")
-        await type_(str(target))
-        await key("Return")
+        await self._name_file(target)
         await until(target.exists)
         await until(lambda: "Never change a file outside of src/." in target.read_text("utf-8"))
 
@@ -260,6 +254,8 @@ class Walk:
             await hot(panel.view, name)
             await choose(words)
             await until(lambda fact=fact: isinstance(self.last, fact))  # type: ignore[misc]
+            if fact is Pinned:  # and it is drawn
+                await until(lambda: any("pinned" in place and part.name in place for place in names(panel.view)))
         assert part.block.source not in [block.source for block in self.session.view().blocks]
         await until(lambda: any("Include" in place for place in names(panel.view)))
         await hot(panel.view, "Include")
@@ -275,9 +271,7 @@ class Walk:
 
     async def lab(self) -> None:
         """Two policies are played over the conversation, and one becomes the workspace's."""
-        await key("ctrl+k")
-        await type_("replay lab")
-        await key("Return")
+        await self._do("replay lab")
         dialog = await shown(Lab)
         for name in ("observational", "layered"):
             await click(dialog.checks[name], QPoint(10, dialog.checks[name].height() // 2))
@@ -288,6 +282,41 @@ class Walk:
         assert self.bench.workspace.settings.preset == "helix"
         await until(lambda: self.window.top.policy.text().startswith("Helix"))
         await key("Escape")
+
+    # --- whole workspaces
+
+    async def workspaces(self) -> None:
+        """To a file and back: the copy has the history, and nothing of it is in force until it is allowed."""
+        first, facts = self.bench.id, len(self.session.facts)
+        target = self.bench.folder / "walk.helix"
+        await self._do("export the workspace")
+        await self._name_file(target)
+        await until(target.exists)
+        await self._do("import a workspace")
+        await self._name_file(target)
+        await until(lambda: self.window.bench is not None and self.window.bench.id != first)
+        assert self.bench.folders == ()
+        assert self.bench.mode == "ask"
+        await answer("Allow them")
+        await until(lambda: self.window.bench is not None and bool(self.window.bench.folders))
+        assert self.bench.mode == "allow all"
+        await key("ctrl+Next")
+        await until(lambda: self.window.session is not None)
+        assert len(self.session.facts) == facts
+
+    async def _do(self, words: str) -> None:
+        await key("ctrl+k")
+        await type_(words)
+        await key("Return")
+
+    async def _name_file(self, target: Path) -> None:
+        dialog = await shown(QFileDialog)
+        line = dialog.findChild(QLineEdit)
+        assert line is not None
+        await click(line)
+        await key("ctrl+a")
+        await type_(str(target))
+        await key("Return")
 
 
 def names(view: object) -> list[str]:

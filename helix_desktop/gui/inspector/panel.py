@@ -265,7 +265,7 @@ class Inspector(QWidget):
             return
         for part in self._parts[:SHOWN_BLOCKS]:
             block = part.block
-            name = f"⌖ {part.name}" if block.pinned else part.name
+            name = f"{tr('pinned')} · {part.name}" if block.pinned else part.name
             cost = money(part.cost) if part.cost else kind_name(block.kind)
             dot = ink.theme.kind(block.kind)
             ring = bool(block.fold) and isinstance(block.source, PartRef)
