@@ -92,7 +92,7 @@ class SettingsDialog(QDialog):
             self._heading(bench.name)
             self._page("models", tr("Models"), lambda: ModelsPage(bench, program, doing, self._models))
             self._page("policy", tr("Policy"), lambda: PolicyPage(bench, program, doing))
-            self._page("permissions", tr("Permissions"), lambda: PermissionsPage(bench, program, doing))
+            self._page("permissions", tr("Permissions"), lambda: self._permissions(bench))
             self._page("servers", tr("MCP servers"), lambda: ServersPage(bench, program, doing))
             self._page("limits", tr("Limits"), lambda: LimitsPage(bench, program, doing))
             self._page("storage", tr("Storage"), lambda: self._storage(bench))
@@ -103,6 +103,16 @@ class SettingsDialog(QDialog):
         page = ProvidersPage(self._setup, self._window.doing)
         page.model_chosen.connect(self.model_chosen)
         return page
+
+    def _permissions(self, bench: Workbench) -> PermissionsPage:
+        page = PermissionsPage(bench, self._program, self._window.doing)
+        page.folder_wanted.connect(self._other_folder)
+        return page
+
+    def _other_folder(self) -> None:
+        """The workspace is opened anew then: these pages would be about the one before."""
+        self.accept()
+        self._window.actions_["workspace-folder"].trigger()
 
     def _storage(self, bench: Workbench) -> StoragePage:
         page = StoragePage(bench, self._program, self._window.doing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.doing import Doing
@@ -26,6 +26,10 @@ def rule_words(rule: Mapping[str, Any]) -> str:
 
 
 class PermissionsPage(Page):
+    """`folder_wanted`: the workspace is to work on another folder."""
+
+    folder_wanted = Signal()
+
     def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
         super().__init__(tr("Permissions"), parent)
         self._bench, self._program, self._doing = bench, program, doing
@@ -42,6 +46,8 @@ class PermissionsPage(Page):
         self.heading(tr("Folders"))
         for root in program.chosen(bench).roots:
             self.sentence(root, "mono")
+        folder = self.button(tr("Choose another folder…"))
+        folder.clicked.connect(self.folder_wanted)
         self.heading(tr("Rules"))
         self.sentence(tr("They come before the mode. “Always allow” under a question makes one."))
         self._rules = QVBoxLayout()

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QDoubleSpinBox,
+    QFileDialog,
     QKeySequenceEdit,
     QLabel,
     QLineEdit,
@@ -347,3 +348,12 @@ def test_room_is_made_after_it_was_said_what_would_go(
     assert page._said.text() == ""
     next(each for each in box.buttons() if each.text() == "Remove them").click()
     assert page._said.text() == "The disk refused. Try again."
+
+
+def test_another_folder_is_chosen_from_the_permissions(window: MainWindow, program: FakeInstallation) -> None:
+    dialog = SettingsDialog(window, FakeSetup(), program)
+    dialog.open_at("permissions")
+    dialog.show()
+    QTest.mouseClick(button(dialog._pages["permissions"], "Choose another folder…"), Qt.MouseButton.LeftButton)
+    assert not dialog.isVisible()
+    assert any(each.isVisible() for each in window.findChildren(QFileDialog))
