@@ -76,6 +76,13 @@ class ServerConfig:
         return {key: value for key, value in values.items() if value not in ("", [], {}) or key == "enabled"}
 
     @property
+    def client(self) -> Mapping[str, str]:
+        """What the user has registered this program as with a server that registers nobody by itself: `clientId`,
+        `clientSecret`, `callbackPort`.
+        """
+        return _strings(self.other, "oauth")
+
+    @property
     def shown(self) -> str:
         """What it runs or reaches, on one line, without any secret."""
         return self.url if self.kind != "stdio" else shlex.join([self.command, *self.args])
@@ -331,7 +338,7 @@ def _inputs(server: str, value: str, missing: list[str]) -> str:
 
 def references(server: ServerConfig) -> tuple[str, ...]:
     """The names of the secrets a server needs."""
-    values = [*server.env.values(), *server.headers.values(), *server.args, server.url]
+    values = [*server.env.values(), *server.headers.values(), *server.args, server.url, *server.client.values()]
     found = (match[2] for value in values for match in _REFERENCE.finditer(value) if match[1] == "secret")
     return tuple(dict.fromkeys(found))
 
@@ -348,6 +355,7 @@ def filled(server: ServerConfig, secrets: Mapping[str, str], environment: Mappin
         headers={key: value(each) for key, each in server.headers.items()},
         args=tuple(value(each) for each in server.args),
         url=value(server.url),
+        other={**server.other, "oauth": {key: value(each) for key, each in server.client.items()}},
     )
 
 

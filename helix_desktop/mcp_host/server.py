@@ -289,7 +289,7 @@ class Hosted:
         def wanted() -> None:
             self._wants_sign_in = True
 
-        kept = Kept(config.name, self.needs.secret, self.needs.keep)
+        kept = Kept(config.name, self.needs.secret, self.needs.keep, config.client)
         async with signed_in(config.url, kept, page, config.headers, wanted) as http:
             yield http
 

@@ -44,8 +44,9 @@ class Kept:
     The SDK forgets the last two, and when a token ends, with the process.
     """
 
-    def __init__(self, server: str, read: Read, keep: Keep) -> None:
+    def __init__(self, server: str, read: Read, keep: Keep, client: Mapping[str, str]) -> None:
         self.context: OAuthContext | None = None
+        self._given = client
         self._name, self._read, self._keep = secret_of(server), read, keep
         self._values: dict[str, Any] = {}
 
@@ -58,6 +59,8 @@ class Kept:
     @property
     def port(self) -> int:
         """The one the registered address for coming back has; 0 where there is none."""
+        if self._given.get("callbackPort", "").isdecimal():
+            return int(self._given["callbackPort"])
         client = self._found(OAuthClientInformationFull, "client")
         uris = client.redirect_uris if client is not None else None
         return (uris[0].port or 0) if uris else 0
@@ -80,10 +83,18 @@ class Kept:
         if self.context is not None:
             self._values["ends"] = self.context.token_expiry_time
             endpoints = self.context.oauth_metadata
-            self._values["endpoints"] = endpoints.model_dump(mode="json", exclude_none=True) if endpoints is not None else None
+            self._values["endpoints"] = (
+                endpoints.model_dump(mode="json", exclude_none=True) if endpoints is not None else None
+            )
         await self._write()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
+        if self._given.get("clientId"):
+            secret = self._given.get("clientSecret") or None
+            method = "client_secret_basic" if secret else "none"
+            return OAuthClientInformationFull(
+                client_id=self._given["clientId"], client_secret=secret, token_endpoint_auth_method=method
+            )
         client: OAuthClientInformationFull | None = self._found(OAuthClientInformationFull, "client")
         return client
 

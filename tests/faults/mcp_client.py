@@ -27,7 +27,9 @@ SECONDS = 20.0
 
 
 async def use(url: str) -> int:
-    async with hosting(ServerConfig("suite", "http", url=url, start_seconds=SECONDS, call_seconds=SECONDS)) as here:
+    async with hosting(
+        ServerConfig("suite", "http", url=url, start_seconds=SECONDS, call_seconds=SECONDS, other={"oauth": _client()})
+    ) as here:
         (server,) = here.host.servers
         await here.until(lambda: server.status.state not in {State.STARTING, State.OFF}, SECONDS + 5)
         browser = Browser()
@@ -44,6 +46,13 @@ async def use(url: str) -> int:
             except HelixError as error:
                 print(tool.own_name, "failed:", error)
     return 0
+
+
+def _client() -> dict[str, str]:
+    """What the suite has registered us as, where it has."""
+    known = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    names = {"client_id": "clientId", "client_secret": "clientSecret"}
+    return {ours: known[theirs] for theirs, ours in names.items() if theirs in known}
 
 
 def _calls(tools: Sequence[HostTool]) -> Iterator[tuple[HostTool, dict[str, Any]]]:

@@ -36,7 +36,7 @@ CLIENT = (
     *(f"auth/{name}" for name in (
         "metadata-default", "metadata-var1", "metadata-var2", "metadata-var3", "basic-cimd", "scope-from-www-authenticate",
         "scope-from-scopes-supported", "scope-omitted-when-undefined", "scope-step-up", "scope-retry-limit",
-        "token-endpoint-auth-basic", "token-endpoint-auth-post", "token-endpoint-auth-none",
+        "token-endpoint-auth-basic", "token-endpoint-auth-post", "token-endpoint-auth-none", "pre-registration",
         "2025-03-26-oauth-metadata-backcompat", "2025-03-26-oauth-endpoint-fallback", "resource-mismatch", "offline-access-scope",
         "offline-access-not-supported", "authorization-server-migration", "iss-supported", "iss-not-advertised",
         "iss-supported-missing", "iss-wrong-issuer", "iss-unexpected", "iss-normalized", "metadata-issuer-mismatch",

@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from mcp.shared.auth import OAuthClientInformationFull
+from pydantic import AnyUrl
 
 from helix_desktop.mcp_host.config import ServerConfig
 from helix_desktop.mcp_host.server import State
@@ -146,6 +148,25 @@ async def test_a_stranger_cannot_come_back_in_the_users_place() -> None:
 
         await signed_in(here, Late(beside))
         assert heard == [404, 404, 404, 404]
+
+
+async def test_a_client_the_user_registered_is_used_as_it_is() -> None:
+    async with signing() as known:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        known.clients["mine"] = OAuthClientInformationFull(
+            client_id="mine",
+            client_secret="s",
+            redirect_uris=[AnyUrl(f"http://127.0.0.1:{port}/signed-in")],
+            token_endpoint_auth_method="client_secret_basic",
+        )
+        given = {"clientId": "mine", "clientSecret": "${secret:mine}", "callbackPort": port}
+        config = ServerConfig("far", "http", url=known.url, other={"oauth": given}, start_seconds=20)
+        async with hosting(config, secrets={"mine": "s"}) as here:
+            await signed_in(here, Browser())
+        assert list(known.clients) == ["mine"]
+        assert "client" not in json.loads(here.secrets[SECRET])
 
 
 async def test_a_token_of_the_users_own_is_sent_as_it_is() -> None:
