@@ -53,6 +53,9 @@ FRAME = 260  # tokens of a document's header and headings
 ANSWER = 4_000  # tokens a writer may put out
 SMALLEST = 400  # tokens below which a document cannot say anything
 ENTRY = "details of a conversation"
+REMEMBERED = (
+    5_000  # details; 84,000 of an output that prints numbers would stay in memory as long as their conversation
+)
 
 Models = Callable[[str], ModelClient | None]
 T = TypeVar("T")
@@ -146,7 +149,9 @@ class Writer:
     clock: Clock
     models: Models
     contents: Contents
-    last: tuple[Digest, list[Detail]] | None = None  # the entry written last, so that it need not be read back
+    last: tuple[Digest, list[Detail]] | None = (
+        None  # the entry written last, if not too long, so that it need not be read back
+    )
     heard_at: float = math.inf  # by the loop's clock: when a model was asked, or last gave a sign of writing
 
     async def write(self, reading: Reading, fold: str, seconds: float) -> Written:
@@ -235,7 +240,7 @@ class Writer:
         stored = list(transcript.hashes(reading.line, seqs))
         found, text, standing = await asyncio.to_thread(_gathered, before, sources, stored, reading.todo)
         kept = await self.cache.put(text.encode("utf-8", "replace"), About("handover", ENTRY))
-        self.last = (kept.digest, standing)
+        self.last = (kept.digest, standing) if len(standing) <= REMEMBERED else None
         return found, kept.digest
 
     async def _entry(self, line: Line, item: Item) -> Sequence[Detail] | None:
