@@ -145,7 +145,7 @@ async def conforms(role: str, begin: list[str], scenarios: Sequence[str] | None)
     failed = 0
     for scenario in scenarios:
         with tempfile.TemporaryDirectory() as folder:
-            await said([*begin, "--scenario", scenario, "-o", folder], 120)
+            _, words = await said([*begin, "--scenario", scenario, "-o", folder], 120)
             checks = [one for file in Path(folder).rglob("checks.json") for one in json.loads(file.read_text())]
         wrong = [one for one in checks if one["status"] == "FAILURE"]
         warned = [one for one in checks if one["status"] == "WARNING"]
@@ -154,6 +154,8 @@ async def conforms(role: str, begin: list[str], scenarios: Sequence[str] | None)
         print(
             f"conformance, {role}, {scenario}: {good} passed, {len(wrong)} failed, {len(warned)} warnings", flush=True
         )
+        if not checks:
+            print(f"  it did not run: {words[-300:]}", flush=True)
         for one in wrong + warned:
             print(f"  {one['status'].lower()}: {one['id']}: {one.get('errorMessage', '')[:300]}", flush=True)
     return failed
