@@ -53,9 +53,7 @@ FRAME = 260  # tokens of a document's header and headings
 ANSWER = 4_000  # tokens a writer may put out
 SMALLEST = 400  # tokens below which a document cannot say anything
 ENTRY = "details of a conversation"
-REMEMBERED = (
-    5_000  # details; 84,000 of an output that prints numbers would stay in memory as long as their conversation
-)
+REMEMBERED = 5_000  # details; an output that prints numbers has 84,000, which would stay in memory
 
 Models = Callable[[str], ModelClient | None]
 T = TypeVar("T")
@@ -149,9 +147,7 @@ class Writer:
     clock: Clock
     models: Models
     contents: Contents
-    last: tuple[Digest, list[Detail]] | None = (
-        None  # the entry written last, if not too long, so that it need not be read back
-    )
+    last: tuple[Digest, list[Detail]] | None = None  # the entry written last, if short: it need not be read back
     heard_at: float = math.inf  # by the loop's clock: when a model was asked, or last gave a sign of writing
 
     async def write(self, reading: Reading, fold: str, seconds: float) -> Written:
