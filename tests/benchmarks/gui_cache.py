@@ -172,7 +172,7 @@ async def until(done: Callable[[], bool], limit: float = 120.0) -> float:
 async def trial(application: QApplication, entries: int) -> None:
     running: set[asyncio.Task[Any]] = set()
 
-    def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> object:
+    def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         task = asyncio.ensure_future(work)  # noqa: TID251 - the benchmark owns its tasks
         running.add(task)
         task.add_done_callback(running.discard)
@@ -268,7 +268,7 @@ async def large_entry() -> None:
         theme.apply()
         tasks: set[asyncio.Task[Any]] = set()
 
-        def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> object:
+        def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
             task = asyncio.ensure_future(work)  # noqa: TID251 - the benchmark owns its tasks
             tasks.add(task)
             return task

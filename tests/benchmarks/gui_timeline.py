@@ -39,10 +39,10 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.view import State
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.doing import Doing, Work
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.page import TimelinePage
-from tests.gui.fake_desk import FakeSession
+from tests.gui.fake_desk import FakeSession, now
 
 
 def facts(steps: int) -> list[Recorded]:
@@ -92,8 +92,9 @@ class Quick(FakeSession):
         self.state = State(facts=told)
 
 
-def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> None:
+def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> Work:
     work.close()
+    return now
 
 
 def told(name: str, taken: list[float]) -> None:

@@ -116,9 +116,7 @@ def test_the_request_is_the_sessions(panel: Inspector, session: Commanded, settl
     assert any("The guard must never" in line for line in wanted)
 
 
-def test_the_request_is_shown_as_the_provider_gets_it_too(
-    panel: Inspector, session: Commanded, settle: Settle
-) -> None:
+def test_the_request_is_shown_as_the_provider_gets_it_too(panel: Inspector, session: Commanded, settle: Settle) -> None:
     bench = FakeWorkbench("w", "#0d7d74", Path("/w"))
     bench.sessions[session.id] = session
     panel.open(session, bench)
