@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -188,7 +189,8 @@ class Turn:
         if reply.stop is Stop.CUT and reply.parts:
             partial = self._conversation.state.line.steps[-1]
             await self._conversation.append(Excluded(Span(partial, partial)))
-        await self._crew.clock.sleep(2 ** (self._cuts - 1))
+        spread = random.uniform(0.75, 1.25)  # noqa: S311  # so that many do not come back together
+        await self._crew.clock.sleep(2 ** (self._cuts - 1) * spread)
 
     # --- its calls
 
