@@ -16,8 +16,8 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import __version__, places, resources
+from helix_desktop.gui.frame.shell import Shell
 from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.shell import Shell
 from helix_desktop.gui.theme import Theme
 
 TITLE = "Helix Desktop"
@@ -29,7 +29,7 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     where = places.find(home or arguments.home)
     running = any((where.run / f"window.{suffix}").exists() for suffix in ("sock", "port"))
     if running:
-        from helix_desktop import program
+        from helix_desktop.desktop import program
 
         if program.handed_over(where, arguments.link):
             return 0
@@ -39,7 +39,7 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     shell = Shell(theme, memory, TITLE)
     shell.show()
     _paint(application, shell)
-    from helix_desktop import program
+    from helix_desktop.desktop import program
 
     return program.Program(where, application, program.Window(theme, memory, shell), arguments.link).run()
 

@@ -14,8 +14,8 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.gui import export
 from helix_desktop.gui.asking import ask_new_file, ask_text, ask_yes
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.models.figures import size
-from helix_desktop.gui.notices import Notices
 from helix_desktop.gui.ports import ConversationRow, Emptied, Session, Workbench
 from helix_desktop.gui.words import count, tr
 

@@ -8,9 +8,9 @@ from PySide6.QtGui import QAction
 
 from helix_desktop.engine.ports import Hit
 from helix_desktop.gui.actions import Actions
-from helix_desktop.gui.completion import Asked, Offer
+from helix_desktop.gui.chat.completion import Asked, Offer
+from helix_desktop.gui.frame.palette import Find
 from helix_desktop.gui.links import Place
-from helix_desktop.gui.palette import Find
 from helix_desktop.gui.ports import ConversationRow, Workbench, WorkspaceRow
 from helix_desktop.gui.words import tr
 

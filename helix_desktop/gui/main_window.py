@@ -26,19 +26,19 @@ from helix_desktop.engine.policy import PRESETS
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gui import finding
 from helix_desktop.gui.actions import Actions
-from helix_desktop.gui.approvals import question_words
-from helix_desktop.gui.attaching import Attaching
 from helix_desktop.gui.bridge import Bridge
-from helix_desktop.gui.chat_page import ChatPage
+from helix_desktop.gui.chat.approvals import question_words
+from helix_desktop.gui.chat.attaching import Attaching
+from helix_desktop.gui.chat.page import ChatPage
 from helix_desktop.gui.conversation_acts import ConversationActs
 from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.first_start import WelcomePage
-from helix_desktop.gui.frame import Frame
+from helix_desktop.gui.frame.first_start import WelcomePage
+from helix_desktop.gui.frame.frame import Frame
+from helix_desktop.gui.frame.notices import Notices, announce
+from helix_desktop.gui.frame.pages import CatalogueOf, Pages
+from helix_desktop.gui.frame.palette import Find, Palette
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.notices import Notices, announce
-from helix_desktop.gui.pages import CatalogueOf, Pages
-from helix_desktop.gui.palette import Find, Palette
 from helix_desktop.gui.ports import ConversationRow, Desk, Session, Workbench, WorkspaceRow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.tokens import WORKSPACE_COLOURS

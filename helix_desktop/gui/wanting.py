@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMessageBox
 
 from helix_desktop.engine.facts import UserSaid
-from helix_desktop.gui import saying
+from helix_desktop.gui.chat import saying
 from helix_desktop.gui.links import Place, open_link
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript import wants

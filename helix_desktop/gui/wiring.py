@@ -12,13 +12,14 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.facts import FoldKind, UserPart
 from helix_desktop.engine.ports import Answer
-from helix_desktop.gui import saying, wanting
+from helix_desktop.gui import wanting
 from helix_desktop.gui.asking import ask_files, ask_folder
+from helix_desktop.gui.chat import saying
+from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Session
 from helix_desktop.gui.theme import ZOOMS
-from helix_desktop.gui.top_bar import PAGES
 from helix_desktop.gui.words import tr
 from helix_desktop.gui.workspace_acts import WorkspaceActs
 from helix_desktop.settings import THEME, ZOOM

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.asking import ask_file, ask_folder, ask_new_file, ask_text
-from helix_desktop.gui.lasting import Lasting
+from helix_desktop.gui.frame.lasting import Lasting
+from helix_desktop.gui.frame.workspace_trash import TrashDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Imported, Workbench, WorkspaceRow
 from helix_desktop.gui.tokens import WORKSPACE_COLOURS
 from helix_desktop.gui.words import tr
-from helix_desktop.gui.workspace_trash import TrashDialog
 
 SUFFIX = ".helix"
 STAYS = 60_000

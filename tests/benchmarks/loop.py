@@ -21,7 +21,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop import program
+from helix_desktop.desktop import program
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Text, ToolReturned
 from helix_desktop.engine.session import Session

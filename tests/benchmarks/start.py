@@ -35,7 +35,7 @@ paint = app._paint
 def painted(application, shell):
     paint(application, shell)
     first = since()
-    from helix_desktop import program
+    from helix_desktop.desktop import program
     from PySide6.QtCore import QTimer
     begin = program.Program._begin
     async def begun(self):

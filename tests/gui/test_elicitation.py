@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 
 from helix_desktop.engine.events import Event
 from helix_desktop.engine.facts import Text, ToolReturned
-from helix_desktop.gui.approvals import Approvals
+from helix_desktop.gui.chat.approvals import Approvals
 from helix_desktop.gui.theme import Theme
 from helix_desktop.providers.catalog import ProviderConfig
 from tests.peers.chat_server import ChatServer, reply

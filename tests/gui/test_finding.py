@@ -5,7 +5,7 @@ from pathlib import Path
 
 from helix_desktop.engine.ports import About, Hit
 from helix_desktop.gui import finding
-from helix_desktop.gui.completion import Asked
+from helix_desktop.gui.chat.completion import Asked
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from tests.gui import story

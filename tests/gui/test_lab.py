@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
-from helix_desktop.gui.front import Front
+from helix_desktop.gui.frame.front import Front
 from helix_desktop.gui.lab import Lab
 from helix_desktop.gui.main_window import MainWindow
 from tests.gui import story

@@ -16,9 +16,10 @@ from helix_desktop.engine.facts import FoldKind, Text, TurnEnd, TurnEnded, UserS
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import StoreBusy, WrongUse
-from helix_desktop.gui import saying, wanting
+from helix_desktop.gui import wanting
+from helix_desktop.gui.chat import saying
 from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.frame import TIGHT
+from helix_desktop.gui.frame.frame import TIGHT
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory

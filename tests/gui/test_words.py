@@ -17,7 +17,7 @@ from helix_desktop.gui.settings.workspace import LIMITS, title_of
 from helix_desktop.gui.words import LANGUAGES, Catalogue, catalogue_file, count, tr
 
 PACKAGE = Path(words.__file__).parents[1]
-SPEAKING = [*(PACKAGE / "gui").rglob("*.py"), PACKAGE / "program.py", PACKAGE / "keeping.py", PACKAGE / "playing.py"]
+SPEAKING = [file for part in ("gui", "desktop") for file in (PACKAGE / part).rglob("*.py")]
 CATALOGUES = [name for name in LANGUAGES if name != "en"]
 
 

@@ -16,6 +16,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLineEdit, QWidget
 
 from helix_desktop import places
+from helix_desktop.desktop.program import Program
 from helix_desktop.engine.facts import (
     Attachment,
     DocumentEdited,
@@ -32,7 +33,6 @@ from helix_desktop.engine.session import Session
 from helix_desktop.gui.lab import Lab
 from helix_desktop.gui.models.compare import CompareDialog
 from helix_desktop.gui.timeline.now import FoldNow
-from helix_desktop.program import Program
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk, Workbench
 from helix_desktop.workbench.tour import Quick, make_folder, take

@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import app, places, program
+from helix_desktop import app, places
+from helix_desktop.desktop import program
 from helix_desktop.engine.facts import TurnEnded
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets

@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.asking import ask_yes
-from helix_desktop.gui.connect import ConnectPanel
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.frame.connect import ConnectPanel
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.setup import Provider, Setup
 from helix_desktop.gui.words import tr

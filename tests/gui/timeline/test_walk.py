@@ -14,7 +14,8 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 
-from helix_desktop import browsing, places
+from helix_desktop import places
+from helix_desktop.desktop import browsing
 from helix_desktop.engine.facts import DocumentEdited, Fact, Folded, FoldKind, Pinned, Refolded, Unfolded
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import NotThere

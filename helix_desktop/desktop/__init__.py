@@ -1,0 +1,1 @@
+"""The desktop program put together: what the window's ports are in truth."""

@@ -1,0 +1,256 @@
+"""Permission questions, above the composer: what exactly is to be done, and for how long it is allowed.
+
+A question never takes the focus from somebody who is writing; the keys on its buttons work from everywhere in the
+window. What a model wrote is shown as it is, with nothing hidden in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QColor, QSyntaxHighlighter, QTextCharFormat, QTextDocument
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.engine.ports import Answer, Question
+from helix_desktop.errors import WrongUse
+from helix_desktop.gui.chat.forms import SchemaForm
+from helix_desktop.gui.links import open_link
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.harmless import harmless
+from helix_desktop.gui.words import tr
+
+COLUMN = 720
+LINES = 12
+LONGEST = 2_000  # characters of a line that is shown; one endless line would take seconds to lay out
+SHOWN = 200_000
+
+
+def scope_words(scope: str) -> str:
+    """The button that allows something in a scope."""
+    return {
+        "once": tr("Allow once"),
+        "conversation": tr("Allow in this conversation"),
+        "always": tr("Always allow"),
+    }.get(scope, scope)
+
+
+def of_a_server(question: Question) -> bool:
+    """Whether an MCP server asks the user for something, under its own name (elicitation)."""
+    return bool(question.form) or question.call.name.endswith("__elicitation")
+
+
+def question_words(question: Question) -> str:
+    """What is asked, for who hears it."""
+    return question.title if of_a_server(question) else tr("Permission needed: {what}", what=question.title)
+
+
+def shown_preview(text: str) -> str:
+    """A command or a difference, with nothing hidden and no line too long to lay out. Says what it leaves out."""
+    lines = harmless(text[:SHOWN]).split("\n")
+    cut = [
+        line if len(line) <= LONGEST else line[:LONGEST] + tr(" … {n} more characters", n=f"{len(line) - LONGEST:,}")
+        for line in lines
+    ]
+    if len(text) > SHOWN:
+        cut.append(tr("… {n} more characters", n=f"{len(text) - SHOWN:,}"))
+    return "\n".join(cut)
+
+
+class Differences(QSyntaxHighlighter):
+    """Added lines on green, removed lines on red; the signs + and - stand there as well."""
+
+    def __init__(self, document: QTextDocument, theme: Theme) -> None:
+        super().__init__(document)
+        self._theme = theme
+
+    def highlightBlock(self, text: str) -> None:
+        name = {"+": "added_soft", "-": "danger_soft"}.get(text[:1], "")
+        if name:
+            style = QTextCharFormat()
+            style.setBackground(QColor(self._theme.colour(name)))
+            self.setFormat(0, len(text), style)
+
+
+class QuestionCard(QWidget):
+    """One question. `answered` carries the Answer."""
+
+    answered = Signal(object)
+
+    def __init__(self, theme: Theme, question: Question, keys: Mapping[str, str], parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._question = question
+        self._form = SchemaForm(question.form, self) if question.form else None
+        self.setProperty("look", "ask")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAccessibleName(question_words(question))
+        self._inside = QVBoxLayout(self)
+        self._inside.setContentsMargins(14, 11, 14, 11)
+        self._inside.setSpacing(8)
+        self._label(question.title, "title")
+        if question.why:
+            self._label(question.why, "small")
+        if question.preview:
+            self._inside.addWidget(self._preview())
+        if self._form is not None:
+            self._inside.addWidget(self._form)
+        self._wrong = self._label("", "danger")
+        self._wrong.hide()
+        self._first: QWidget = self
+        self._words = QLineEdit(self)
+        self._inside.addLayout(self._ways(keys) if of_a_server(question) else self._buttons(keys))
+
+    def allow(self, scope: str) -> None:
+        """Say yes, for a scope the question offers."""
+        if scope not in self._question.scopes:
+            return
+        try:
+            values = self._form.values() if self._form is not None else ""
+        except WrongUse as error:
+            self._wrong.setText(error.what)
+            self._wrong.show()
+            return
+        self.answered.emit(Answer(allowed=True, scope=scope, values=values))
+
+    def refuse(self) -> None:
+        self.answered.emit(Answer(allowed=False, words=self._words.text().strip()))
+
+    def cancel(self) -> None:
+        """Give a server that asks no answer at all."""
+        self.answered.emit(Answer(allowed=False, scope="cancel"))
+
+    def focus(self) -> None:
+        """Put the keyboard where an answer begins."""
+        self._first.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _label(self, text: str, look: str) -> QLabel:
+        label = QLabel(harmless(text[:2_000]), self)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setWordWrap(True)
+        label.setProperty("look", look)
+        self._inside.addWidget(label)
+        return label
+
+    def _preview(self) -> QPlainTextEdit:
+        text = QPlainTextEdit(self)
+        text.setProperty("look", "code")
+        text.setReadOnly(True)
+        text.setFrameShape(QFrame.Shape.NoFrame)
+        text.setAccessibleName(tr("What exactly is to be done"))
+        text.setTabChangesFocus(True)
+        text.setPlainText(shown_preview(self._question.preview))
+        text.setFont(self._theme.mono())
+        if self._question.preview.lstrip().startswith(("---", "@@", "diff ")):
+            Differences(text.document(), self._theme)
+        lines = min(max(text.document().blockCount(), 1), LINES)
+        text.setFixedHeight(lines * text.fontMetrics().lineSpacing() + self._theme.px(26))
+        return text
+
+    def _ways(self, keys: Mapping[str, str]) -> QHBoxLayout:
+        """A server asks the user, not for permission: values are sent or a page is opened, else declined or left."""
+        self._words.hide()
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addStretch(1)
+        send = tr("Send to the server") if self._form is not None else tr("Agree and open the page")
+        ways = (
+            (tr("Cancel"), "", "", self.cancel),
+            (tr("Decline"), "refuse", "danger", self.refuse),
+            (send, "allow-once", "primary", self._send),
+        )
+        for text, key, look, act in ways:
+            button = self._button(text, keys.get(key, ""), look)
+            button.clicked.connect(lambda _checked=False, a=act: a())
+            row.addWidget(button)
+            self._first = button
+        self._first = self._form.first or self._first if self._form is not None else self._first
+        return row
+
+    def _send(self) -> None:
+        if self._form is None:
+            open_link(self._question.preview)
+        self.allow("once")
+
+    def _buttons(self, keys: Mapping[str, str]) -> QHBoxLayout:
+        self._words.setPlaceholderText(tr("Tell the agent what to do instead (optional)"))
+        self._words.setAccessibleName(tr("What to do instead"))
+        self._words.returnPressed.connect(self.refuse)
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addWidget(self._words, 1)
+        refuse = self._button(tr("Refuse"), keys.get("refuse", ""), "danger")
+        refuse.clicked.connect(self.refuse)
+        row.addWidget(refuse)
+        self._first = refuse
+        for scope in reversed(self._question.scopes):
+            look = "primary" if scope == "once" else ""
+            button = self._button(scope_words(scope), keys.get(f"allow-{scope}", ""), look)
+            button.clicked.connect(lambda _checked=False, s=scope: self.allow(s))
+            row.addWidget(button)
+            self._first = button
+        return row
+
+    def _button(self, text: str, key: str, look: str) -> QPushButton:
+        button = QPushButton(text, self)
+        if look:
+            button.setProperty("look", look)
+        button.setToolTip(f"{text} ({key})" if key else text)
+        button.setAccessibleName(text)
+        button.setAutoDefault(True)
+        return button
+
+
+class Approvals(QWidget):
+    """The open questions of the conversation, the oldest first and alone. `answered(number, Answer)`."""
+
+    answered = Signal(int, object)
+
+    def __init__(self, theme: Theme, keys: Mapping[str, str], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._keys = keys
+        self._number = 0
+        self._card: QuestionCard | None = None
+        self.setProperty("look", "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._more = QLabel(self)
+        self._more.setProperty("look", "faint")
+        self._column = QVBoxLayout()
+        self._column.setContentsMargins(0, 8, 0, 8)
+        self._column.addWidget(self._more)
+        whole = QHBoxLayout(self)
+        whole.setContentsMargins(16, 0, 16, 0)
+        whole.addStretch(1)
+        self._middle = QWidget(self)
+        self._middle.setProperty("look", "plain")
+        self._middle.setLayout(self._column)
+        self._middle.setMaximumWidth(theme.px(COLUMN))
+        whole.addWidget(self._middle, 100)
+        whole.addStretch(1)
+        self.hide()
+        theme.changed.connect(lambda: self._middle.setMaximumWidth(theme.px(COLUMN)))
+
+    @property
+    def card(self) -> QuestionCard | None:
+        return self._card
+
+    def show_questions(self, questions: Mapping[int, Question]) -> None:
+        """Show the oldest question and how many wait behind it."""
+        number = min(questions, default=0)
+        self._more.setText(tr("{n} more questions wait", n=len(questions) - 1))
+        self._more.setVisible(len(questions) > 1)
+        self.setVisible(bool(questions))
+        if number == self._number:
+            return
+        if self._card is not None:
+            self._column.removeWidget(self._card)
+            self._card.hide()
+            self._card.deleteLater()
+            self._card = None
+        self._number = number
+        if number:
+            self._card = QuestionCard(self._theme, questions[number], self._keys, self)
+            self._card.answered.connect(lambda answer: self.answered.emit(number, answer))
+            self._column.insertWidget(0, self._card)
+            self._card.show()

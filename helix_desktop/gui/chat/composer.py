@@ -1,0 +1,318 @@
+"""The composer: text and attachments, what waits, the permission mode, the meter, Send and Stop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.events import Running
+from helix_desktop.engine.facts import Attachment, Text, UserPart
+from helix_desktop.gui.chat.approvals import COLUMN
+from helix_desktop.gui.chat.attachments import Attachments, holds_files, kept, restored
+from helix_desktop.gui.chat.completion import Asked, Completion, Offer
+from helix_desktop.gui.chat.composer_text import ComposerText
+from helix_desktop.gui.chat.waiting import WaitingMessages
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.meter import Meter, short, spoken
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+BAR = 60
+
+
+class Composer(QWidget):
+    """`sent(parts, steer)`. `offers_wanted(asked)` is answered with `offer`; `taken(offer)` what was not just text."""
+
+    sent = Signal(object, bool)
+    resent = Signal(int, object)
+    stop_wanted = Signal()
+    attach_wanted = Signal()
+    files_given = Signal(object)
+    long_pasted = Signal(str)
+    mode_chosen = Signal(str)
+    offers_wanted = Signal(object)
+    taken = Signal(object)
+    editing = Signal(int)
+    dropping = Signal(int)
+
+    def __init__(self, theme: Theme, memory: Memory, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._memory = memory
+        self._place: tuple[str, str] = ("", "")
+        self._running = Running.IDLE
+        self._asked: Asked | None = None
+        self._edited = 0
+        self._known = False  # how full the window is
+        self._modes: Sequence[tuple[str, str]] = ()
+        self.setProperty("look", "composer")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAcceptDrops(True)
+        self.waiting = WaitingMessages(theme, self)
+        self.attachments = Attachments(theme, self)
+        self.text = ComposerText(theme, self)
+        self.text.setAcceptDrops(False)
+        self._box = QWidget(self)
+        self._box.setProperty("look", "box")
+        self._box.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._attach = self._button(tr("+ Attach"), "chip", tr("Attach files or images"))
+        self._mode = self._button("", "chip", tr("What needs your permission"))
+        self._editing = self._button(tr("You are changing an earlier message  ✕"), "chip", tr("Leave it as it was"))
+        self._editing.clicked.connect(self.stop_editing)
+        self._editing.hide()
+        self.meter = Meter(theme, height=5, parent=self)
+        self._figures = QLabel(self)
+        self._figures.setProperty("look", "small")
+        self._stop = self._button(tr("Stop"), "", tr("Stop the agent (Esc)"))
+        self._send = self._button(tr("Send"), "primary", tr("Send the message (Enter)"))
+        self._lay_out()
+        self._connect()
+        self.show_running(Running.IDLE)
+
+    def _button(self, text: str, look: str, hint: str) -> QPushButton:
+        button = QPushButton(text, self)
+        if look:
+            button.setProperty("look", look)
+        button.setToolTip(hint)
+        button.setAccessibleName(hint)
+        button.setAutoDefault(False)
+        button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        return button
+
+    def _lay_out(self) -> None:
+        self._row = QHBoxLayout()
+        self._row.addWidget(self._attach)
+        self._row.addWidget(self._mode)
+        self._row.addSpacing(8)
+        self._row.addWidget(self.meter, 100)
+        self._row.addStretch(1)
+        self._row.addWidget(self._figures)
+        self._row.addWidget(self._stop)
+        self._row.addWidget(self._send)
+        self._inside = QVBoxLayout(self._box)
+        self._inside.addWidget(self._editing, 0, Qt.AlignmentFlag.AlignLeft)
+        self._inside.addWidget(self.attachments)
+        self._inside.addWidget(self.text)
+        self._inside.addLayout(self._row)
+        self._column = QWidget(self)
+        self._column.setProperty("look", "plain")
+        column = QVBoxLayout(self._column)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.waiting)
+        column.addWidget(self._box)
+        self._whole = QHBoxLayout(self)
+        self._whole.addStretch(1)
+        self._whole.addWidget(self._column, 100)
+        self._whole.addStretch(1)
+        self._restyled()
+
+    def _connect(self) -> None:
+        self._send.clicked.connect(lambda: self.send(steer=False))
+        self._stop.clicked.connect(self.stop_wanted)
+        self._attach.clicked.connect(self.attach_wanted)
+        self._mode.clicked.connect(self.open_modes)
+        self.text.sending.connect(lambda steer: self.send(steer=steer))
+        self.text.textChanged.connect(self._changed)
+        self.text.asking.connect(self._ask)
+        self.text.files_given.connect(self.files_given)
+        self.text.long_pasted.connect(self.long_pasted)
+        self.text.focused.connect(self._show_focus)
+        self.attachments.changed.connect(self._changed)
+        self.waiting.editing.connect(self.editing)
+        self.waiting.dropping.connect(self.dropping)
+        self._theme.changed.connect(self._restyled)
+
+    # --- what is shown -------------------------------------------------------------------------------------------
+
+    def show_conversation(self, workspace: str, conversation: str, name: str) -> None:
+        """Bring the draft and the history of a conversation; the last one's draft is kept already."""
+        self.stop_editing()
+        self._place = ("", "")
+        self.text.setPlaceholderText(tr("Message {name}…", name=name))
+        draft = self._memory.get("draft", workspace, conversation, default=dict[str, object]())
+        listed = draft.get("attachments")
+        found = [restored(each) for each in listed] if isinstance(listed, list) else []
+        self.attachments.show_these([each for each in found if each is not None])
+        self.text.setPlainText(str(draft.get("text", "")))
+        self.text.show_history(self._memory.get("history", workspace, default=list[str]()))
+        self.text.moveCursor(self.text.textCursor().MoveOperation.End)
+        self._place = (workspace, conversation)
+        self._changed()
+
+    def show_meter(self, parts: Mapping[Kind, int], window: int, cost: float = 0.0) -> None:
+        self._known = window > 0
+        self._fit()
+        ordered = [(kind, parts.get(kind, 0)) for kind in Kind]
+        self.meter.show_parts(ordered, window)
+        figures = f"{short(sum(parts.values()))} / {short(window)}"
+        self._figures.setText(f"{figures} · ${cost:,.2f}" if cost >= 0.005 else figures)
+        self._figures.setToolTip(spoken(ordered, window))
+
+    def show_running(self, running: Running) -> None:
+        self._running = running
+        works = running in (Running.THINKING, Running.TOOLS, Running.ASKING)
+        self._stop.setVisible(works)
+        self._send.setText(tr("Queue") if works else tr("Send"))
+        hint = tr("Send when the agent is done (Enter); after its present step: Ctrl+Enter")
+        self._send.setToolTip(hint if works else tr("Send the message (Enter)"))
+        self._changed()
+
+    def show_modes(self, modes: Sequence[tuple[str, str]], current: str) -> None:
+        """The permission modes, as (name, words)."""
+        self._modes = modes
+        words = dict(modes).get(current, current)
+        self._mode.setText(words.replace("&", "&&"))
+        self._mode.setVisible(bool(modes))
+        self._fit()
+
+    def show_queue(self, texts: Sequence[str]) -> None:
+        self.waiting.show_texts(texts)
+
+    # --- what is done --------------------------------------------------------------------------------------------
+
+    def send(self, *, steer: bool) -> None:
+        """Hand the message over and empty the composer."""
+        parts = self.parts()
+        if not parts:
+            return
+        edited = self._edited
+        self._remember(self.text.toPlainText())
+        self.text.clear()
+        self.attachments.show_these([])
+        self.stop_editing()
+        self._changed()
+        if edited:
+            self.resent.emit(edited, parts)
+        else:
+            self.sent.emit(parts, steer)
+
+    def edit(self, seq: int, parts: Sequence[UserPart]) -> None:
+        """Change the message at `seq` and send it again; what comes after it is rewound then."""
+        self.stop_editing()
+        self.text.clear()
+        self.attachments.show_these([])
+        self._edited = seq
+        self._editing.show()
+        self.take(parts)
+
+    def stop_editing(self) -> None:
+        """The next message is a new one."""
+        if self._edited:
+            self._edited = 0
+            self._editing.hide()
+            self.text.clear()
+            self.attachments.show_these([])
+
+    def parts(self) -> tuple[UserPart, ...]:
+        words = self.text.toPlainText().strip()
+        return (*((Text(words),) if words else ()), *self.attachments.held)
+
+    def take(self, parts: Sequence[UserPart]) -> None:
+        """Put a message back to be changed; what stands there already stays above it."""
+        words = [self.text.toPlainText().strip(), *(part.text for part in parts if isinstance(part, Text))]
+        self.text.setPlainText("\n\n".join(filter(None, words)))
+        for part in parts:
+            if isinstance(part, Attachment):
+                self.attachments.add(part)
+        self.text.moveCursor(self.text.textCursor().MoveOperation.End)
+        self.text.setFocus()
+
+    def open_modes(self) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for name, words in self._modes:
+            action = menu.addAction(words)
+            action.setCheckable(True)
+            action.setChecked(words == self._mode.text())
+            action.triggered.connect(lambda _checked=False, n=name: self.mode_chosen.emit(n))
+        menu.popup(self._mode.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
+
+    def _remember(self, words: str) -> None:
+        workspace, _ = self._place
+        history = self._memory.get("history", workspace, default=list[str]())
+        if words.strip() and (not history or history[-1] != words):
+            history = [*history, words][-200:]
+            self._memory.put("history", workspace, value=history)
+        self.text.show_history(history)
+
+    def _changed(self) -> None:
+        works = self._running in (Running.THINKING, Running.TOOLS, Running.ASKING)
+        filled = bool(self.text.toPlainText().strip() or self.attachments.held)
+        self._send.setVisible(filled or not works)
+        self._fit()
+        workspace, conversation = self._place
+        if conversation:
+            draft = {"text": self.text.toPlainText(), "attachments": [kept(each) for each in self.attachments.held]}
+            self._memory.put("draft", workspace, conversation, value=draft if filled else {})
+
+    # --- completion ----------------------------------------------------------------------------------------------
+
+    def offer(self, asked: Asked, offers: Sequence[Offer]) -> None:
+        """Answer `offers_wanted`; an answer to something that is not asked any more is dropped."""
+        if asked != self._asked:
+            return
+        popup = self._popup()
+        corner = self._box.mapTo(self.window(), QPoint(0, -4))
+        popup.offer(offers, corner, min(self._box.width(), self._theme.px(480)))
+
+    def _ask(self, asked: Asked | None) -> None:
+        self._asked = asked
+        if asked is not None:
+            self.offers_wanted.emit(asked)
+        elif self.text.completion is not None:
+            self.text.completion.hide()
+
+    def _popup(self) -> Completion:
+        if self.text.completion is None:
+            self.text.completion = Completion(self._theme, self.window())
+            self.text.completion.taken.connect(self._take_offer)
+        return self.text.completion
+
+    def _take_offer(self, offer: Offer) -> None:
+        if self._asked is not None:
+            self.text.replace_asked(self._asked, offer.insert)
+        self._asked = None
+        if offer.value is not None:
+            self.taken.emit(offer)
+
+    # --- drops and looks -----------------------------------------------------------------------------------------
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if holds_files(event.mimeData()) or event.mimeData().hasText():
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self.text.insertFromMimeData(event.mimeData())
+        event.acceptProposedAction()
+        self.text.setFocus()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Where there is little room the bar goes first, then its figures: the inspector has both."""
+        px = self._theme.px
+        room = min(self.width() - px(32), px(COLUMN)) - px(32)
+        buttons = [each for each in (self._attach, self._mode, self._stop, self._send) if not each.isHidden()]
+        room -= sum(each.sizeHint().width() + px(10) for each in buttons)
+        figures = self._figures.sizeHint().width() + px(18)
+        self._figures.setVisible(self._known and room >= figures)
+        self.meter.setVisible(self._known and room >= figures + px(BAR))
+
+    def _show_focus(self, focused: bool) -> None:  # noqa: FBT001 - a slot
+        self._box.setProperty("focused", "true" if focused else "false")
+        self._box.style().unpolish(self._box)
+        self._box.style().polish(self._box)
+
+    def _restyled(self) -> None:
+        px = self._theme.px
+        self._whole.setContentsMargins(px(16), px(12), px(16), px(14))
+        self._inside.setContentsMargins(px(14), px(11), px(14), px(11))
+        self._inside.setSpacing(px(16))
+        self._row.setSpacing(px(10))
+        self._column.setMaximumWidth(px(COLUMN))

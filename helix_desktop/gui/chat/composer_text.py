@@ -1,0 +1,186 @@
+"""The text of the composer: grows to ten lines, sends with Enter, walks its history, takes files, completes."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QMimeData, QSize, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent, QTextCursor
+from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
+
+from helix_desktop.gui.chat.attachments import holds_files
+from helix_desktop.gui.chat.completion import Asked, Completion, asked_for
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+LINES = 10
+PASTED = 20_000  # characters; a longer paste becomes an attachment, which the window can hold without wrapping it
+KEPT = 200
+
+
+class ComposerText(QPlainTextEdit):
+    """`sending(steer)`; `asking` an Asked or None while something is typed that can be completed."""
+
+    sending = Signal(bool)
+    asking = Signal(object)
+    files_given = Signal(object)
+    long_pasted = Signal(str)
+    focused = Signal(bool)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._composing = False
+        self._history: list[str] = []
+        self._at = 0
+        self._unsent = ""
+        self.enter_sends = True
+        self.completion: Completion | None = None
+        self.setProperty("look", "bare")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setTabChangesFocus(True)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(tr("Message"))
+        self.document().setDocumentMargin(0)
+        self.viewport().setAutoFillBackground(False)
+        self.textChanged.connect(self._changed)
+        self.cursorPositionChanged.connect(self._ask)
+        theme.changed.connect(self.updateGeometry)
+
+    # --- size ----------------------------------------------------------------------------------------------------
+
+    def sizeHint(self) -> QSize:
+        line = self.fontMetrics().lineSpacing()
+        return QSize(200, min(max(self._lines(), 1), LINES) * line + self._theme.px(3))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(60, self.fontMetrics().lineSpacing() + 3)
+
+    def _lines(self) -> int:
+        """Lines as they are wrapped; counted no further than can be shown."""
+        lines, block = 0, self.document().firstBlock()
+        while block.isValid() and lines <= LINES:
+            lines += max(block.lineCount(), 1)
+            block = block.next()
+        return lines
+
+    # --- history -------------------------------------------------------------------------------------------------
+
+    def show_history(self, sent: list[str]) -> None:
+        """What was sent before, oldest first."""
+        self._history = sent[-KEPT:]
+        self._at = len(self._history)
+
+    def _walk(self, steps: int) -> None:
+        if self._at == len(self._history):
+            self._unsent = self.toPlainText()
+        self._at = min(max(self._at + steps, 0), len(self._history))
+        text = self._history[self._at] if self._at < len(self._history) else self._unsent
+        at = self._at
+        self.setPlainText(text)
+        self._at = at
+        self.moveCursor(QTextCursor.MoveOperation.End)
+
+    def _at_edge(self, *, top: bool) -> bool:
+        """Whether the cursor is in the first (or last) line as it is wrapped, so that an arrow leaves the text."""
+        probe = QTextCursor(self.textCursor())
+        return not probe.movePosition(QTextCursor.MoveOperation.Up if top else QTextCursor.MoveOperation.Down)
+
+    # --- keys ----------------------------------------------------------------------------------------------------
+
+    def inputMethodEvent(self, event: QInputMethodEvent) -> None:
+        self._composing = bool(event.preeditString())
+        super().inputMethodEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not self._composing and (self._completes(event) or self._sends(event) or self._walks(event)):
+            return
+        super().keyPressEvent(event)
+
+    def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's
+        """Tab takes a suggestion while some are shown."""
+        if self.completion is not None and self.completion.isVisible():
+            return False
+        return super().focusNextPrevChild(forward)
+
+    def _completes(self, event: QKeyEvent) -> bool:
+        popup = self.completion
+        if popup is None or not popup.isVisible():
+            return False
+        if event.key() in (Qt.Key.Key_Down, Qt.Key.Key_Up):
+            popup.move_by(1 if event.key() == Qt.Key.Key_Down else -1)
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab):
+            popup.take()
+        elif event.key() == Qt.Key.Key_Escape:
+            popup.hide()
+        else:
+            return False
+        return True
+
+    def _sends(self, event: QKeyEvent) -> bool:
+        if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            return False
+        pressed = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+        control = bool(pressed & Qt.KeyboardModifier.ControlModifier)
+        if pressed & Qt.KeyboardModifier.ShiftModifier or (not self.enter_sends and not control):
+            self.insertPlainText("\n")
+            self.ensureCursorVisible()
+            return True
+        self.sending.emit(control and self.enter_sends)
+        return True
+
+    def _walks(self, event: QKeyEvent) -> bool:
+        plain = event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
+        if not plain or event.key() not in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            return False
+        up = event.key() == Qt.Key.Key_Up
+        untouched = not self.toPlainText() or self._at < len(self._history)
+        if not untouched or not self._at_edge(top=up) or (not up and self._at == len(self._history)):
+            return False
+        self._walk(-1 if up else 1)
+        return True
+
+    # --- what comes in -------------------------------------------------------------------------------------------
+
+    def canInsertFromMimeData(self, source: QMimeData) -> bool:
+        return holds_files(source) or super().canInsertFromMimeData(source)
+
+    def insertFromMimeData(self, source: QMimeData) -> None:
+        if holds_files(source):
+            self.files_given.emit(source)
+        elif source.hasText() and len(source.text()) > PASTED:
+            self.long_pasted.emit(source.text())
+        else:
+            super().insertFromMimeData(source)
+
+    def replace_asked(self, asked: Asked, text: str) -> None:
+        """Put `text` in the place of what was typed for a completion."""
+        cursor = self.textCursor()
+        cursor.setPosition(asked.start)
+        cursor.setPosition(asked.start + 1 + len(asked.letters), QTextCursor.MoveMode.KeepAnchor)
+        cursor.insertText(text)
+        self.setTextCursor(cursor)
+
+    def _changed(self) -> None:
+        if self.hasFocus() or not self.toPlainText():
+            self._at = len(self._history)
+        self.updateGeometry()
+
+    def _ask(self) -> None:
+        block = self.textCursor().block()
+        if block.length() > PASTED:
+            return
+        asked = asked_for(block.text(), self.textCursor().positionInBlock())
+        if asked is not None and asked.sign == "/" and block.position() > 0:
+            asked = None
+        self.asking.emit(Asked(asked.sign, asked.letters, asked.start + block.position()) if asked else None)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.focused.emit(True)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.focused.emit(False)
+        if self.completion is not None:
+            self.completion.hide()

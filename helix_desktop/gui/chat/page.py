@@ -1,0 +1,57 @@
+"""The page Chat: the transcript, the questions that wait for the user, the composer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtGui import QTextCursor
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+
+from helix_desktop.gui.chat.approvals import Approvals
+from helix_desktop.gui.chat.composer import Composer
+from helix_desktop.gui.chat.empty import EmptyChat
+from helix_desktop.gui.chat.way_on import WayOn
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.pane import TranscriptPane
+
+
+class ChatPage(QWidget):
+    """One page for all conversations: what it shows is changed, the widgets stay."""
+
+    def __init__(
+        self,
+        theme: Theme,
+        memory: Memory,
+        transcript: TranscriptPane,
+        keys: Mapping[str, str],
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setProperty("look", "page")
+        self.transcript = transcript
+        self.approvals = Approvals(theme, keys, self)
+        self.way_on = WayOn(theme, self)
+        self.composer = Composer(theme, memory, self)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.setSpacing(0)
+        self.empty = EmptyChat(theme, self)
+        self.empty.suggested.connect(self._suggest)
+        self._above = QStackedWidget(self)
+        self._above.addWidget(transcript)
+        self._above.addWidget(self.empty)
+        whole.addWidget(self._above, 1)
+        whole.addWidget(self.approvals)
+        whole.addWidget(self.way_on)
+        whole.addWidget(self.composer)
+
+    def show_begun(self, name: str, *, begun: bool) -> None:
+        """The transcript, or, before the first message, what will be here. `name`: of the workspace."""
+        self.empty.show_name(name)
+        self._above.setCurrentWidget(self.transcript if begun else self.empty)
+
+    def _suggest(self, words: str) -> None:
+        self.composer.text.setPlainText(words)
+        self.composer.text.moveCursor(QTextCursor.MoveOperation.End)
+        self.composer.text.setFocus()

@@ -1,0 +1,75 @@
+"""From the composer to the conversation: sending, recalling into a message, what `@` and `/` offer, the search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import UserPart
+from helix_desktop.engine.ports import Hit
+from helix_desktop.gui import finding
+from helix_desktop.gui.chat.completion import Asked, Offer
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.ports import Session
+from helix_desktop.gui.words import tr
+
+
+def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
+    """Say something in the open conversation, or begin one with it. Without a model the words stay."""
+    bench = window.bench
+    if bench is None:
+        return
+    if not bench.model:
+        window.chat.composer.take(parts)
+        window.setup_wanted.emit()
+    elif window.session is not None:
+        window.session.send(parts, steer=steer)
+        window.pages.follow()
+    else:
+        work = bench.new_conversation()
+        window.doing.do(work, name="begin a conversation", then=lambda session: _begin(window, session, parts))
+
+
+def _begin(window: MainWindow, session: Session, parts: tuple[UserPart, ...]) -> None:
+    window.show_session(session)
+    session.send(parts)
+    window.refresh_conversations()
+
+
+def recall(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = None) -> None:
+    """Put an entry, or lines of it, into the next message."""
+    if window.session is not None:
+        work = window.session.recall(digest, lines=lines)
+        window.doing.do(work, name="recall", then=window.attach, owner=window)
+    elif window.bench is not None:
+        window.notices.tell(tr("Open a conversation first; the entry goes into its next message."))
+
+
+def search(window: MainWindow, words: str) -> None:
+    """Ask the workspace for what the box that finds everything is looking for."""
+    bench = window.bench
+    if bench is None:
+        return
+
+    def found(hits: Sequence[Hit]) -> None:
+        window.palette_.show_found(words, finding.of_hits(hits, window.rows(), bench.id, window.go))
+
+    window.doing.do(bench.search(words), name="search everything", then=found, owner=window)
+
+
+def offer(window: MainWindow, typed: Asked) -> None:
+    """Answer what is typed behind `@` or `/`."""
+    composer = window.chat.composer
+    if typed.sign == "/":
+        composer.offer(typed, finding.commands(window.actions_, typed))
+    elif window.bench is not None:
+        work = finding.mentions(window.bench, typed)
+        window.doing.do(work, name="look for mentions", then=lambda found: composer.offer(typed, found), owner=window)
+
+
+def take(window: MainWindow, offered: Offer) -> None:
+    """What was taken is more than text: an entry to recall, a command to run."""
+    if isinstance(offered.value, Digest):
+        recall(window, offered.value)
+    else:
+        finding.run(offered)

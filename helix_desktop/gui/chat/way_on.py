@@ -1,0 +1,72 @@
+"""A way on where a turn ended by itself: above the composer, until something else is said."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from helix_desktop.engine.events import Running
+from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.gui.chat.approvals import COLUMN
+from helix_desktop.gui.ports import Session
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+_LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATING})
+
+
+class WayOn(QWidget):
+    """`limits_wanted`: look at the limits. `going_on`: take the turn up again where it ended."""
+
+    limits_wanted = Signal()
+    going_on = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.setProperty("look", "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._words = QLabel(self)
+        self._words.setProperty("look", "muted")
+        self._words.setWordWrap(True)
+        self._limits = QPushButton(tr("Limits…"), self)
+        self._limits.clicked.connect(self.limits_wanted)
+        self._go = QPushButton(self)
+        self._go.clicked.connect(self.going_on)
+        self._middle = QWidget(self)
+        self._middle.setProperty("look", "plain")
+        line = QHBoxLayout(self._middle)
+        line.setContentsMargins(0, 4, 0, 4)
+        line.setSpacing(8)
+        line.addWidget(self._words, 1)
+        for button in (self._limits, self._go):
+            button.setAutoDefault(False)
+            line.addWidget(button)
+        whole = QHBoxLayout(self)
+        whole.setContentsMargins(16, 0, 16, 0)
+        whole.addStretch(1)
+        whole.addWidget(self._middle, 100)
+        whole.addStretch(1)
+        theme.changed.connect(self._restyled)
+        self._restyled()
+        self.hide()
+
+    def show_end(self, session: Session | None) -> None:
+        """How the conversation's last turn ended, where it can be helped."""
+        facts = (
+            session.conversation.state.facts if session is not None and session.running is not Running.ASKING else ()
+        )
+        end = facts[-1].fact if facts else None
+        idle = session is not None and session.running in (Running.IDLE, Running.FAILED)
+        reason = end.reason if isinstance(end, TurnEnded) and idle else None
+        self._words.setText(
+            tr("A limit ended the turn. Nothing is lost: raise it if you want, then go on.")
+            if reason in _LIMITS
+            else tr("Nothing is lost. It can be tried again.")
+        )
+        self._limits.setVisible(reason in _LIMITS)
+        self._go.setText(tr("Go on") if reason in _LIMITS else tr("Try again"))
+        self.setVisible(reason in _LIMITS or reason is TurnEnd.FAILED)
+
+    def _restyled(self) -> None:
+        self._middle.setMaximumWidth(self._theme.px(COLUMN))

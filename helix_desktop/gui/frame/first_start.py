@@ -1,0 +1,150 @@
+"""The first page: a folder, or the tour. Nothing is asked before it is needed; a model when something is to be sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QIcon
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+
+from helix_desktop import resources
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.frame.connect import ConnectPanel
+from helix_desktop.gui.setup import Setup
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+WIDTH = 560
+
+
+class WelcomePage(QWidget):
+    """`folder_wanted`: ask for one. `folder_given`: one was dropped. `tour_wanted`."""
+
+    folder_wanted = Signal()
+    folder_given = Signal(object)
+    tour_wanted = Signal()
+    import_wanted = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("look", "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAcceptDrops(True)
+        column = QVBoxLayout()
+        column.setSpacing(12)
+        icon = QLabel(self)
+        icon.setPixmap(QIcon(str(resources.folder() / "icons" / "helix.svg")).pixmap(QSize(56, 56)))
+        column.addWidget(icon)
+        column.addWidget(_label(tr("Work with agents for hours"), "large"))
+        column.addWidget(
+            _label(
+                tr(
+                    "Everything an agent has seen stays on this computer, can be found again and put back. What its model "
+                    "is sent stays small."
+                ),
+                "muted",
+            )
+        )
+        column.addSpacing(8)
+        self.folder = self._card(
+            column,
+            tr("Open a folder"),
+            tr("A workspace works on one folder, and has its own conversations and cache. You can also drop one here."),
+            "primary",
+        )
+        self.tour = self._card(
+            column,
+            tr("Take the tour"),
+            tr(
+                "A real session on a small sample folder with a built-in script instead of a language model. No key, no network."
+            ),
+            "",
+        )
+        self.folder.clicked.connect(self.folder_wanted)
+        self.tour.clicked.connect(self.tour_wanted)
+        bring = QPushButton(tr("Import a workspace…"), self)
+        bring.setProperty("look", "link")
+        bring.clicked.connect(self.import_wanted)
+        self._import = bring
+        column.addWidget(bring, 0, Qt.AlignmentFlag.AlignLeft)
+        middle = QWidget(self)
+        middle.setProperty("look", "plain")
+        middle.setLayout(column)
+        middle.setMaximumWidth(theme.px(WIDTH))
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(middle, 100)
+        row.addStretch(1)
+        whole = QVBoxLayout(self)
+        whole.addStretch(2)
+        whole.addLayout(row)
+        whole.addStretch(3)
+
+    def show_ready(self, *, ready: bool) -> None:
+        """The stores can be opened now, or not yet."""
+        self.folder.setEnabled(ready)
+        self.tour.setEnabled(ready)
+
+    def _card(self, column: QVBoxLayout, title: str, text: str, look: str) -> QPushButton:
+        card = QWidget(self)
+        card.setProperty("look", "card")
+        card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row = QHBoxLayout(card)
+        row.setContentsMargins(16, 14, 16, 14)
+        row.setSpacing(16)
+        row.addWidget(_label(text, "muted"), 1)
+        button = QPushButton(title, card)
+        if look:
+            button.setProperty("look", look)
+        button.setAccessibleDescription(text)
+        row.addWidget(button)
+        column.addWidget(card)
+        return button
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if any(url.isLocalFile() for url in event.mimeData().urls()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        folders = [Path(url.toLocalFile()) for url in event.mimeData().urls() if Path(url.toLocalFile()).is_dir()]
+        if folders:
+            event.acceptProposedAction()
+            self.folder_given.emit(folders[0])
+
+
+class ConnectDialog(QDialog):
+    """Asked when the first message is to be sent and no model is chosen. `chosen` carries the model."""
+
+    chosen = Signal(str)
+
+    def __init__(self, setup: Setup, doing: Doing, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(tr("Connect a model"))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(560, 460)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(20, 20, 20, 20)
+        whole.addWidget(_label(tr("Which model should answer?"), "title"))
+        whole.addWidget(_label(tr("Your message is kept; it is sent when you press Send again."), "muted"))
+        self.panel = ConnectPanel(setup, doing, self)
+        self.panel.chosen.connect(self._chosen)
+        area = QScrollArea(self)
+        area.setWidgetResizable(True)
+        area.setWidget(self.panel)
+        area.viewport().setAutoFillBackground(False)
+        self.panel.setAutoFillBackground(False)
+        whole.addWidget(area, 1)
+        self.panel.look()
+
+    def _chosen(self, model: str) -> None:
+        self.chosen.emit(model)
+        self.accept()
+
+
+def _label(text: str, look: str) -> QLabel:
+    label = QLabel(text)
+    label.setProperty("look", look)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(True)
+    return label

@@ -1,0 +1,241 @@
+"""What stands around the window: the first start, connecting a model, the settings, desktop notifications, the tour."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QDialog
+
+from helix_desktop.engine.events import Running
+from helix_desktop.gui.asking import ask_folder, ask_which, tell_text
+from helix_desktop.gui.chat.rules import RulesDialog
+from helix_desktop.gui.doing import Spawn
+from helix_desktop.gui.frame.first_start import ConnectDialog
+from helix_desktop.gui.frame.notify import Notifier
+from helix_desktop.gui.links import Place, parse
+from helix_desktop.gui.links import link as link_of
+from helix_desktop.gui.main_window import TITLE, MainWindow, policy_choices
+from helix_desktop.gui.ports import RulesFile, Workbench
+from helix_desktop.gui.settings.program import Installation
+from helix_desktop.gui.setup import Model, Setup
+from helix_desktop.gui.words import tr
+from helix_desktop.settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.settings.dialog import SettingsDialog
+
+
+class Front(QObject):
+    """Made when the stores can be opened. `tour_folder`: where the tour's sample lives."""
+
+    def __init__(
+        self, window: MainWindow, setup: Setup, installation: Installation, tour_folder: Path, spawn: Spawn
+    ) -> None:
+        super().__init__(window)
+        self._window = window
+        self._setup = setup
+        self._installation = installation
+        self._tour_folder = tour_folder
+        self._dialog: QDialog | None = None
+        self._settings: SettingsDialog | None = None
+        self._notifier = Notifier(window.windowIcon(), spawn, self)
+        self._notifier.clicked.connect(self._clicked)
+        welcome = window.welcome
+        welcome.folder_wanted.connect(
+            lambda: ask_folder(window, tr("Open a folder as workspace"), window.create_workspace)
+        )
+        welcome.folder_given.connect(window.create_workspace)
+        welcome.tour_wanted.connect(self.tour)
+        welcome.import_wanted.connect(window.actions_["import-workspace"].trigger)
+        window.workbench_shown.connect(self._look_for_rules)
+        window.workbench_shown.connect(self._look_at_what_came)
+        window.setup_wanted.connect(self.connect_model)
+        window.settings_wanted.connect(self.open_settings)
+        window.settled.connect(self._settled)
+        window.actions_.on("tour", self.tour)
+        window.actions_.on("lab", self.open_lab)
+
+    def refresh_models(self) -> None:
+        """What the model menu offers, as far as it is known without asking anybody."""
+
+        def found(models: Sequence[Model]) -> None:
+            self._window.show_models([model.name for model in models])
+
+        self._window.doing.do(self._setup.known(), name="list the models", then=found, owner=self)
+
+    # --- models
+
+    def connect_model(self) -> None:
+        if self._dialog is None:
+            dialog = ConnectDialog(self._setup, self._window.doing, self._window)
+            dialog.chosen.connect(self._use)
+            dialog.finished.connect(lambda _result: self._forget_dialog())
+            self._dialog = dialog
+            dialog.open()
+
+    def _forget_dialog(self) -> None:
+        self._dialog = None
+
+    def _use(self, model: str) -> None:
+        bench, window = self._window.bench, self._window
+        if bench is None or not model:
+            return
+
+        def chosen(_done: None) -> None:
+            window.show_choices()
+            window.chat.composer.text.setFocus()
+            self.refresh_models()
+
+        window.doing.do(bench.choose_model(model), name="choose a model", then=chosen, owner=window)
+
+    # --- what opening found
+
+    def _look_at_what_came(self) -> None:
+        """What had to be mended is said; what an import brought along is shown before it counts."""
+        bench, notices = self._window.bench, self._window.notices
+        if bench is None:
+            return
+        if bench.notes:
+            text = "\n\n".join(bench.notes)
+            words = tr("Opening {name} has something to tell.", name=bench.name)
+            title = tr("What opening found")
+            notices.tell(words, button=tr("Read"), act=lambda: tell_text(self._window, title, text), stays=60_000)
+        if bench.proposals():
+            self._ask_proposals(bench)
+
+    def _ask_proposals(self, bench: Workbench) -> None:
+        text = tr(
+            "This workspace was imported. It came with folders, permissions or MCP servers of another machine; none of "
+            "them counts until you allow it:\n\n{proposals}",
+            proposals=bench.proposals(),
+        )
+
+        def decide(accept: bool) -> None:  # noqa: FBT001 - a step of this very function
+            async def decided() -> Workbench:
+                await bench.decide_proposals(accept=accept)
+                return await self._window.desk.reopen(bench.id)
+
+            self._window.leave_workspace(bench.id)
+            self._window.doing.do(
+                decided(), name="what was imported", then=self._window.show_workbench, owner=self._window
+            )
+
+        ways = [(tr("Drop them"), lambda: decide(False)), (tr("Allow them"), lambda: decide(True))]
+        ask_which(self._window, tr("Imported settings"), text, tr("Decide later"), ways)
+
+    # --- rules files
+
+    def _look_for_rules(self) -> None:
+        """A rules file that is new or has changed is shown before it is followed."""
+        bench, window = self._window.bench, self._window
+        if bench is not None:
+            work = asyncio.to_thread(bench.rules_to_trust)
+            then = partial(self._rules_found, bench)
+            window.doing.do(work, name="look for rules files", then=then, owner=window)
+
+    def _rules_found(self, bench: Workbench, files: Sequence[RulesFile]) -> None:
+        if files and self._window.bench is bench:
+            file = files[0]
+            words = tr("{name} has rules for agents. They are followed once you have read them.", name=file.path.name)
+            self._window.notices.tell(words, button=tr("Read"), act=lambda: self._show_rules(bench, file), stays=30_000)
+
+    def _show_rules(self, bench: Workbench, file: RulesFile) -> None:
+        def trusted(_done: None) -> None:
+            self._window.notices.tell(tr("{name} is followed from the next step on.", name=file.path.name))
+            self._look_for_rules()
+
+        def trust() -> None:
+            self._window.doing.do(bench.trust(file), name="trust a rules file", then=trusted, owner=self._window)
+
+        RulesDialog(file, trust, self._window).open()
+
+    # --- settings
+
+    def open_settings(self, page: str) -> None:
+        """At a page; an open one is brought to the front. Its pages are imported when they are first looked at."""
+        from helix_desktop.gui.settings.dialog import SettingsDialog
+
+        if self._settings is None:
+            self._settings = SettingsDialog(self._window, self._setup, self._installation)
+            self._settings.model_chosen.connect(self._use)
+            self._settings.finished.connect(lambda _result: self._settings_closed())
+            self._settings.open_at(page)
+            self._settings.show()
+        else:
+            self._settings.open_at(page)
+            self._settings.raise_()
+
+    def _settings_closed(self) -> None:
+        self._settings = None
+        self._window.show_choices()
+        self.refresh_models()
+
+    def open_lab(self) -> None:
+        """Other policies on conversations of the workspace in front."""
+        from helix_desktop.gui.lab import Lab
+
+        window = self._window
+        if window.bench is not None:
+            play, took = self._installation.play, lambda _policy: window.show_choices()
+            Lab(window.bench, policy_choices(), play, window.doing, took, window).open()
+
+    # --- notifications
+
+    def _settled(self, workspace: str, conversation: str, running: Running, why: str) -> None:
+        window, wanted = self._window, self._window.settings
+        if window.isActiveWindow():
+            return
+        allowed = {Running.IDLE: NOTIFY_DONE, Running.ASKING: NOTIFY_WAITING, Running.FAILED: NOTIFY_FAILED}.get(
+            running
+        )
+        if allowed is None or not wanted[allowed]:
+            return
+        words = {
+            Running.IDLE: tr("The agent is done."),
+            Running.ASKING: tr("The agent waits for you: {why}", why=why),
+            Running.FAILED: tr("It stopped: {why}", why=why),
+        }
+        row = window.row(conversation)
+        self._notifier.tell(
+            row.title if row else TITLE, words[running], link_of(Place("conversation", workspace, conversation))
+        )
+
+    def _clicked(self, place: str) -> None:
+        self._window.window().raise_()
+        self._window.window().activateWindow()
+        if place:
+            self._window.go(parse(place))
+
+    # --- the tour
+
+    def tour(self) -> None:
+        """A workspace of its own on a sample folder; the built-in script does what a person and a model would."""
+        window = self._window
+
+        def made(bench: Workbench) -> None:
+            window.show_workbench(bench)
+            window.show_page("chat")
+            window.notices.tell(tr("The tour: a script plays the model. Tools, cache and folds are the real ones."))
+            leave = bench.subscribe(lambda _event: self._follow_tour(bench))
+
+            def over(said: str) -> None:
+                leave()
+                window.show_choices()
+                window.notices.tell(said, stays=20_000)
+
+            window.doing.do(self._installation.tour(bench), name="tour", then=over, owner=window)
+
+        work = self._installation.tour_workbench(window.desk, self._tour_folder)
+        window.doing.do(work, name="begin the tour", then=made, owner=window)
+
+    def _follow_tour(self, bench: Workbench) -> None:
+        """Open the tour's conversation as soon as it is there."""
+        newest = next(iter(bench.conversations()), None)
+        shown = self._window.session
+        if newest is not None and self._window.bench is bench and (shown is None or shown.id != newest.id):
+            self._window.open_conversation(newest.id)

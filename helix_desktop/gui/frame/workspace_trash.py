@@ -1,0 +1,105 @@
+"""The workspaces in the trash: each can be taken out again, or removed for good after a question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.asking import ask_yes
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.frame.sidebar import folder_words
+from helix_desktop.gui.ports import Desk, WorkspaceRow
+from helix_desktop.gui.words import tr
+
+
+class TrashDialog(QDialog):
+    """`changed` is called when one came back."""
+
+    def __init__(self, parent: QWidget, doing: Doing, desk: Desk, changed: Callable[[], object]) -> None:
+        super().__init__(parent)
+        self._doing, self._desk, self._changed = doing, desk, changed
+        self.setWindowTitle(tr("Workspaces in the trash"))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setMinimumWidth(460)
+        self._rows = QVBoxLayout()
+        self._rows.setSpacing(6)
+        self._said = QLabel(tr("Looking…"), self)
+        self._said.setTextFormat(Qt.TextFormat.PlainText)
+        self._said.setWordWrap(True)
+        self._said.setProperty("look", "muted")
+        close = QPushButton(tr("Close"), self)
+        close.clicked.connect(self.accept)
+        column = QVBoxLayout(self)
+        column.addLayout(self._rows)
+        column.addWidget(self._said)
+        column.addWidget(close, 0, Qt.AlignmentFlag.AlignRight)
+        self._list()
+
+    def _list(self) -> None:
+        work = asyncio.to_thread(self._desk.workspaces, trashed=True)
+        self._doing.do(work, name="list the trash", then=self._show, owner=self)
+
+    def _show(self, rows: Sequence[WorkspaceRow]) -> None:
+        while (item := self._rows.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.hide()
+                widget.deleteLater()
+        for row in rows:
+            self._rows.addWidget(self._row(row))
+        self._said.setText("" if rows else tr("There is no workspace in the trash."))
+        self._said.setVisible(not rows)
+        self.adjustSize()
+
+    def _row(self, row: WorkspaceRow) -> QWidget:
+        card = QWidget(self)
+        card.setProperty("look", "card")
+        card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        words = QVBoxLayout()
+        words.setSpacing(1)
+        for text, look in ((row.name, ""), (folder_words(row.folder), "small")):
+            label = QLabel(text, card)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setProperty("look", look)
+            words.addWidget(label)
+        line = QHBoxLayout(card)
+        line.setContentsMargins(12, 6, 6, 6)
+        line.addLayout(words, 1)
+        for text, act in ((tr("Take out"), self._restore), (tr("Delete for good…"), self._ask)):
+            button = QPushButton(text, card)
+            button.setProperty("look", "link")
+            button.setAutoDefault(False)
+            button.setAccessibleName(f"{text}: {row.name}")
+            button.clicked.connect(partial(act, row))
+            line.addWidget(button)
+        return card
+
+    def _restore(self, row: WorkspaceRow, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
+        def back(_done: None) -> None:
+            self._changed()
+            self._list()
+
+        self._do(self._desk.restore(row.id), back)
+
+    def _ask(self, row: WorkspaceRow, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
+        text = tr(
+            "All conversations and the whole cache of “{name}” are removed. This cannot be undone. The folder it worked "
+            "on is not touched.",
+            name=row.name,
+        )
+        ask_yes(self, tr("Delete the workspace"), text, tr("Delete for good"), partial(self._delete, row))
+
+    def _delete(self, row: WorkspaceRow) -> None:
+        self._do(self._desk.delete(row.id), lambda _done: self._list())
+
+    def _do(self, work: Coroutine[Any, Any, None], then: Callable[[None], object]) -> None:
+        def failed(error: HelixError) -> None:
+            self._said.setText(str(error))
+            self._said.show()
+
+        self._doing.do(work, name="the trash of workspaces", then=then, owner=self, failed=failed)

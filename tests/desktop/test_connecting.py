@@ -1,0 +1,118 @@
+"""Connecting models, against real HTTP on this machine and a keyring in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.desktop.connecting import Connecting, best
+from helix_desktop.errors import BadKey, NoKeyring, Unreachable
+from helix_desktop.gui.setup import Model, Provider
+from helix_desktop.providers.configured import Configured
+from helix_desktop.providers.transport import Connections
+from helix_desktop.secrets import Secrets
+from tests.peers.chat_server import ChatServer
+
+
+class Ring:
+    """A keyring in memory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        self.kept.pop((service, username), None)
+
+
+class Offline(Connecting):
+    """Nobody is asked for models: what is set up here is a service beyond this machine."""
+
+    async def models(self, provider: str) -> Sequence[Model]:
+        raise Unreachable(f"{provider} is not asked.")
+
+
+@pytest.fixture
+async def offline(tmp_path: Path) -> AsyncIterator[Connecting]:
+    ring, connections = Ring(), Connections()
+    secrets = Secrets(tmp_path / "keys.json", keyring=lambda: ring, environ={})
+    yield Offline(Configured(tmp_path / "providers.toml"), secrets, connections)
+    await connections.aclose()
+
+
+@pytest.fixture
+async def connecting(tmp_path: Path) -> AsyncIterator[Connecting]:
+    ring, connections = Ring(), Connections()
+    secrets = Secrets(tmp_path / "keys.json", keyring=lambda: ring, environ={})
+    yield Connecting(Configured(tmp_path / "providers.toml"), secrets, connections)
+    await connections.aclose()
+
+
+def known(connecting: Connecting, name: str) -> Provider:
+    return next(provider for provider in connecting.well_known() if provider.name == name)
+
+
+async def test_well_known_services_need_a_key(connecting: Connecting) -> None:
+    assert {"anthropic", "openai", "gemini"} <= {provider.name for provider in connecting.well_known()}
+    assert all(provider.needs_key and provider.address.startswith("https://") for provider in connecting.well_known())
+
+
+async def test_a_provider_is_set_up_with_its_key_in_the_keyring(offline: Connecting, tmp_path: Path) -> None:
+    await offline.add(known(offline, "anthropic"), "sk-secret-0123456789")
+    found = await offline.providers()
+    assert [(provider.name, provider.key, provider.ready) for provider in found] == [
+        ("anthropic", "the system's keyring", True)
+    ]
+    assert "sk-secret" not in (tmp_path / "providers.toml").read_text()
+    await offline.remove("anthropic")
+    assert await offline.providers() == []
+
+
+async def test_a_key_that_cannot_be_kept_changes_nothing(tmp_path: Path) -> None:
+    def none() -> Ring:
+        raise NoKeyring("There is none.")
+
+    secrets = Secrets(tmp_path / "keys.json", keyring=none, environ={})
+    connecting = Offline(Configured(tmp_path / "providers.toml"), secrets, Connections())
+    with pytest.raises(NoKeyring):
+        await connecting.add(known(connecting, "openai"), "sk-secret-0123456789")
+    assert await connecting.providers() == []
+    await connecting.add(known(connecting, "openai"), "sk-secret-0123456789", "session")
+    assert [provider.key for provider in await connecting.providers()] == ["this session only"]
+
+
+async def test_without_a_key_the_service_is_not_asked(connecting: Connecting) -> None:
+    with pytest.raises(BadKey):
+        await connecting.test(known(connecting, "anthropic"), "")
+
+
+async def test_a_server_that_was_set_up_is_known_with_its_models(connecting: Connecting) -> None:
+    with ChatServer() as server:
+        given = Provider("mine", "mine", server.base_url, "openai-chat")
+        tested = await connecting.test(given, "a-key")
+        assert (tested.best, [model.name for model in tested.models]) == ("mine/scripted", ["mine/scripted"])
+        await connecting.add(given, "a-key")
+    assert [model.name for model in await connecting.known()] == ["mine/scripted", "demo/demo"]
+
+
+async def test_the_demonstration_is_always_there(connecting: Connecting) -> None:
+    assert [model.name for model in await connecting.known()] == ["demo/demo"]
+
+
+def test_the_model_to_begin_with() -> None:
+    models = [
+        Model("a/small", 8_000),
+        Model("a/claude-sonnet-4"),
+        Model("a/claude-sonnet-5"),
+        Model("a/large", 900_000),
+    ]
+    assert best(models) == "a/claude-sonnet-5"
+    assert best(models[:1] + models[3:]) == "a/large"
+    assert best([]) == ""

@@ -1,0 +1,62 @@
+"""event_loop.py: timers that are far away fire in their order, and cancelled ones do not pile up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.desktop import event_loop
+from helix_desktop.desktop.event_loop import FEW, EventLoop
+
+Run = Callable[[Callable[[EventLoop], Coroutine[Any, Any, Any]]], Any]
+
+
+@pytest.fixture
+def run() -> Run:
+    def ran(story: Callable[[EventLoop], Coroutine[Any, Any, Any]]) -> Any:
+        application = QApplication.instance() or QApplication([])
+        with EventLoop(application) as loop:
+            return loop.run_until_complete(story(loop))
+
+    return ran
+
+
+def test_limits_that_were_not_met_do_not_pile_up(run: Run) -> None:
+    async def story(loop: EventLoop) -> int:
+        for _ in range(1_000):
+            async with asyncio.timeout(300):
+                await asyncio.sleep(0)
+        return loop.far
+
+    assert run(story) <= 2 * FEW
+
+
+def test_far_timers_fire_in_their_order_and_cancelled_ones_do_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_loop, "FAR", 0.01)
+
+    async def story(loop: EventLoop) -> list[str]:
+        said: list[str] = []
+        for name, delay in (("c", 0.06), ("a", 0.02), ("b", 0.04), ("never", 0.03)):
+            handle = loop.call_later(delay, said.append, name)
+            if name == "never":
+                handle.cancel()
+        await asyncio.sleep(0.12)
+        assert loop.far == 0
+        return said
+
+    assert run(story) == ["a", "b", "c"]
+
+
+def test_a_limit_is_still_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_loop, "FAR", 0.01)
+
+    async def story(_: EventLoop) -> None:
+        async with asyncio.timeout(0.03):
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        run(story)

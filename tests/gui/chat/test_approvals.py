@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QPlainTextEdit, QPushButton
+
+from helix_desktop.engine.ports import Answer, Question
+from helix_desktop.errors import WrongUse
+from helix_desktop.gui.chat.approvals import LONGEST, SHOWN, Approvals, shown_preview
+from helix_desktop.gui.chat.forms import SchemaForm
+from helix_desktop.gui.theme import Theme
+from tests.gui import story
+
+COMMAND = Question(
+    story.call(1, "run_command", command="cargo test"), "Run a command", "cargo test", "Commands are asked for."
+)
+
+
+@pytest.fixture
+def approvals(theme: Theme) -> Approvals:
+    made = Approvals(theme, {"allow-once": "Alt+Y"})
+    made.resize(900, 300)
+    made.show_questions({1: COMMAND})
+    return made
+
+
+def buttons(approvals: Approvals) -> dict[str, QPushButton]:
+    return {button.text(): button for button in approvals.findChildren(QPushButton)}
+
+
+def test_the_exact_command_and_every_scope_is_offered(approvals: Approvals) -> None:
+    assert approvals.isVisible()
+    assert [edit.toPlainText() for edit in approvals.findChildren(QPlainTextEdit)] == ["cargo test"]
+    assert set(buttons(approvals)) == {"Refuse", "Always allow", "Allow in this conversation", "Allow once"}
+    assert buttons(approvals)["Allow once"].toolTip() == "Allow once (Alt+Y)"
+
+
+@pytest.mark.parametrize(
+    ("pressed", "answer"),
+    [
+        ("Allow once", Answer(allowed=True, scope="once")),
+        ("Allow in this conversation", Answer(allowed=True, scope="conversation")),
+        ("Always allow", Answer(allowed=True, scope="always")),
+        ("Refuse", Answer(allowed=False)),
+    ],
+)
+def test_each_button_answers(approvals: Approvals, pressed: str, answer: Answer) -> None:
+    spy = QSignalSpy(approvals.answered)
+    QTest.mouseClick(buttons(approvals)[pressed], Qt.MouseButton.LeftButton)
+    assert spy.at(0) == [1, answer]
+
+
+def test_words_go_with_a_refusal(approvals: Approvals) -> None:
+    spy = QSignalSpy(approvals.answered)
+    line = approvals.findChildren(QLineEdit)[0]
+    QTest.keyClicks(line, "only the lock tests")
+    QTest.keyClick(line, Qt.Key.Key_Return)
+    assert spy.at(0) == [1, Answer(allowed=False, words="only the lock tests")]
+
+
+def test_it_is_answered_with_the_keyboard_alone(approvals: Approvals) -> None:
+    spy = QSignalSpy(approvals.answered)
+    assert QTest.qWaitForWindowActive(approvals)
+    assert approvals.card is not None
+    approvals.card.focus()
+    focused = approvals.focusWidget()
+    assert focused is buttons(approvals)["Allow once"]
+    QTest.keyClick(focused, Qt.Key.Key_Space)
+    assert spy.at(0)[1].allowed
+
+
+def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
+    approvals = Approvals(theme, {})
+    approvals.show_questions({1: Question(COMMAND.call, "t", "p", scopes=("once",))})
+    spy = QSignalSpy(approvals.answered)
+    assert approvals.card is not None
+    approvals.card.allow("always")
+    assert spy.count() == 0
+
+
+def test_the_oldest_question_stands_alone_and_the_next_follows(approvals: Approvals) -> None:
+    other = Question(COMMAND.call, "Write a file", "x", "")
+    approvals.show_questions({1: COMMAND, 2: other})
+    assert approvals._more.text() == "1 more questions wait"
+    approvals.show_questions({2: other})
+    assert approvals.card is not None
+    assert approvals.card.accessibleName() == "Permission needed: Write a file"
+    approvals.show_questions({})
+    assert not approvals.isVisible()
+
+
+def test_nothing_is_hidden_in_a_preview() -> None:
+    shown = shown_preview("rm -rf ~\u202e txt.\u200b\x1b[8m")
+    assert "\u202e" not in shown
+    assert "⟨202E⟩" in shown
+    assert "\x1b" not in shown
+
+
+def test_an_endless_line_is_cut_and_says_so() -> None:
+    shown = shown_preview("x" * 1_000_000)
+    assert len(shown) < LONGEST + 100
+    assert f"{1_000_000 - SHOWN:,} more characters" in shown
+
+
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "title": "Your name"},
+            "age": {"type": "integer"},
+            "colour": {"type": "string", "enum": ["red", "green"], "default": "green"},
+            "sure": {"type": "boolean"},
+        },
+        "required": ["name"],
+    }
+)
+
+
+def test_a_form_is_made_from_a_schema(theme: Theme) -> None:
+    form = SchemaForm(SCHEMA)
+    with pytest.raises(WrongUse, match="name is needed"):
+        form.values()
+    lines = form.findChildren(QLineEdit)
+    lines[0].setText("Ada")
+    form.findChildren(QCheckBox)[0].setChecked(True)
+    assert form.findChildren(QComboBox)[0].currentText() == "green"
+    assert json.loads(form.values()) == {"name": "Ada", "colour": "green", "sure": True}
+    lines[1].setText("old")
+    with pytest.raises(WrongUse, match="age has to be a number"):
+        form.values()
+
+
+@pytest.mark.parametrize("schema", ["", "[]", "{", '{"properties": 3}', '{"properties": {"x": 1}}'])
+def test_a_broken_schema_makes_an_empty_or_a_plain_form(theme: Theme, schema: str) -> None:
+    assert json.loads(SchemaForm(schema).values()) in ({}, {"x": None})
+
+
+def test_a_question_with_a_form_is_answered_with_its_values(theme: Theme) -> None:
+    approvals = Approvals(theme, {})
+    approvals.show_questions({4: Question(COMMAND.call, "Who are you?", "", form=SCHEMA, scopes=("once",))})
+    spy = QSignalSpy(approvals.answered)
+    assert set(buttons(approvals)) == {"Cancel", "Decline", "Send to the server"}
+    QTest.mouseClick(buttons(approvals)["Send to the server"], Qt.MouseButton.LeftButton)
+    assert spy.count() == 0
+    approvals.findChildren(QLineEdit)[0].setText("Ada")
+    QTest.mouseClick(buttons(approvals)["Send to the server"], Qt.MouseButton.LeftButton)
+    assert json.loads(spy.at(0)[1].values)["name"] == "Ada"
+
+
+@pytest.mark.parametrize(("pressed", "scope"), [("Decline", "once"), ("Cancel", "cancel")])
+def test_a_server_may_be_declined_or_left_without_an_answer(theme: Theme, pressed: str, scope: str) -> None:
+    approvals = Approvals(theme, {})
+    approvals.show_questions({4: Question(COMMAND.call, "The server x asks", "", form=SCHEMA, scopes=("once",))})
+    spy = QSignalSpy(approvals.answered)
+    QTest.mouseClick(buttons(approvals)[pressed], Qt.MouseButton.LeftButton)
+    assert spy.at(0)[1] == Answer(allowed=False, scope=scope)
+
+
+def test_choices_with_words_and_several_of_them(theme: Theme) -> None:
+    either = {"oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}], "type": "string"}
+    many = {"type": "array", "items": {"enum": ["a", "b", "c"]}, "default": ["b"]}
+    older = {"type": "string", "enum": ["1", "2"], "enumNames": ["One", "Two"]}
+    schema = {"properties": {"colour": either, "letters": many, "number": older}, "required": ["colour"]}
+    form = SchemaForm(json.dumps(schema))
+    colour, number = form.findChildren(QComboBox)
+    assert [colour.itemText(at) for at in range(colour.count())] == ["Red", "Green"]
+    assert [number.itemText(at) for at in range(number.count())] == ["(none)", "One", "Two"]
+    colour.setCurrentIndex(1)
+    form.findChildren(QCheckBox)[0].setChecked(True)
+    assert json.loads(form.values()) == {"colour": "g", "letters": ["a", "b"]}

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QMimeData, QUrl
+from PySide6.QtGui import QColor, QImage
+
+from helix_desktop.engine.facts import Attachment
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.chat.attaching import Attaching
+from helix_desktop.gui.doing import Doing
+from tests.gui.fake_desk import FakeWorkbench
+
+
+def made(doing: Doing, tmp_path: Path) -> tuple[Attaching, FakeWorkbench, list[Attachment], list[HelixError]]:
+    bench, attached, errors = FakeWorkbench("one", "#0d7d74", tmp_path), list[Attachment](), list[HelixError]()
+    doing.failed.connect(errors.append)
+    return Attaching(doing, lambda: bench, attached.append), bench, attached, errors
+
+
+def test_files_are_read_and_put_into_the_cache(doing: Doing, tmp_path: Path) -> None:
+    attaching, bench, attached, errors = made(doing, tmp_path)
+    (tmp_path / "notes.md").write_text("remember")
+    attaching.files([tmp_path / "notes.md"])
+    assert bench.attached == [("notes.md", b"remember")]
+    assert [(each.name, each.stored.media_type) for each in attached] == [("notes.md", "text/markdown")]
+    assert errors == []
+
+
+def test_what_cannot_be_attached_is_said_and_the_rest_comes(doing: Doing, tmp_path: Path) -> None:
+    attaching, _, attached, errors = made(doing, tmp_path)
+    (tmp_path / "good.txt").write_text("x")
+    attaching.files([tmp_path, tmp_path / "gone.txt", tmp_path / "good.txt"])
+    assert [error.what for error in errors] == [
+        f"{tmp_path.name} is a folder.",
+        "gone.txt cannot be read: No such file or directory.",
+    ]
+    assert [each.name for each in attached] == ["good.txt"]
+
+
+def test_a_picture_of_the_clipboard_becomes_a_png(doing: Doing, tmp_path: Path) -> None:
+    attaching, bench, attached, _ = made(doing, tmp_path)
+    picture = QImage(3, 2, QImage.Format.Format_RGB32)
+    picture.fill(QColor("#0d7d74"))
+    mime = QMimeData()
+    mime.setImageData(picture)
+    attaching.mime(mime)
+    assert attached[0].stored.media_type == "image/png"
+    again = QImage.fromData(bench.attached[0][1])
+    assert (again.width(), again.height(), again.pixelColor(1, 1).name()) == (3, 2, "#0d7d74")
+
+
+def test_dropped_files_win_over_a_picture_and_long_texts_are_files(doing: Doing, tmp_path: Path) -> None:
+    attaching, bench, _, _ = made(doing, tmp_path)
+    (tmp_path / "a.txt").write_text("a")
+    mime = QMimeData()
+    mime.setUrls([QUrl.fromLocalFile(str(tmp_path / "a.txt"))])
+    attaching.mime(mime)
+    attaching.text("long " * 5_000)
+    assert [name for name, _ in bench.attached] == ["a.txt", "pasted.txt"]
+
+
+def test_without_a_workspace_nothing_happens(doing: Doing) -> None:
+    attached: list[Attachment] = []
+    Attaching(doing, lambda: None, attached.append).text("words")
+    assert attached == []

@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QEvent, QMimeData, Qt, QUrl
+from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QApplication, QPushButton
+
+from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.events import Running
+from helix_desktop.engine.facts import Attachment, Text
+from helix_desktop.gui.actions import Action, declared
+from helix_desktop.gui.chat.attachments import kept, restored
+from helix_desktop.gui.chat.completion import Asked, Offer, asked_for
+from helix_desktop.gui.chat.composer import Composer
+from helix_desktop.gui.chat.composer_text import LINES, PASTED
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.theme import Theme
+from tests.gui import story
+
+FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
+
+
+@pytest.fixture
+def composer(theme: Theme, memory: Memory) -> Composer:
+    made = Composer(theme, memory)
+    made.resize(800, 300)
+    made.show_conversation("one", "talk", "one")
+    made.show()
+    assert QTest.qWaitForWindowActive(made)
+    made.text.setFocus()
+    return made
+
+
+def sent(composer: Composer) -> QSignalSpy:
+    return QSignalSpy(composer.sent)
+
+
+def test_enter_sends_and_empties_shift_enter_breaks_the_line(composer: Composer) -> None:
+    spy = sent(composer)
+    QTest.keyClicks(composer.text, "first")
+    QTest.keyClick(composer.text, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    QTest.keyClicks(composer.text, "second")
+    assert spy.count() == 0
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    assert spy.at(0) == [(Text("first\nsecond"),), False]
+    assert composer.text.toPlainText() == ""
+
+
+def test_enter_belongs_to_the_input_method_while_it_composes(composer: Composer) -> None:
+    spy = sent(composer)
+    QApplication.sendEvent(composer.text, QInputMethodEvent("ni", []))
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    assert spy.count() == 0
+    done = QInputMethodEvent("", [])
+    done.setCommitString("你")
+    QApplication.sendEvent(composer.text, done)
+    text = composer.text.toPlainText().strip()
+    composer.text.setPlainText(text)
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    assert spy.at(0)[0] == (Text("你"),)
+
+
+def test_control_enter_steers(composer: Composer) -> None:
+    spy = sent(composer)
+    QTest.keyClicks(composer.text, "look at the other file first")
+    QTest.keyClick(composer.text, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert spy.at(0)[1] is True
+
+
+def test_with_the_other_setting_enter_breaks_the_line(composer: Composer) -> None:
+    composer.text.enter_sends = False
+    spy = sent(composer)
+    QTest.keyClicks(composer.text, "a")
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    QTest.keyClicks(composer.text, "b")
+    assert spy.count() == 0
+    QTest.keyClick(composer.text, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert spy.at(0) == [(Text("a\nb"),), False]
+
+
+def test_nothing_is_not_sent(composer: Composer) -> None:
+    spy = sent(composer)
+    QTest.keyClicks(composer.text, "   ")
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    assert spy.count() == 0
+
+
+def test_it_grows_to_ten_lines_and_no_further(composer: Composer) -> None:
+    heights = []
+    for lines in (1, 4, LINES, 40):
+        composer.text.setPlainText("\n".join("x" * 3 for _ in range(lines)))
+        heights.append(composer.text.sizeHint().height())
+    line = composer.text.fontMetrics().lineSpacing()
+    assert heights[1] - heights[0] == 3 * line
+    assert heights[2] - heights[0] == (LINES - 1) * line
+    assert heights[3] == heights[2]
+
+
+def test_drafts_are_kept_per_conversation_over_a_restart(composer: Composer, theme: Theme, tmp_path: Path) -> None:
+    QTest.keyClicks(composer.text, "half a sen")
+    composer.attachments.add(FILE)
+    composer.show_conversation("one", "another", "one")
+    assert composer.text.toPlainText() == ""
+    assert composer.attachments.held == ()
+    composer._memory.write()
+    again = Composer(theme, Memory(tmp_path / "window.json"))
+    again.show_conversation("one", "talk", "one")
+    assert again.text.toPlainText() == "half a sen"
+    assert again.attachments.held == (FILE,)
+
+
+def test_a_sent_message_leaves_no_draft(composer: Composer) -> None:
+    QTest.keyClicks(composer.text, "done")
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    composer.show_conversation("one", "another", "one")
+    composer.show_conversation("one", "talk", "one")
+    assert composer.text.toPlainText() == ""
+
+
+def test_arrow_keys_walk_the_history_and_come_back_to_what_was_begun(composer: Composer) -> None:
+    for words in ("first", "second"):
+        QTest.keyClicks(composer.text, words)
+        QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    seen = []
+    for key in (Qt.Key.Key_Up, Qt.Key.Key_Up, Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Down):
+        QTest.keyClick(composer.text, key)
+        seen.append(composer.text.toPlainText())
+    assert seen == ["second", "first", "first", "second", ""]
+
+
+def test_the_arrow_moves_the_cursor_in_a_text_that_was_begun(composer: Composer) -> None:
+    QTest.keyClicks(composer.text, "first")
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    QTest.keyClicks(composer.text, "begun")
+    QTest.keyClick(composer.text, Qt.Key.Key_Up)
+    assert composer.text.toPlainText() == "begun"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("/han", Asked("/", "han", 0)),
+        ("/", Asked("/", "", 0)),
+        ("see @src/lo", Asked("@", "src/lo", 4)),
+        ("@", Asked("@", "", 0)),
+        ("(@a", Asked("@", "a", 1)),
+        ("mail me@example.org", None),
+        ("a /command", None),
+        ("plain words", None),
+        ("/usr/bin", None),
+    ],
+)
+def test_what_is_typed_asks_for_completion(text: str, asked: Asked | None) -> None:
+    assert asked_for(text, len(text)) == asked
+
+
+def test_a_completion_is_taken_with_the_keys_of_the_text(composer: Composer) -> None:
+    composer.offers_wanted.connect(
+        lambda asked: composer.offer(asked, [Offer("table.rs", "@src/lock/table.rs "), Offer("b", "@src/b ")])
+    )
+    QTest.keyClicks(composer.text, "see @ta")
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    assert composer.text.toPlainText() == "see @src/lock/table.rs "
+    QTest.keyClicks(composer.text, "and @x")
+    QTest.keyClick(composer.text, Qt.Key.Key_Down)
+    QTest.keyClick(composer.text, Qt.Key.Key_Tab)
+    assert composer.text.toPlainText() == "see @src/lock/table.rs and @src/b "
+
+
+def test_a_late_answer_to_an_old_question_is_dropped(composer: Composer) -> None:
+    QTest.keyClicks(composer.text, "@a")
+    composer.offer(Asked("@", "old", 0), [Offer("late")])
+    assert composer.text.completion is None or not composer.text.completion.isVisible()
+
+
+def test_files_and_pictures_are_given_on_and_long_texts_become_attachments(composer: Composer, tmp_path: Path) -> None:
+    files, texts = QSignalSpy(composer.files_given), QSignalSpy(composer.long_pasted)
+    dropped = QMimeData()
+    dropped.setUrls([QUrl.fromLocalFile(str(tmp_path / "a.txt"))])
+    composer.text.insertFromMimeData(dropped)
+    picture = QMimeData()
+    picture.setImageData(QImage(2, 2, QImage.Format.Format_RGB32))
+    composer.text.insertFromMimeData(picture)
+    long = QMimeData()
+    long.setText("x" * (PASTED + 1))
+    composer.text.insertFromMimeData(long)
+    words = QMimeData()
+    words.setText("just words")
+    composer.text.insertFromMimeData(words)
+    assert (files.count(), texts.count()) == (2, 1)
+    assert composer.text.toPlainText() == "just words"
+
+
+def test_an_attachment_can_be_taken_off_and_is_there_once(composer: Composer) -> None:
+    composer.attachments.add(FILE)
+    composer.attachments.add(FILE)
+    assert composer.parts() == (FILE,)
+    chips = composer.attachments.findChildren(QPushButton)
+    assert [chip.accessibleName() for chip in chips] == ["Attachment notes.txt; press to take it off"]
+    QTest.mouseClick(chips[0], Qt.MouseButton.LeftButton)
+    assert composer.parts() == ()
+
+
+@pytest.mark.parametrize(
+    "broken", [None, [], {}, {"name": "x"}, {**kept(FILE), "digest": "zz"}, {**kept(FILE), "size": []}]
+)
+def test_a_damaged_draft_is_no_attachment(broken: object) -> None:
+    assert restored(broken) is None
+    assert restored(kept(FILE)) == FILE
+
+
+def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) -> None:
+    def shown() -> list[str]:
+        return [b.text() for b in (composer._stop, composer._send) if b.isVisible()]
+
+    assert shown() == ["Send"]
+    composer.show_running(Running.TOOLS)
+    assert shown() == ["Stop"]
+    QTest.keyClicks(composer.text, "next")
+    assert shown() == ["Stop", "Queue"]
+    composer.show_running(Running.IDLE)
+    assert shown() == ["Send"]
+
+
+def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
+    composer.show_meter({Kind.CONVERSATION: 43_900}, 128_000, 0.42)
+    assert composer._figures.text() == "43.9K / 128K · $0.42"
+
+
+def test_a_message_taken_back_stands_below_what_was_begun(composer: Composer) -> None:
+    QTest.keyClicks(composer.text, "begun")
+    composer.take((Text("waited"), FILE))
+    assert composer.text.toPlainText() == "begun\n\nwaited"
+    assert composer.attachments.held == (FILE,)
+
+
+def test_editing_an_earlier_message_sends_it_in_its_place(composer: Composer) -> None:
+    resent, spy = QSignalSpy(composer.resent), sent(composer)
+    composer.edit(14, (Text("as it was"),))
+    QTest.keyClicks(composer.text, ", but better")
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    assert resent.at(0) == [14, (Text("as it was, but better"),)]
+    assert spy.count() == 0
+    QTest.keyClicks(composer.text, "new")
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    assert spy.count() == 1
+
+
+def test_waiting_messages_can_be_edited_and_removed(composer: Composer) -> None:
+    editing, dropping = QSignalSpy(composer.editing), QSignalSpy(composer.dropping)
+    composer.show_queue(["one", "two"])
+    buttons = {button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)}
+    QTest.mouseClick(buttons["Edit: two"], Qt.MouseButton.LeftButton)
+    QTest.mouseClick(buttons["Remove: one"], Qt.MouseButton.LeftButton)
+    assert (editing.at(0), dropping.at(0)) == ([1], [0])
+    composer.show_queue([])
+    assert not composer.waiting.isVisible()
+
+
+TAKEN = {"bottom"}  # Ctrl+End moves in the text while there is one to move in
+
+
+@pytest.mark.parametrize(
+    "action", [each for each in declared() if each.shortcut and each.id not in TAKEN], ids=lambda a: a.id
+)
+def test_no_shortcut_of_the_window_is_swallowed_by_the_text(composer: Composer, action: Action) -> None:
+    keys = QKeySequence(action.shortcut)[0]  # type: ignore[index]  # the stubs lack it
+    event = QKeyEvent(QEvent.Type.ShortcutOverride, keys.key(), keys.keyboardModifiers())
+    event.ignore()
+    QApplication.sendEvent(composer.text, event)
+    assert not event.isAccepted()

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from PySide6.QtCore import QModelIndex, QPoint, Qt
+from PySide6.QtTest import QSignalSpy, QTest
+
+from helix_desktop.engine.events import Running
+from helix_desktop.gui.frame.conversation_list import FETCHED, ConversationList, Heading, grouped, when
+from helix_desktop.gui.theme import Theme
+from tests.gui.fake_desk import Row, parts
+
+NOW = datetime(2026, 11, 20, 15, 0, tzinfo=UTC).astimezone().replace(hour=15).timestamp()
+HOUR, DAY = 3_600, 86_400
+
+
+def lines(rows: list[Row], words: str = "", place: str = "") -> list[str]:
+    return [
+        f"[{line.text}]" if isinstance(line, Heading) else line.title
+        for line in grouped(rows, words=words, place=place, now=NOW)
+    ]
+
+
+ROWS = [
+    Row("a", "Old", NOW - 3 * DAY),
+    Row("b", "New", NOW - HOUR),
+    Row("c", "Newest", NOW - 60),
+    Row("d", "Held", NOW - 9 * DAY, pinned=True),
+    Row("e", "Put away", NOW, archived=True),
+    Row("f", "Thrown away", NOW, trashed=True),
+    Row("g", "A helper's", NOW, parent="a"),
+]
+
+
+def test_pinned_then_today_then_earlier_newest_first() -> None:
+    assert lines(ROWS) == ["[Pinned]", "Held", "[Today]", "Newest", "New", "[Earlier]", "Old"]
+
+
+def test_archive_and_trash_are_places_of_their_own() -> None:
+    assert lines(ROWS, place="archived") == ["[Archive]", "Put away"]
+    assert lines(ROWS, place="trashed") == ["[Trash]", "Thrown away"]
+
+
+def test_every_word_has_to_be_in_the_title() -> None:
+    assert lines(ROWS, words="new") == ["[Today]", "Newest", "New"]
+    assert lines(ROWS, words="new old") == []
+
+
+def test_ages_are_short() -> None:
+    assert when(NOW - 5, NOW) == "now"
+    assert when(NOW - 300, NOW) == "5m"
+    assert when(NOW - 3 * HOUR, NOW) == "3h"
+    assert when(NOW - 30 * DAY, NOW) == "21 Oct"
+    assert when(NOW - 800 * DAY, NOW) == "2024"
+
+
+def test_rows_are_fetched_as_they_are_needed(theme: Theme) -> None:
+    shown = ConversationList(theme)
+    shown.lines.show_lines(grouped([Row(str(n), f"Talk {n}", NOW - n) for n in range(5_000)], now=NOW))
+    assert shown.lines.rowCount() == FETCHED
+    shown.mark("450")
+    assert shown.current() == "450"
+    assert shown.lines.rowCount() < 1_000
+    while shown.lines.canFetchMore(QModelIndex()):
+        shown.lines.fetchMore(QModelIndex())
+    assert shown.lines.rowCount() >= 5_001
+
+
+def test_a_click_opens_a_conversation_and_a_heading_does_nothing(theme: Theme) -> None:
+    shown = ConversationList(theme)
+    shown.resize(252, 400)
+    shown.lines.show_lines(grouped(ROWS, now=NOW))
+    shown.show()
+    opened = QSignalSpy(shown.opened)
+    QTest.mouseClick(shown.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(60, 10))
+    QTest.mouseClick(shown.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(60, 40))
+    assert [opened.at(at)[0] for at in range(opened.count())] == ["d"]
+
+
+def test_the_neighbour_is_past_the_headings(theme: Theme) -> None:
+    shown = ConversationList(theme)
+    shown.lines.show_lines(grouped(ROWS, now=NOW))
+    shown.mark("b")
+    assert (shown.neighbour(1), shown.neighbour(-1)) == ("a", "c")
+    shown.mark("a")
+    assert shown.neighbour(1) == ""
+
+
+def test_a_screen_reader_hears_title_meter_and_state(theme: Theme) -> None:
+    shown = ConversationList(theme)
+    row = Row("a", "Extract the lock manager", NOW, parts(4, 9, 0, 8, 13))
+    shown.lines.show_lines(grouped([row], now=NOW))
+    shown.lines.show_running("a", Running.ASKING)
+    said = shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert said == "Extract the lock manager, 34 %, waiting for you"
+
+
+def test_an_update_keeps_the_place_of_the_reader(theme: Theme) -> None:
+    shown = ConversationList(theme)
+    shown.resize(252, 200)
+    rows = [Row(str(n), f"Talk {n}", NOW - n) for n in range(50)]
+    shown.lines.show_lines(grouped(rows, now=NOW))
+    shown.show()
+    shown.verticalScrollBar().setValue(300)
+    shown.lines.show_lines(grouped([*rows[:-1], Row("49", "Talk 49, renamed", NOW - 49)], now=NOW))
+    assert shown.verticalScrollBar().value() == 300
+    assert shown.lines.index(50).data() == "Talk 49, renamed"

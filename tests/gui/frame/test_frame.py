@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel
+
+from helix_desktop.gui.frame.frame import TIGHT, Frame
+from helix_desktop.gui.frame.top_bar import TopBar
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.theme import Theme
+
+
+@pytest.fixture
+def frame(theme: Theme, memory: Memory) -> Frame:
+    made = Frame(theme, memory)
+    made.add_page("chat", QLabel("chat"), QLabel("inspector"))
+    made.add_page("cache", QLabel("cache"))
+    made.add_page("timeline", QLabel("timeline"), QLabel("fold"))
+    made.add_page("welcome", QLabel("welcome"))
+    made.resize(1440, 900)
+    made.restore_layout("one")
+    made.show()
+    return made
+
+
+def test_each_page_has_its_side_and_its_width(frame: Frame) -> None:
+    widths = []
+    for page in ("chat", "cache", "timeline"):
+        frame.show_page(page)
+        widths.append(frame._splitter.sizes()[2])
+    assert widths == [299, 0, 559]
+
+
+def test_a_width_the_user_gave_is_kept_for_that_page_alone(frame: Frame) -> None:
+    frame._splitter.setSizes([251, 700, 431])
+    frame._widths_moved(0, 0)
+    frame.show_page("timeline")
+    assert frame._splitter.sizes()[2] == 559
+    frame.show_page("chat")
+    assert abs(frame._splitter.sizes()[2] - 431) <= 2
+
+
+def test_the_welcome_has_neither_sidebar_nor_tabs(frame: Frame) -> None:
+    frame.show_page("welcome")
+    assert not frame.sidebar_shown
+    assert not frame.top.isVisible()
+    frame.show_page("chat")
+    assert frame.sidebar_shown
+
+
+def test_a_page_nobody_added_is_not_shown(frame: Frame) -> None:
+    frame.show_page("nowhere")
+    assert frame.page == "chat"
+
+
+@pytest.mark.parametrize("width", [880, 1024, TIGHT - 1])
+def test_the_page_always_has_room(frame: Frame, width: int) -> None:
+    frame.resize(width, 640)
+    QTest.qWait(10)
+    for page in ("chat", "timeline"):
+        frame.show_page(page)
+        assert frame._splitter.sizes()[1] >= 200
+        assert sum(frame._splitter.sizes()) <= width
+
+
+def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
+    bar = TopBar(theme)
+    bar.policy.show_choice([("layered", "Layered policy")], "layered")
+    bar.model.show_choice([("m", "claude-sonnet")], "m")
+    bar.show()
+    seen = []
+    for width in (700, 460, 300):
+        bar.resize(width, 48)
+        seen.append((bar._tabs["timeline"].isVisible(), bar.model.isVisible(), bar.policy.isVisible()))
+    assert seen == [(True, True, True), (True, True, False), (True, False, False)]

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QMessageBox, QPlainTextEdit, QPushButton
+
+from helix_desktop.engine.events import Running
+from helix_desktop.gui.chat.rules import RulesDialog
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.frame.first_start import ConnectDialog, WelcomePage
+from helix_desktop.gui.frame.front import Front
+from helix_desktop.gui.frame.notify import Notifier
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.wiring import wire
+from helix_desktop.settings import NOTIFY_DONE, Settings
+from tests.gui import story
+from tests.gui.fake_catalogue import FakeCatalogue
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, Rules, now
+from tests.gui.fake_setup import SONNET, FakeInstallation, FakeSetup
+
+
+@pytest.fixture
+def front(window: MainWindow, tmp_path: Path) -> Front:
+    return Front(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
+
+
+def test_without_a_workspace_there_is_a_welcome(
+    theme: Theme, memory: Memory, settings: Settings, doing: Doing, tmp_path: Path
+) -> None:
+    window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    wire(window)
+    Front(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
+    window.begin(FakeDesk(empty=True))
+    assert window.page == "welcome"
+    assert not window.sidebar_shown
+    welcome = window.findChildren(WelcomePage)[0]
+    welcome.folder_given.emit(tmp_path)
+    assert window.page == "chat"
+    assert window.bench is not None
+    assert window.bench.folder == tmp_path
+
+
+def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
+    page = WelcomePage(theme)
+    given = QSignalSpy(page.folder_given)
+    (tmp_path / "file.txt").write_text("x")
+    mime = QMimeData()
+    mime.setUrls([QUrl.fromLocalFile(str(tmp_path / "file.txt")), QUrl.fromLocalFile(str(tmp_path))])
+    action, none = Qt.DropAction.CopyAction, Qt.KeyboardModifier.NoModifier
+    page.dropEvent(QDropEvent(QPointF(5, 5), action, mime, Qt.MouseButton.LeftButton, none))
+    assert given.at(0) == [tmp_path]
+
+
+def test_a_model_is_asked_for_with_the_first_message_and_the_words_stay(
+    front: Front, window: MainWindow, bench: FakeWorkbench
+) -> None:
+    bench.model = ""
+    QTest.keyClicks(window.chat.composer.text, "Hello")
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    dialog = window.findChildren(ConnectDialog)[0]
+    dialog.panel._key.setText("good")
+    dialog.panel.test()
+    assert bench.model == SONNET.name
+    assert window.top.model.text() == f"{SONNET.name} ▾"
+    assert window.chat.composer.text.toPlainText() == "Hello"
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    assert window.chat.composer.text.toPlainText() == ""
+
+
+def test_the_models_of_the_menu_are_those_that_are_known(front: Front, window: MainWindow) -> None:
+    front.refresh_models()
+    assert list(window.model_names) == ["anthropic/claude-sonnet", "ollama/qwen3"]
+
+
+def test_the_settings_are_one_window(front: Front, window: MainWindow) -> None:
+    window.settings_wanted.emit("policy")
+    window.settings_wanted.emit("shortcuts")
+    assert front._settings is not None
+    assert front._settings._buttons["shortcuts"].isChecked()
+    front._settings.reject()
+    assert front._settings is None
+
+
+def told(front: Front, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    said: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(front._notifier, "tell", lambda *words: said.append(words))
+    return said
+
+
+def test_the_desktop_is_told_when_the_window_is_not_in_front(
+    front: Front, window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = told(front, monkeypatch)
+    window.hide()
+    session.set_running(Running.TOOLS)
+    session.set_running(Running.IDLE)
+    window._watched["storage-engine"]._bridge.flush()
+    link = f"helix://workspace/storage-engine/conversation/{story.CONVERSATION}"
+    assert said == [("Extract the lock manager", "The agent is done.", link)]
+    window.settings.change(NOTIFY_DONE, False)
+    session.set_running(Running.TOOLS)
+    session.set_running(Running.IDLE)
+    session.set_running(Running.FAILED, "the provider is overloaded")
+    window._watched["storage-engine"]._bridge.flush()
+    assert [words for _, words, _ in said[1:]] == ["It stopped: the provider is overloaded"]
+
+
+def test_a_click_on_a_notification_goes_there(front: Front, window: MainWindow) -> None:
+    front._notifier.clicked.emit("helix://workspace/storage-engine/conversation/flaky")
+    assert window.session is not None
+    assert window.session.id == "flaky"
+
+
+def test_the_tour_has_a_workspace_of_its_own_and_is_followed(front: Front, window: MainWindow) -> None:
+    window.actions_["tour"].trigger()
+    assert window.bench is not None
+    assert window.bench.name == "Tour"
+    assert window.session is not None
+    assert window.notices.text == "The tour is over."
+
+
+def test_where_no_desktop_listens_a_notification_is_nothing(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    started: list[str] = []
+
+    def start(work: Coroutine[Any, Any, Any], *, name: str) -> Now:
+        work.close()
+        started.append(name)
+        return now
+
+    notifier = Notifier(window.windowIcon(), start, window)
+    notifier.tell("title", "x" * 500, "")
+    assert started == []
+
+
+def test_rules_are_shown_before_they_are_followed(front: Front, window: MainWindow, desk: FakeDesk) -> None:
+    parser = desk.benches["parser"]
+    rules = Rules(Path("/x/AGENTS.md"), "Never push.\u202e")
+    parser.rules = [rules]
+    front._rules_found(parser, parser.rules)
+    assert window.notices.text == ""
+    window.open_workspace("parser")
+    front._rules_found(parser, parser.rules)
+    assert window.notices.text == "AGENTS.md has rules for agents. They are followed once you have read them."
+    window.notices.act()
+    dialog = window.findChildren(RulesDialog)[0]
+    assert dialog.findChildren(QPlainTextEdit)[0].toPlainText() == "Never push.⟨202E⟩"
+    next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust it").click()
+    assert parser.trusted == [rules]
+
+
+def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
+    front: Front, window: MainWindow, desk: FakeDesk
+) -> None:
+    parser = desk.benches["parser"]
+    parser.notes = ("A torn log was mended; nothing was lost.",)
+    parser.proposed = 'roots = ["/elsewhere"]'
+    window.open_workspace("parser")
+    assert window.notices.text == f"Opening {parser.name} has something to tell."
+    question = window.findChildren(QMessageBox)[0]
+    assert 'roots = ["/elsewhere"]' in question.text()
+    next(each for each in question.findChildren(QPushButton) if each.text() == "Allow them").click()
+    assert parser.decided == [True]

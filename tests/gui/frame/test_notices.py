@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.errors import NotThere
+from helix_desktop.gui.frame.notices import Notices
+from helix_desktop.gui.theme import Theme
+
+
+def test_a_notice_can_be_undone_once(theme: Theme) -> None:
+    parent, undone = QWidget(), list[str]()
+    parent.resize(800, 400)
+    parent.show()
+    notices = Notices(theme, parent)
+    notices.tell("It is in the trash.", act=lambda: undone.append("undone"))
+    assert notices.text == "It is in the trash."
+    QTest.mouseClick(notices._button, Qt.MouseButton.LeftButton)
+    notices.act()
+    assert undone == ["undone"]
+    assert notices.text == ""
+
+
+def test_the_newest_wins_and_an_error_says_what_to_do(theme: Theme) -> None:
+    parent = QWidget()
+    parent.resize(800, 400)
+    parent.show()
+    notices = Notices(theme, parent, lambda: 100)
+    notices.tell("Saved.", act=lambda: None)
+    notices.tell_error(NotThere("It is gone.", remedy="Look in the trash."))
+    assert notices.text == "It is gone. Look in the trash."
+    assert not notices._button.isVisible()
+    assert notices.geometry().bottom() <= 300

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.gui.frame.palette import Find, Palette, matching
+from helix_desktop.gui.theme import Theme
+
+
+@pytest.fixture
+def done() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def palette(theme: Theme, done: list[str]) -> Palette:
+    parent = QWidget()
+    parent.resize(1000, 700)
+    names = ("Rename the conversation", "New conversation", "Settings")
+    finds = [Find(name, partial(done.append, name)) for name in names]
+    finds.append(Find("Stop the agent", lambda: done.append("stop"), enabled=False))
+    made = Palette(theme, lambda: finds, parent)
+    parent.show()
+    assert QTest.qWaitForWindowActive(parent)
+    made.open()
+    made.destroyed.connect(parent.deleteLater)
+    made._kept = parent  # type: ignore[attr-defined]  # lives as long as the palette
+    return made
+
+
+def test_every_word_has_to_fit_and_what_begins_so_comes_first() -> None:
+    finds = [Find("Answer again", print), Find("New conversation", print), Find("Rename", print, note="conversation")]
+    assert [find.text for find in matching(finds, "conv new")] == ["New conversation"]
+    assert [find.text for find in matching(finds, "re")] == ["Rename"]
+    assert len(matching(finds, "")) == 3
+
+
+def test_typing_and_enter_do_what_was_found(palette: Palette, done: list[str]) -> None:
+    QTest.keyClicks(palette.line, "new")
+    assert [find.text for find in palette.finds] == ["New conversation"]
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["New conversation"]
+    assert not palette.isVisible()
+
+
+def test_arrows_go_round(palette: Palette, done: list[str]) -> None:
+    QTest.keyClick(palette.line, Qt.Key.Key_Up)
+    QTest.keyClick(palette.line, Qt.Key.Key_Down)
+    QTest.keyClick(palette.line, Qt.Key.Key_Down)
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["New conversation"]
+
+
+def test_what_cannot_be_done_now_is_shown_and_not_done(palette: Palette, done: list[str]) -> None:
+    QTest.keyClicks(palette.line, "stop")
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == []
+    assert palette.isVisible()
+
+
+def test_escape_closes_it(palette: Palette) -> None:
+    closed = QSignalSpy(palette.closed)
+    QTest.keyClick(palette.line, Qt.Key.Key_Escape)
+    assert closed.count() == 1
+    assert not palette.isVisible()
+
+
+def test_the_workspace_is_searched_once_typing_pauses_and_late_answers_are_dropped(palette: Palette) -> None:
+    searching = QSignalSpy(palette.searching)
+    QTest.keyClicks(palette.line, "lock")
+    assert searching.wait(1_000)
+    assert [searching.at(at)[0] for at in range(searching.count())] == ["lock"]
+    palette.show_found("lock", [Find("a message about locks", print, kind="message")])
+    palette.show_found("loc", [Find("an older answer", print)])
+    assert [find.text for find in palette.finds] == ["a message about locks"]

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QMenu, QPushButton
+
+from helix_desktop.gui.frame.sidebar import Sidebar, folder_words
+from helix_desktop.gui.theme import Theme
+from tests.gui.fake_desk import Row
+
+NOW = time.time()
+ROWS = [
+    Row("a", "Locks", NOW),
+    Row("b", "Queues", NOW - 10),
+    Row("c", "Put away", NOW, archived=True),
+    Row("d", "Thrown away", NOW, trashed=True),
+]
+
+
+@pytest.fixture
+def sidebar(theme: Theme) -> Sidebar:
+    made = Sidebar(theme)
+    made.resize(252, 600)
+    made.show_workspace("storage-engine", Path.home() / "code" / "storage-engine")
+    made.show_conversations(ROWS)
+    made.show()
+    return made
+
+
+def titles(sidebar: Sidebar) -> list[str]:
+    lines = sidebar.list.lines
+    return [str(lines.index(at).data()) for at in range(lines.rowCount())]
+
+
+def offered(sidebar: Sidebar, conversation: str) -> list[str]:
+    sidebar._menu(conversation, sidebar.mapToGlobal(sidebar.rect().center()))
+    menu = sidebar.findChildren(QMenu)[-1]
+    return [action.text() for action in menu.actions() if action.text()]
+
+
+def test_a_folder_is_written_as_people_write_it() -> None:
+    assert folder_words(Path.home() / "code" / "x") == "~/code/x"
+    assert folder_words(Path("/srv/x")) == "/srv/x"
+
+
+def test_typing_filters_the_list_and_enter_looks_everywhere(sidebar: Sidebar) -> None:
+    wanted = QSignalSpy(sidebar.search_wanted)
+    QTest.keyClicks(sidebar.search, "lock")
+    assert titles(sidebar) == ["Today", "Locks"]
+    QTest.keyClick(sidebar.search, Qt.Key.Key_Return)
+    assert wanted.at(0) == ["lock"]
+    QTest.keyClick(sidebar.search, Qt.Key.Key_Escape)
+    assert titles(sidebar) == ["Today", "Locks", "Queues"]
+
+
+def test_what_is_not_there_says_what_to_do(sidebar: Sidebar) -> None:
+    QTest.keyClicks(sidebar.search, "zebra")
+    assert "Press Enter to search messages" in sidebar._empty.text()
+    sidebar.search.clear()
+    sidebar.show_conversations([])
+    assert sidebar._empty.text() == "Your conversations will stand here. Write a message to start one."
+
+
+def test_archive_and_trash_are_reached_from_below_the_list(sidebar: Sidebar) -> None:
+    buttons = {button.text(): button for button in sidebar.findChildren(QPushButton) if button.isVisible()}
+    assert set(buttons) == {"Archive · 1", "Trash · 1"}
+    QTest.mouseClick(buttons["Trash · 1"], Qt.MouseButton.LeftButton)
+    assert titles(sidebar) == ["Trash", "Thrown away"]
+    QTest.mouseClick(sidebar._back, Qt.MouseButton.LeftButton)
+    assert titles(sidebar)[0] == "Today"
+
+
+def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
+    assert offered(sidebar, "a")[:3] == ["Rename…", "Pin", "Fork"]
+    assert "Take out of the archive" in offered(sidebar, "c")
+    assert offered(sidebar, "d") == ["Take out of the trash"]
+
+
+def test_a_choice_of_the_menu_is_handed_on(sidebar: Sidebar) -> None:
+    wants = QSignalSpy(sidebar.wants)
+    offered(sidebar, "b")
+    menu = sidebar.findChildren(QMenu)[-1]
+    next(action for action in menu.actions() if action.text() == "Archive").trigger()
+    assert wants.at(0) == ["archive", "b"]
+
+
+def test_the_arrow_goes_from_the_box_into_the_list(sidebar: Sidebar) -> None:
+    assert QTest.qWaitForWindowActive(sidebar)
+    sidebar.search.setFocus()
+    QTest.keyClick(sidebar.search, Qt.Key.Key_Down)
+    assert sidebar.list.hasFocus()
+
+
+def test_a_long_folder_is_shortened_to_the_room_there_is(sidebar: Sidebar) -> None:
+    sidebar.show_workspace("x", Path("/srv") / ("long-" * 30) / "end")
+    assert "…" in sidebar._path.text()
+    assert sidebar._path.toolTip().endswith("/end")
