@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
+from helix_desktop.gui.models.plot import Pyramid
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline.chart import Chart, Pyramid
+from helix_desktop.gui.timeline.chart import Chart
 from helix_desktop.gui.timeline.story import Event, Story
 from tests.gui.timeline.conftest import Written
 
