@@ -45,6 +45,9 @@ def add(nouns: Subparsers) -> None:
     noun.add_argument("--output", metavar="X", type=_price, default=5.0, help="of the input price (5)")
     noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the models that write folds behave: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language, too-long")  # fmt: skip
     noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
+    noun.add_argument(
+        "--points", action="store_true", help="with --json: the tokens of every step as well, and the folds"
+    )
     as_json(noun)
     noun.set_defaults(run=run)
 
@@ -64,7 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
         _write(arguments.html, page.html(results, _note(terms[0])))
     compared = bool(arguments.compare)
     if arguments.json:
-        print(json.dumps(report.as_json(results, compared=compared), ensure_ascii=False, indent=1))
+        print(
+            json.dumps(
+                report.as_json(results, compared=compared, points=arguments.points), ensure_ascii=False, indent=1
+            )
+        )
         return 0
     for result in results:
         print("\n".join(report.lines(result)), end="\n\n")

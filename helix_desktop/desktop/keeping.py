@@ -21,7 +21,7 @@ from helix_desktop.places import Places
 from helix_desktop.secrets import Secrets
 
 if TYPE_CHECKING:
-    from helix_desktop.gui.lab import Played, Wanted
+    from helix_desktop.gui.lab.port import Outcome, Wanted
     from helix_desktop.mcp_host.server import Hosted
     from helix_desktop.workbench.bench import Workbench
 
@@ -166,7 +166,7 @@ class Keeping:
 
     # --- the replay lab and the tour
 
-    async def play(self, bench: Shown, wanted: Wanted, report: Callable[[int, int], None]) -> Sequence[Played]:
+    async def play(self, bench: Shown, wanted: Wanted, report: Callable[[int, int], None]) -> Outcome:
         from helix_desktop.desktop import playing
 
         return await playing.play(bench, wanted, report)

@@ -7,49 +7,49 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import ModelReplied, Recorded, SystemSet, Text, ToolCall, ToolReturned, UserSaid
 from helix_desktop.errors import NotThere, StoreFailed, WrongUse
-from helix_desktop.gui.lab import Played, Wanted
+from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.words import tr
 
 LARGEST = 8 << 20  # bytes of an output that are played
 
 
-async def play(bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]) -> Sequence[Played]:
-    """Every policy over every conversation and file. Cancelled, the process ends."""
-    plots = await asyncio.to_thread(_page)
+async def play(bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]) -> Outcome:
+    """Every policy over every conversation and file. Cancelled, the process ends. Nothing stays in the temporary files."""
     with tempfile.TemporaryDirectory(prefix="helix-replay-") as folder:
-        files = [*wanted.files]
-        for number, conversation in enumerate(wanted.conversations):
-            file = Path(folder, f"{number:03}-{conversation}.json")
-            messages = [message async for message in _messages(await bench.child(conversation), bench)]
-            await asyncio.to_thread(file.write_text, json.dumps(messages), "utf-8")
-            files.append(file)
-        options = [
-            "--compare",
-            ",".join(wanted.policies),
-            "--window",
-            str(wanted.window),
-            "--html",
-            str(plots),
-            "--json",
-        ]
+        files = [*(await _written_out(bench, wanted.conversations, Path(folder))), *wanted.files]
+        page = Path(folder, "replay.html")
+        told = {"--compare": ",".join(wanted.policies), "--window": str(wanted.window), "--html": str(page)}
+        options = ["--json", "--points", *(word for pair in told.items() for word in pair)]
         found = await _run([*options, *map(str, files)], len(files) * len(wanted.policies), report)
-    return [_played(name, result["total"], plots) for name, result in found["policies"].items()]
+        html = await asyncio.to_thread(page.read_text, "utf-8")
+    played = [_played(name, result) for name, result in found["policies"].items()]
+    return Outcome(played, wanted.window, html.replace(escape(f"{folder}{os.sep}"), ""))
 
 
-def _page() -> Path:
-    """A file of the user's alone, for the plots; it stays until the system clears its temporary files."""
-    with tempfile.NamedTemporaryFile(prefix="helix-replay-", suffix=".html", delete=False) as file:
-        return Path(file.name)
+async def _written_out(bench: Workbench, conversations: Sequence[str], folder: Path) -> Sequence[Path]:
+    """A file for each, which bears its title: what is played is called by its file."""
+    titles = {row.id: row.title for row in bench.conversations()}
+    files = []
+    for number, conversation in enumerate(conversations, 1):
+        words = re.sub(r"[^\w\- ]+", " ", titles.get(conversation, ""))[:60].strip() or tr("New conversation")
+        file = folder / f"{number} {words}.json"
+        messages = [message async for message in _messages(await bench.child(conversation), bench)]
+        await asyncio.to_thread(file.write_text, json.dumps(messages), "utf-8")
+        files.append(file)
+    return files
 
 
 async def _run(options: Sequence[str], total: int, report: Callable[[int, int], None]) -> dict[str, Any]:
@@ -107,7 +107,12 @@ async def _output(fact: ToolReturned, bench: Workbench) -> str:
         return fact.head
 
 
-def _played(name: str, total: Mapping[str, Any], plots: Path) -> Played:
+def _played(name: str, found: Mapping[str, Any]) -> Played:
+    total = found["total"]
+    courses = [
+        Course(Path(one["session"]).stem, one["points"], [(step, kind) for step, kind in one["marks"]])
+        for one in found["sessions"]
+    ]
     return Played(
         name,
         total["steps"],
@@ -118,5 +123,5 @@ def _played(name: str, total: Mapping[str, Any], plots: Path) -> Played:
         total["peak"],
         total["retention"],
         dict(total["folds"]),
-        plots,
+        courses,
     )

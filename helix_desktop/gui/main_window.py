@@ -21,7 +21,7 @@ from helix_desktop.engine.events import (
     Running,
     StateChanged,
 )
-from helix_desktop.engine.facts import Attachment, FoldKind, ModelReplied, Spent, Text, UserPart
+from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, Text, UserPart
 from helix_desktop.engine.policy import PRESETS
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gui import finding
@@ -39,6 +39,7 @@ from helix_desktop.gui.frame.pages import CatalogueOf, Pages
 from helix_desktop.gui.frame.palette import Find, Palette
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.models.folds import kind_words
 from helix_desktop.gui.ports import ConversationRow, Desk, Session, Workbench, WorkspaceRow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.tokens import WORKSPACE_COLOURS
@@ -354,7 +355,7 @@ class MainWindow(Frame):
         elif isinstance(event, Queued):
             composer.show_queue(event.texts)
         elif isinstance(event, Folding):
-            self.top.tell("" if event.done else tr("Folding: {kind}…", kind=fold_words(event.kind)))
+            self.top.tell("" if event.done else tr("Folding: {kind}…", kind=kind_words(event.kind)))
         elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             self._cost += event.recorded.fact.usage.cost
 
@@ -436,18 +437,6 @@ def policy_choices() -> list[tuple[str, str]]:
         "none": tr("No folding"),
     }
     return [(name, words.get(name, name)) for name in PRESETS]
-
-
-def fold_words(kind: FoldKind) -> str:
-    """What is being made, in a word or two."""
-    return {
-        FoldKind.MARKER: tr("markers"),
-        FoldKind.EXCERPT: tr("excerpts"),
-        FoldKind.OBSERVATIONS: tr("observations"),
-        FoldKind.REFLECTION: tr("reflection"),
-        FoldKind.HANDOVER: tr("handover"),
-        FoldKind.TRUNCATION: tr("truncation"),
-    }[kind]
 
 
 def _words(parts: Sequence[UserPart]) -> str:

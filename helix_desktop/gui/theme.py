@@ -16,7 +16,7 @@ from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalett
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop import resources
-from helix_desktop.gui.tokens import DARK, LIGHT, Tokens, fill_of
+from helix_desktop.gui.tokens import DARK, LIGHT, Tokens, fill_of, policy_colour
 
 if TYPE_CHECKING:  # the window is painted before the engine is imported
     from helix_desktop.engine.blocks import Kind
@@ -102,6 +102,10 @@ class Theme(QObject):
     def kind_text(self, kind: Kind) -> QColor:
         """The same kind for words, which need more contrast."""
         return self.colour(f"{fill_of(kind)}_text")
+
+    def policy(self, name: str) -> QColor:
+        """What a policy is drawn in where several stand side by side."""
+        return self.colour(policy_colour(name))
 
     def px(self, length: float) -> int:
         """A length of the pictures at the present text zoom."""

@@ -52,6 +52,10 @@ class Tokens:
     code_comment: str
     code_name: str
     code_type: str
+    policy_helix: str
+    policy_observational: str
+    policy_layered: str
+    policy_none: str
 
 
 LIGHT = Tokens(
@@ -89,6 +93,10 @@ LIGHT = Tokens(
     code_comment="#666a71",
     code_name="#2457b3",
     code_type="#0b6b78",
+    policy_helix="#b3206e",
+    policy_observational="#0b7fa8",
+    policy_layered="#3f7d20",
+    policy_none="#3f434a",
 )
 
 DARK = Tokens(
@@ -126,10 +134,16 @@ DARK = Tokens(
     code_comment="#91969e",
     code_name="#8fb8fb",
     code_type="#74c9d6",
+    policy_helix="#f07fb8",
+    policy_observational="#62c4e8",
+    policy_layered="#8fcf6a",
+    policy_none="#c9ccd1",
 )
 
 SURFACES = ("window", "panel", "rail", "selected", "code", "accent_soft")
 SYNTAX = ("code_keyword", "code_string", "code_number", "code_comment", "code_name", "code_type")
+
+POLICIES = ("policy_helix", "policy_observational", "policy_layered", "policy_none")
 
 KINDS = ("system", "handover", "observations", "conversation", "output")
 
@@ -149,6 +163,12 @@ WORKSPACE_COLOURS = (
 def fill_of(kind: Kind) -> str:
     """The token of a kind of context; with `_text` behind it the one for words."""
     return kind.name.lower()
+
+
+def policy_colour(name: str) -> str:
+    """The token of a policy; the text's own for one that is not in the table."""
+    token = f"policy_{name}"
+    return token if token in POLICIES else "text"
 
 
 def names() -> tuple[str, ...]:

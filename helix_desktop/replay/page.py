@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from helix_desktop.replay.figures import Figures
-from helix_desktop.replay.report import LEGEND, Result, shown_folds
+from helix_desktop.replay.report import LEGEND, Result, plotted, shown_folds
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 260, 56, 28, 12
 POINTS = 700  # of one line; a longer session is thinned to its highest points
@@ -117,12 +117,10 @@ def _line(index: int, name: str, one: Figures, highest: int) -> Iterator[str]:
         f'<polyline fill="none" stroke="{colour}" stroke-width="1.6" stroke-dasharray="{dash}" points="{points}">'
         f"<title>{escape(name)}</title></polyline>"
     )
-    for step, kind in dict.fromkeys((mark.step, mark.kind) for mark in one.marks if mark.kind != "excerpt"):
-        at = min(step, count - 1)
-        if at >= 0:
-            y = _y(one.steps[at], highest)
-            said = f"{name}: {kind} before step {at + 1}"
-            yield f'<circle cx="{_x(at, count):.1f}" cy="{y:.1f}" r="2.4" fill="{colour}"><title>{escape(said)}</title></circle>'
+    for at, kind in plotted(one):
+        y = _y(one.steps[at], highest)
+        said = f"{name}: {kind} before step {at + 1}"
+        yield f'<circle cx="{_x(at, count):.1f}" cy="{y:.1f}" r="2.4" fill="{colour}"><title>{escape(said)}</title></circle>'
 
 
 def _keys(names: Sequence[str]) -> Iterator[str]:

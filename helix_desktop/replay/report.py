@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from helix_desktop.replay.figures import Figures, total
@@ -43,11 +43,15 @@ class Result:
         return total(self.sessions)
 
 
-def as_json(results: Sequence[Result], *, compared: bool) -> dict[str, object]:
-    """`policy`, `window`, `sessions` and `total`; with a comparison these stand under `policies` by name."""
+def as_json(results: Sequence[Result], *, compared: bool, points: bool = False) -> dict[str, object]:
+    """`policy`, `window`, `sessions` and `total`; with a comparison these stand under `policies` by name.
+
+    `points`: each session has the tokens of its requests and its folds as well, to be plotted.
+    """
     if not compared:
-        return _one(results[0])
-    return {"window": results[0].window, "policies": {result.policy: _one(result) for result in results}}
+        return _one(results[0], points=points)
+    policies = {result.policy: _one(result, points=points) for result in results}
+    return {"window": results[0].window, "policies": policies}
 
 
 def lines(result: Result) -> list[str]:
@@ -68,13 +72,19 @@ def shown_folds(folds: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in folds.items()) or "none"
 
 
-def _one(result: Result) -> dict[str, object]:
+def _one(result: Result, *, points: bool) -> dict[str, object]:
     return {
         "policy": result.policy,
         "window": result.window,
-        "sessions": [{"session": one.name, **one.as_json()} for one in result.sessions],
+        "sessions": [
+            {"session": one.name, **one.as_json()} | (_points(one) if points else {}) for one in result.sessions
+        ],
         "total": result.total.as_json(),
     }
+
+
+def _points(one: Figures) -> dict[str, object]:
+    return {"points": list(one.steps), "marks": [[step, kind] for step, kind in plotted(one)]}
 
 
 def _cells(one: Figures) -> list[str]:
@@ -96,6 +106,16 @@ def _cells(one: Figures) -> list[str]:
         f"{one.waited:.1f} s",
         shown_folds(one.folds),
     ]
+
+
+def plotted(one: Figures) -> Iterator[tuple[int, str]]:
+    """The folds as a plot marks them, each kind once for a step; an excerpt takes nothing away and is not marked.
+
+    A step counts from 0 and is the one whose request shows the fold.
+    """
+    for step, kind in dict.fromkeys((mark.step, mark.kind) for mark in one.marks if mark.kind != "excerpt"):
+        if one.steps:
+            yield min(step, len(one.steps) - 1), kind
 
 
 def _share(part: int, whole: int) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.desktop import playing
 from helix_desktop.errors import StoreFailed
-from helix_desktop.gui.lab import Wanted
+from helix_desktop.gui.lab.port import Wanted
 from helix_desktop.workbench.tour import make_folder, take
 from tests.workbench.conftest import desks, folder
 
@@ -24,14 +26,24 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
     tour = await take(bench, lambda _: None)
     heard: list[tuple[int, int]] = []
     wanted = Wanted([tour.conversation], [], ["helix", "none"], 32_000)
-    played = await playing.play(bench, wanted, lambda done, total: heard.append((done, total)))
-    helix, none = played
+    before = set(await asyncio.to_thread(os.listdir, tempfile.gettempdir()))
+    outcome = await playing.play(bench, wanted, lambda done, total: heard.append((done, total)))
+    helix, none = outcome.played
     assert (helix.policy, none.policy) == ("helix", "none")
     assert abs(none.billed - none.plain_billed) < none.billed / 1_000  # the same, but for numbers in names
     assert helix.sent < none.sent
     assert helix.steps == none.steps > 5
     assert heard[-1] == (2, 2)
-    assert "<html" in (await asyncio.to_thread(helix.plots.read_text, "utf-8"))[:500]
+    assert [len(one.courses[0].steps) for one in outcome.played] == [helix.steps, none.steps]
+    assert sum(helix.courses[0].steps) == helix.sent
+    assert max(helix.courses[0].steps) / 32_000 == pytest.approx(helix.peak, abs=1e-4)
+    assert {kind for _, kind in helix.courses[0].folds} == set(helix.folds) - {"excerpt"}
+    title = next(row.title for row in bench.conversations() if row.id == tour.conversation)
+    assert helix.courses[0].name == f"1 {title}"
+    assert "<html" in outcome.page[:500]
+    assert f"<h2>1 {title}.json</h2>" in outcome.page
+    left = set(await asyncio.to_thread(os.listdir, tempfile.gettempdir())) - before
+    assert not any(name.startswith("helix-replay-") for name in left)
     with pytest.raises(StoreFailed, match="The replay failed"):
         await playing.play(bench, Wanted([], [tmp_path / "missing.jsonl"], ["helix"], 32_000), lambda _d, _t: None)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.errors import BadKey, HelixError, NoKeyring, NotThere, WrongUse
-from helix_desktop.gui.lab import Played, Wanted
+from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Desk, Workbench
 from helix_desktop.gui.settings.program import Finding, Going, Kept, Server
 from helix_desktop.gui.setup import Model, Provider, Tested
@@ -152,13 +152,18 @@ class FakeInstallation:
     async def choose_policy(self, bench: Workbench, preset: str, values: Mapping[str, Any]) -> None:
         self.settings.preset, self.settings.policy = preset, dict(values)
 
-    async def play(self, bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]) -> Sequence[Played]:
+    async def play(self, bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]) -> Outcome:
         report(1, 2)
         self.played.append(wanted)
-        return [
-            Played(name, 20, 90_000, 50_000, 200_000, 100_000, 0.8, 1.0, {"marker": 3}, Path("/plots.html"))
+        courses = [
+            Course("1 Extract the lock manager", [4_000, 9_000, 21_000, 12_000], [(3, "marker")]),
+            Course("2 Flaky test", [4_000, 5_000], []),
+        ]
+        played = [
+            Played(name, 20, 90_000, 50_000, 200_000, 100_000, 0.8, 1.0, {"marker": 3}, courses)
             for name in wanted.policies
         ]
+        return Outcome(played, wanted.window, "<html>the page</html>")
 
     async def tour_workbench(self, desk: Desk, folder: Path) -> Workbench:
         return await desk.create("Tour", folder)

@@ -5,8 +5,20 @@ import re
 import pytest
 
 from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.policy import PRESETS
 from helix_desktop.gui import tokens
-from helix_desktop.gui.tokens import DARK, KINDS, LIGHT, SURFACES, SYNTAX, Tokens, contrast, fill_of
+from helix_desktop.gui.tokens import (
+    DARK,
+    KINDS,
+    LIGHT,
+    POLICIES,
+    SURFACES,
+    SYNTAX,
+    Tokens,
+    contrast,
+    fill_of,
+    policy_colour,
+)
 
 SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
 TEXT = ("text", "muted", "faint", "accent", "danger")
@@ -39,6 +51,19 @@ def test_words_on_coloured_ground_can_be_read(scheme: Tokens) -> None:
 @pytest.mark.parametrize("kind", Kind)
 def test_a_kind_stands_out_from_the_free_part_of_the_meter(scheme: Tokens, kind: Kind) -> None:
     assert contrast(getattr(scheme, fill_of(kind)), scheme.free) >= 2.5
+
+
+@SCHEMES
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policys_line_can_be_seen_and_is_no_kinds_colour(scheme: Tokens, name: str) -> None:
+    assert contrast(getattr(scheme, name), scheme.panel) >= 3
+    assert contrast(getattr(scheme, name), scheme.free) >= 2.5
+    assert getattr(scheme, name) not in {getattr(scheme, kind) for kind in KINDS}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_policy_has_a_colour(name: str) -> None:
+    assert policy_colour(name) in POLICIES
 
 
 @pytest.mark.parametrize("colour", tokens.WORKSPACE_COLOURS)

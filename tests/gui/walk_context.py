@@ -30,7 +30,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.engine.session import Session
-from helix_desktop.gui.lab import Lab
+from helix_desktop.gui.lab.dialog import Lab
 from helix_desktop.gui.models.compare import CompareDialog
 from helix_desktop.gui.timeline.now import FoldNow
 from helix_desktop.secrets import Secrets

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from helix_desktop.replay import report
+from helix_desktop.replay.figures import Mark
 from helix_desktop.replay.report import Result
 from tests.replay.test_figures import ONE
 
@@ -39,3 +40,12 @@ def test_json_of_one_and_of_several() -> None:
     assert isinstance(policies, dict)
     assert policies["layered"] == alone
     assert list(policies) == ["layered", "none"]
+
+
+def test_points_are_there_when_asked_for() -> None:
+    marks = (Mark(0, "excerpt"), Mark(1, "marker"), Mark(1, "marker"), Mark(9, "handover"))
+    folding = Result("layered", 1_000, [replace(ONE, marks=marks)])
+    sessions = report.as_json([folding], compared=False, points=True)["sessions"]
+    assert isinstance(sessions, list)
+    assert sessions[0]["points"] == list(ONE.steps)
+    assert sessions[0]["marks"] == [[1, "marker"], [len(ONE.steps) - 1, "handover"]]

@@ -177,12 +177,12 @@ class Front(QObject):
 
     def open_lab(self) -> None:
         """Other policies on conversations of the workspace in front."""
-        from helix_desktop.gui.lab import Lab
+        from helix_desktop.gui.lab.dialog import Lab
 
         window = self._window
         if window.bench is not None:
             play, took = self._installation.play, lambda _policy: window.show_choices()
-            Lab(window.bench, policy_choices(), play, window.doing, took, window).open()
+            Lab(window.bench, policy_choices(), play, window.doing, took, window.theme, window).open()
 
     # --- notifications
 

@@ -32,6 +32,18 @@ def title(fold: Folded, folds: int = 1) -> str:
     return tr("Truncated")
 
 
+def kind_words(kind: FoldKind) -> str:
+    """A kind in a word or two."""
+    return {
+        FoldKind.MARKER: tr("markers"),
+        FoldKind.EXCERPT: tr("excerpts"),
+        FoldKind.OBSERVATIONS: tr("observations"),
+        FoldKind.REFLECTION: tr("reflection"),
+        FoldKind.HANDOVER: tr("handover"),
+        FoldKind.TRUNCATION: tr("truncation"),
+    }[kind]
+
+
 def covered(fold: Folded) -> int:
     """How many facts a fold covers."""
     return fold.cover.last - fold.cover.first + 1 if isinstance(fold.cover, Span) else 1

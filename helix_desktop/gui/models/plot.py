@@ -237,7 +237,7 @@ class Plot(QWidget):
         painter.drawEllipse(place, size, size)
 
     def _draw_pointer(self, painter: QPainter, top: float, dots: Sequence[tuple[float, QColor]], words: str) -> None:
-        """The step pointed at: a line from top to bottom, a dot on each line, and its words at the bottom."""
+        """The step pointed at: a line from top to bottom, a dot on each line, and its words."""
         x = self._x(self._hover)
         painter.setPen(QPen(self._theme.colour("line"), 1))
         painter.drawLine(QPointF(x, 0), QPointF(x, self.height()))
@@ -252,10 +252,11 @@ class Plot(QWidget):
         metrics, lines = QFontMetricsF(font), words.split("\n")
         width = max(metrics.horizontalAdvance(line) for line in lines) + 12
         height = metrics.height() * len(lines) + 4
-        left = min(max(x - width / 2 if len(lines) == 1 else x + 10, 0), self.width() - width)
-        if len(lines) > 1 and left < x + 10:  # beside the pointer, not over what it points at
-            left = max(x - 10 - width, 0)
-        place = QRectF(left, self.height() - height - 4, width, height)
+        if len(lines) == 1:
+            place = QRectF(x - width / 2, self.height() - height - 4, width, height)
+        else:  # beside the pointer, not over what it points at
+            place = QRectF(x + 10 if x + 10 + width <= self.width() else x - 10 - width, 4, width, height)
+        place.moveLeft(min(max(place.left(), 0), self.width() - width))
         painter.setPen(QPen(self._theme.colour("line"), 1))
         painter.setBrush(self._theme.colour("panel"))
         painter.drawRoundedRect(place, 5, 5)

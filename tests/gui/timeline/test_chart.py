@@ -1,38 +1,14 @@
-"""The chart shows the extremes of any number of steps, and finds the step under the pointer."""
+"""The chart finds the step and the fold under the pointer, and zooms."""
 
 from __future__ import annotations
 
-from array import array
-
-from hypothesis import given
-from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from helix_desktop.gui.models.plot import Pyramid
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.chart import Chart
 from helix_desktop.gui.timeline.story import Event, Story
 from tests.gui.timeline.conftest import Written
-
-POINTS = st.lists(st.integers(0, 1_000), min_size=1, max_size=700)
-
-
-@given(POINTS, st.integers(1, 40))
-def test_no_extreme_is_lost(points: list[int], pixels: int) -> None:
-    found = Pyramid(array("q", points)).sample(0, len(points) - 1, pixels)
-    assert max(high for _, _, high in found) == max(points)
-    assert min(low for _, low, _ in found) == min(points)
-    assert len(found) <= 2 * pixels + 10 or len(points) <= 8
-
-
-@given(POINTS, POINTS)
-def test_a_pyramid_that_grew_is_one_that_was_built(points: list[int], more: list[int]) -> None:
-    growing = array("q", points)
-    pyramid = Pyramid(growing)
-    growing.extend(more)
-    pyramid.grow()
-    assert pyramid._levels == Pyramid(array("q", points + more))._levels
 
 
 def chart_of(theme: Theme, written: Written) -> tuple[Chart, Story]:

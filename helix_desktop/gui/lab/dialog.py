@@ -2,71 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
-from PySide6.QtCore import Qt, QUrl
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QDialog,
-    QGridLayout,
+    QFrame,
     QHBoxLayout,
     QLabel,
     QListWidget,
     QListWidgetItem,
     QProgressBar,
     QPushButton,
+    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
 
-from helix_desktop.errors import HelixError
-from helix_desktop.gui.asking import ask_files
+from helix_desktop.errors import HelixError, StoreFailed
+from helix_desktop.gui.asking import ask_files, ask_new_file
 from helix_desktop.gui.doing import Doing, Work
+from helix_desktop.gui.lab.port import Outcome, Play, Wanted
+from helix_desktop.gui.lab.results import Results
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
+HEIGHT, LIST, LIST_BESIDE_RESULTS = 720, 150, 80
 WINDOWS = (32_000, 64_000, 128_000, 200_000, 1_000_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be played, and through what."""
-
-    conversations: Sequence[str]
-    files: Sequence[Path]
-    policies: Sequence[str]
-    window: int
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """One policy over everything. `billed` in tokens at the input price; `plain_…`: without any folding. `plots`: a page of them."""
-
-    policy: str
-    steps: int
-    sent: int
-    billed: int
-    plain_sent: int
-    plain_billed: int
-    peak: float
-    kept: float
-    folds: Mapping[str, int]
-    plots: Path
-
-
-class Play(Protocol):
-    """`playing.play`."""
-
-    def __call__(
-        self, bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]
-    ) -> Coroutine[Any, Any, Sequence[Played]]: ...
 
 
 class Lab(QDialog):
@@ -79,22 +47,25 @@ class Lab(QDialog):
         play: Play,
         doing: Doing,
         took: Callable[[str], object],
+        theme: Theme,
         parent: QWidget,
     ) -> None:
         super().__init__(parent)
         self._bench, self._play, self._doing, self._took = bench, play, doing, took
+        self._theme = theme
         self._names = dict(policies)
         self._working: Work | None = None
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(tr("Replay lab"))
-        self.resize(820, 600)
+        self.resize(820, 360)
         self.list = self._conversations()
         self.checks = {name: QCheckBox(words, self) for name, words in policies}
         self.window_ = QComboBox(self)
         self.run_ = QPushButton(tr("Run"), self)
         self._bar = QProgressBar(self)
         self._said = QLabel(self)
-        self._results = QGridLayout()
+        self.results: Results | None = None
+        self._room = QScrollArea(self)
         self._lay_out()
 
     def _conversations(self) -> QListWidget:
@@ -134,6 +105,7 @@ class Lab(QDialog):
         self._bar.setTextVisible(False)
         self._bar.hide()
         self._said.setProperty("look", "small")
+        self._said.hide()
         self._said.setWordWrap(True)
         self._said.setTextFormat(Qt.TextFormat.PlainText)
         self.run_.setProperty("look", "primary")
@@ -141,15 +113,22 @@ class Lab(QDialog):
         choices = QHBoxLayout()
         for widget in (*self.checks.values(), self.window_, self.run_):
             choices.addWidget(widget)
-        self._results.setHorizontalSpacing(18)
+        self.list.setMaximumHeight(self._theme.px(LIST))
+        self._room.setWidgetResizable(True)
+        self._room.setFrameShape(QFrame.Shape.NoFrame)
+        self._room.hide()
         column = QVBoxLayout(self)
         for each in (words, self.list, files):
             column.addWidget(each)
         column.addLayout(choices)
         column.addWidget(self._bar)
         column.addWidget(self._said)
-        column.addLayout(self._results)
-        column.addStretch(1)
+        column.addWidget(self._room, 1)
+        column.addStretch(0)
+
+    def _say(self, words: str) -> None:
+        self._said.setText(words)
+        self._said.setVisible(bool(words))
 
     def _add_files(self) -> None:
         ask_files(
@@ -166,12 +145,12 @@ class Lab(QDialog):
             return
         wanted = self._wanted()
         if not (wanted.conversations or wanted.files) or not wanted.policies:
-            self._said.setText(tr("Choose a conversation and a policy."))
+            self._say(tr("Choose a conversation and a policy."))
             return
         self.run_.setText(tr("Stop"))
         self._bar.setRange(0, 0)
         self._bar.show()
-        self._said.setText(tr("Playing…"))
+        self._say(tr("Playing…"))
         self._working = self._doing.do(
             self._play(self._bench, wanted, self._report),
             name="replay", then=self._show, owner=self, failed=self._failed,
@@ -197,7 +176,7 @@ class Lab(QDialog):
     def _ended(self, words: str) -> None:
         self._working = None
         self._bar.hide()
-        self._said.setText(words)
+        self._say(words)
         self.run_.setText(tr("Run"))
 
     def done(self, result: int) -> None:
@@ -207,70 +186,42 @@ class Lab(QDialog):
 
     # --- what came of it
 
-    def _show(self, played: Sequence[Played]) -> None:
+    def _show(self, outcome: Outcome) -> None:
         self._ended("")
-        while (item := self._results.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.hide()
-                widget.deleteLater()
-        heads = (tr("Policy"), tr("Sent"), tr("Cost, of sending everything"), tr("Peak"), tr("Kept"), tr("Folds"), "")
-        for column, head in enumerate(heads):
-            self._results.addWidget(self._label(head, "faint"), 0, column)
-        for line, each in enumerate(played, 1):
-            self._line(line, each)
-        if played:
-            plots = QPushButton(tr("Show the plots"), self)
-            plots.setProperty("look", "link")
-            plots.clicked.connect(lambda _checked=False: _open(played[0].plots))
-            self._results.addWidget(plots, len(played) + 1, 0)
+        results = Results(outcome, self._names, self._theme, self._take, lambda: self._save(outcome.page), self)
+        self._room.setWidget(results)
+        self._room.show()
+        self.results = results
+        self.list.setMaximumHeight(self._theme.px(LIST_BESIDE_RESULTS))
+        self.resize(self.width(), max(self.height(), self._theme.px(HEIGHT)))
 
-    def _line(self, line: int, played: Played) -> None:
-        share = played.billed / played.plain_billed if played.plain_billed else 1.0
-        bar = QProgressBar(self)
-        bar.setRange(0, 1000)
-        bar.setValue(min(round(share * 1000), 1000))
-        bar.setTextVisible(False)
-        bar.setToolTip(f"{share:.0%}")
-        cost = QHBoxLayout()
-        cost.addWidget(bar, 1)
-        cost.addWidget(self._label(f"{share:.0%}", "small"))
-        holder = QWidget(self)
-        holder.setProperty("look", "plain")
-        holder.setLayout(cost)
-        folds = ", ".join(f"{number} {kind}" for kind, number in played.folds.items()) or tr("none")
-        cells: tuple[QWidget, ...] = (
-            self._label(self._names.get(played.policy, played.policy), ""),
-            self._label(short(played.sent), "small"),
-            holder,
-            self._label(f"{played.peak:.0%}", "small"),
-            self._label(f"{played.kept:.0%}", "small"),
-            self._label(folds, "small"),
-            self._take_button(played.policy),
-        )
-        for column, cell in enumerate(cells):
-            self._results.addWidget(cell, line, column)
-
-    def _take_button(self, policy: str) -> QPushButton:
-        take = QPushButton(tr("Use this policy"), self)
-        take.setAutoDefault(False)
-        take.setAccessibleName(f"{tr('Use this policy')}: {self._names.get(policy, policy)}")
-        take.clicked.connect(partial(self._take, policy))
-        return take
-
-    def _take(self, policy: str, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
+    def _take(self, policy: str) -> None:
         def taken(_done: None) -> None:
-            self._said.setText(tr("{policy} is this workspace's policy now.", policy=self._names.get(policy, policy)))
+            self._say(tr("{policy} is this workspace's policy now.", policy=self._names.get(policy, policy)))
             self._took(policy)
 
         work = self._bench.choose_policy(policy)
         self._doing.do(work, name="take a policy over", then=taken, owner=self, failed=self._failed)
 
-    def _label(self, text: str, look: str) -> QLabel:
-        label = QLabel(text, self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setProperty("look", look)
-        return label
+    def _save(self, page: str) -> None:
+        def told(file: Path) -> None:
+            self._say(tr("Saved as {file}.", file=file.name))
+
+        def write(file: Path) -> None:
+            self._doing.do(
+                _written(file, page),
+                name="save a replay",
+                then=lambda _done: told(file),
+                owner=self,
+                failed=self._failed,
+            )
+
+        ask_new_file(self, tr("Save the replay as a page"), tr("Replay") + ".html", write)
 
 
-def _open(page: Path) -> None:
-    QDesktopServices.openUrl(QUrl.fromLocalFile(str(page)))
+async def _written(file: Path, page: str) -> None:
+    try:
+        await asyncio.to_thread(file.write_text, page, "utf-8")
+    except OSError as error:
+        what = tr("The page could not be saved: {why}.", why=error.strerror or str(error))
+        raise StoreFailed(what, remedy=tr("Choose another place.")) from error

@@ -1,0 +1,1 @@
+"""The replay lab: other policies on conversations that were, side by side."""

@@ -1,0 +1,93 @@
+"""What the policies came to, a bar for each: cost and peak side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from helix_desktop.gui.lab.port import Played
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+LINE, BAR, GAP = 20, 10, 24
+
+
+class Bars(QWidget):
+    """Two groups of bars beside each other; the full width of a group is sending everything, or the whole window."""
+
+    def __init__(self, names: Mapping[str, str], theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._names, self._theme = names, theme
+        self._played: Sequence[Played] = ()
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(tr("Cost and peak"))
+        theme.changed.connect(self._restyled)
+
+    def show_played(self, played: Sequence[Played]) -> None:
+        self._played = played
+        told = [
+            tr(
+                "{name}: cost {cost}, peak {peak}",
+                name=self._name(each),
+                cost=f"{each.cost:.0%}",
+                peak=f"{each.peak:.0%}",
+            )
+            for each in played
+        ]
+        self.setAccessibleDescription("\n".join(told))
+        self._restyled()
+
+    def sizeHint(self) -> QSize:
+        return QSize(400, self._theme.px(LINE) * (len(self._played) + 1))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        gap = self._theme.px(GAP)
+        width = (self.width() - gap) / 2
+        left, right = QRectF(0, 0, width, self.height()), QRectF(width + gap, 0, width, self.height())
+        if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
+            left, right = right, left
+        self._group(painter, left, tr("Cost, of sending everything"), [each.cost for each in self._played])
+        self._group(painter, right, tr("Peak, of the window"), [each.peak for each in self._played])
+
+    def _group(self, painter: QPainter, place: QRectF, head: str, shares: Sequence[float]) -> None:
+        """A share beyond the whole makes the scale longer for all; a thin line stands where the whole is."""
+        line, names, figure = self._theme.px(LINE), place.width() * 0.4, self._theme.px(40)
+        painter.setFont(self._theme.font(11))
+        painter.setPen(self._theme.colour("faint"))
+        painter.drawText(QRectF(place.left(), 0, place.width(), line), Qt.AlignmentFlag.AlignVCenter, head)
+        painter.setFont(self._theme.font(12))
+        room = QRectF(place.left() + names, 0, place.width() - names - figure, self._theme.px(BAR))
+        most = max([1.0, *shares])
+        for number, (each, share) in enumerate(zip(self._played, shares, strict=True), 1):
+            top = line * number
+            painter.setPen(self._theme.colour("text"))
+            name = painter.fontMetrics().elidedText(self._name(each), Qt.TextElideMode.ElideRight, int(names) - 8)
+            painter.drawText(QRectF(place.left(), top, names, line), Qt.AlignmentFlag.AlignVCenter, name)
+            bar = room.translated(0, top + (line - room.height()) / 2)
+            self._bar(painter, bar, share / most, each.policy)
+            beside = QRectF(bar.right() + 6, top, figure - 6, line)
+            painter.setPen(self._theme.colour("muted"))
+            painter.drawText(beside, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, f"{share:.0%}")
+        if most > 1.0:
+            painter.setPen(self._theme.colour("text"))
+            whole = room.left() + room.width() / most
+            painter.drawLine(int(whole), line, int(whole), line * (len(self._played) + 1))
+
+    def _bar(self, painter: QPainter, whole: QRectF, share: float, policy: str) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._theme.colour("free"))
+        painter.drawRoundedRect(whole, 3, 3)
+        painter.setBrush(self._theme.policy(policy))
+        painter.drawRoundedRect(QRectF(whole.left(), whole.top(), whole.width() * share, whole.height()), 3, 3)
+
+    def _name(self, played: Played) -> str:
+        return self._names.get(played.policy, played.policy)
+
+    def _restyled(self) -> None:
+        self.updateGeometry()
+        self.update()

@@ -1,0 +1,138 @@
+"""The replay lab as a person uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QEvent, QPointF, Qt
+from PySide6.QtGui import QImage, QMouseEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton
+
+from helix_desktop.engine.policy import PRESETS
+from helix_desktop.gui.frame.front import Front
+from helix_desktop.gui.lab.dialog import Lab
+from helix_desktop.gui.lab.lines import ticks
+from helix_desktop.gui.lab.results import Results
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.theme import Theme
+from tests.gui import story
+from tests.gui.fake_desk import FakeWorkbench, now
+from tests.gui.fake_setup import FakeInstallation, FakeSetup
+
+
+@pytest.fixture
+def program(window: MainWindow, tmp_path: Path) -> FakeInstallation:
+    made = FakeInstallation()
+    Front(window, FakeSetup(), made, tmp_path / "tour", now)
+    return made
+
+
+def said(lab: Lab) -> str:
+    QApplication.processEvents()  # what was just added to a layout shows then
+    return "\n".join(label.text() for label in lab.findChildren(QLabel) if not label.isHidden())
+
+
+def test_policies_are_played_side_by_side_and_one_is_taken_over(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    window.actions_["lab"].trigger()
+    (lab,) = window.findChildren(Lab)
+    lab.checks["none"].setChecked(False)
+    lab.window_.setCurrentIndex(0)
+    QTest.mouseClick(lab.run_, Qt.MouseButton.LeftButton)
+    (wanted,) = program.played
+    assert (list(wanted.conversations), wanted.window) == ([story.CONVERSATION], 32_000)
+    assert list(wanted.policies) == ["helix", "observational", "layered"]
+    for words in ("Observational policy", "90K", "100%", "markers 3"):
+        assert words in said(lab)
+    assert lab.results is not None
+    assert "Helix policy: cost 50%, peak 80%" in lab.results.bars.accessibleDescription()
+    take = next(each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix policy"))
+    take.click()
+    assert bench.policy == "helix"
+    assert "Helix policy is this workspace's policy now." in said(lab)
+    assert window.top.policy.text() == "Helix policy ▾"
+
+
+def test_nothing_chosen_is_said(window: MainWindow, program: FakeInstallation) -> None:
+    window.actions_["lab"].trigger()
+    (lab,) = window.findChildren(Lab)
+    for check in lab.checks.values():
+        check.setChecked(False)
+    QTest.mouseClick(lab.run_, Qt.MouseButton.LeftButton)
+    assert program.played == []
+    assert "Choose a conversation and a policy." in said(lab)
+
+
+@pytest.fixture
+def results(window: MainWindow, program: FakeInstallation) -> Results:
+    window.actions_["lab"].trigger()
+    (lab,) = window.findChildren(Lab)
+    QTest.mouseClick(lab.run_, Qt.MouseButton.LeftButton)
+    QApplication.processEvents()
+    assert lab.results is not None
+    return lab.results
+
+
+def test_the_plot_tells_the_step_under_the_pointer_and_that_of_the_keys(results: Results) -> None:
+    lines = results.lines
+    place = QPointF(lines.width() - 2, 60)
+    none, no_button = Qt.KeyboardModifier.NoModifier, Qt.MouseButton.NoButton
+    move = QMouseEvent(QEvent.Type.MouseMove, place, lines.mapToGlobal(place), no_button, no_button, none)
+    QApplication.sendEvent(lines, move)
+    words = lines.words_at(lines._hover).splitlines()
+    assert words[0] == "Step 4 of 4"
+    assert "Helix policy: 12K tokens · markers" in words
+    lines.setFocus()
+    QTest.keyClick(lines, Qt.Key.Key_Home)
+    assert lines._hover == 0
+    QTest.keyClick(lines, Qt.Key.Key_Right)
+    assert lines.accessibleDescription().startswith("Step 2 of 4\nHelix policy: 9K tokens")
+    QTest.keyClick(lines, Qt.Key.Key_Left)
+    QTest.keyClick(lines, Qt.Key.Key_Left)
+    assert lines.accessibleDescription().startswith("Step 1 of 4")
+
+
+def test_each_policy_is_drawn_in_its_colour(results: Results, theme: Theme) -> None:
+    for scheme in ("light", "dark"):
+        theme.set_scheme(scheme)
+        drawn = colours(results.bars.grab().toImage())
+        assert {theme.policy(name).name() for name in PRESETS} <= drawn
+        drawn = colours(results.lines.grab().toImage())  # all of the same course: the last lies on the others
+        assert theme.policy("none").name() in drawn
+
+
+def test_another_conversation_is_plotted(results: Results) -> None:
+    results.which.setCurrentIndex(1)
+    assert results.lines.span == (0.0, 1.0)
+    assert results.lines.words_at(1).startswith("Step 2 of 2")
+
+
+def test_the_page_is_saved_where_the_user_says(window: MainWindow, results: Results, tmp_path: Path) -> None:
+    results.save.click()
+    (dialog,) = window.findChildren(QFileDialog)
+    dialog.filesSelected.emit([str(tmp_path / "mine.html")])
+    assert (tmp_path / "mine.html").read_text("utf-8") == "<html>the page</html>"
+    (lab,) = window.findChildren(Lab)
+    assert "Saved as mine.html." in said(lab)
+
+
+def test_a_page_that_cannot_be_saved_is_said(window: MainWindow, results: Results, tmp_path: Path) -> None:
+    results.save.click()
+    (dialog,) = window.findChildren(QFileDialog)
+    dialog.filesSelected.emit([str(tmp_path / "missing" / "mine.html")])
+    (lab,) = window.findChildren(Lab)
+    assert "The page could not be saved" in said(lab)
+
+
+@pytest.mark.parametrize("top", [3, 40, 999, 21_000, 1_234_567])
+def test_the_scale_has_a_few_round_numbers(top: int) -> None:
+    found = ticks(top)
+    assert 1 <= len(found) <= 5
+    assert all(0 < each <= top for each in found)
+
+
+def colours(image: QImage) -> set[str]:
+    return {image.pixelColor(x, y).name() for x in range(image.width()) for y in range(image.height())}
