@@ -83,9 +83,10 @@ def test_every_benchmark_is_found_once() -> None:
 def test_what_the_chat_benchmark_prints_becomes_rows() -> None:
     said = (
         "10,000 messages (1 facts, 2 MB of facts)\n  opened and painted in 120 ms\n"
-        "  wheel up                           median   3.00   p99  17.00   longest   20.00 ms\n"
+        "  wheel up                           median   3.00   p99  17.00   longest   20.00 ms"
+        "   of the processor: median   2.00   p99   9.00   longest   11.00 ms\n"
         "  memory grown by 30 MB over the facts and an empty window\n"
-        "  a line of 1 MB                     as a fact   10.0   streamed  120.0   scrolled    3.0 ms\n"
+        "  a line of 1 MB                    as a fact   10.0 (  9.0)   streamed  120.0 ( 80.0)   scrolled    3.0 (  2.0)\n"
     )
     rows = {row.name: row.met for row in adapted.gui_transcript(said)}
     assert rows == {

@@ -101,8 +101,8 @@ def store_million(text: str) -> list[Row]:
 
 # --- the window ------------------------------------------------------------------------------------------------------
 
-FRAMES = re.compile(r"^  (.{34}) median +([\d.]+) +p99 +([\d.]+) +longest +([\d.]+) ms$")
-HOSTILE = re.compile(r"^  (.{34}) as a fact +([\d.]+) +streamed +([\d.]+) +scrolled +([\d.]+) ms$")
+FRAMES = re.compile(r"^  (.{34}) median +([\d.]+) +p99 +([\d.]+) +longest +([\d.]+) ms")
+HOSTILE = re.compile(r"^  (.{30}) +as a fact +([\d.]+) \(.*\) +streamed +([\d.]+) \(.*\) +scrolled +([\d.]+) \(.*\)$")
 
 
 def gui_transcript(text: str) -> list[Row]:

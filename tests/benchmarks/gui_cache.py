@@ -64,8 +64,10 @@ def fill(path: Path, entries: int) -> None:
     with connection:
         connection.executemany(f"INSERT INTO entries VALUES({','.join('?' * 14)})", map(row, range(1, entries + 1)))
         connection.execute("INSERT OR IGNORE INTO sources SELECT DISTINCT source FROM entries")
-    for _, sql in kept:
+    for sql in (sql for _, sql in kept):
         connection.execute(sql)
+    for name, columns in index._ORDERS.items():
+        connection.execute(f"CREATE INDEX {name} ON entries({columns})")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
 
