@@ -37,6 +37,7 @@ def declared() -> tuple[Action, ...]:
         Action("workspace-folder", tr("Choose the workspace's folder…"), file),
         Action("export-workspace", tr("Export the workspace…"), file),
         Action("import-workspace", tr("Import a workspace…"), file),
+        Action("forget-text", tr("Forget a text everywhere…"), file),
         Action("trash-workspace", tr("Move the workspace to the trash"), file),
         Action("workspace-trash", tr("Workspaces in the trash…"), file),
         Action("settings", tr("Settings"), file, "Ctrl+,"),

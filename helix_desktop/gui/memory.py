@@ -45,6 +45,17 @@ class Memory(QObject):
             self._values[path] = value
         self._timer.start()
 
+    def forget(self, text: str, *, within: str) -> None:
+        """Cut a text out of everything kept for a workspace, on the disk as well, and out of a file that was set aside."""
+        for path, value in self._values.items():
+            if within in path.split("/"):
+                self._values[path] = _without(value, text)
+        self.write()
+        try:
+            self._file.with_suffix(".damaged").unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("a damaged file of the window could not be removed: %s", error)
+
     def write(self) -> None:
         """Write now; the old file stays whole until the new one is."""
         self._timer.stop()
@@ -67,6 +78,17 @@ def _read(file: Path) -> dict[str, object]:
         _set_aside(file)
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _without(value: object, text: str) -> object:
+    match value:
+        case str():
+            return value.replace(text, "")
+        case list():
+            return [left for each in value if (left := _without(each, text)) != ""]
+        case dict():
+            return {_without(name, text): _without(each, text) for name, each in value.items()}
+    return value
 
 
 def _set_aside(file: Path) -> None:

@@ -15,7 +15,7 @@ from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Event, Running
 from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Recorded, UserPart
-from helix_desktop.engine.ports import Answer, Hit, Question
+from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import State
 
 Report = Callable[[int, int], None]  # bytes done, and of how many
@@ -154,6 +154,7 @@ class Workbench(Protocol):
     def over_limit(self) -> int: ...
     def watch_limit(self, listener: Callable[[int], object]) -> Callable[[], None]: ...
     async def empty_trash(self) -> Emptied: ...
+    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged: ...
 
     # what can be chosen, and what is; it may be changed from elsewhere as well
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]: ...

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.facts import FoldKind, UserPart
 from helix_desktop.engine.ports import Answer
-from helix_desktop.gui import wanting
+from helix_desktop.gui import forgetting, wanting
 from helix_desktop.gui.asking import ask_files, ask_folder
 from helix_desktop.gui.chat import saying
 from helix_desktop.gui.frame.top_bar import PAGES
@@ -54,6 +54,7 @@ def _wire_rail(window: MainWindow) -> None:
     on("workspace-folder", lambda: acts.current(acts.folders))
     on("export-workspace", lambda: acts.current(acts.export))
     on("import-workspace", acts.import_)
+    on("forget-text", partial(forgetting.ask, window))
     on("trash-workspace", lambda: acts.current(acts.trash))
     on("workspace-trash", acts.show_trash)
     rail.add_menu.connect(lambda name: window.actions_[name].trigger())

@@ -39,9 +39,9 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
-from helix_desktop.engine.ports import Answer, Hit, Question
+from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import state_of
-from helix_desktop.errors import NotThere, StoreFailed
+from helix_desktop.errors import NotThere, Refused, StoreFailed
 from tests.gui import story
 
 Listener = Callable[[Event], None]
@@ -290,6 +290,8 @@ class FakeWorkbench:
         self.notes: tuple[str, ...] = ()
         self.proposed = ""
         self.over = 0
+        self.busy = False
+        self.forgotten: list[str] = []
         self.limit_heard: list[Callable[[int], object]] = []
         self.watching: list[Callable[[], object]] = []
         self.decided: list[bool] = []
@@ -379,6 +381,14 @@ class FakeWorkbench:
         gone = tuple(row.id for row in self.rows.values() if row.trashed)
         self.rows = {name: row for name, row in self.rows.items() if name not in gone}
         return Emptied(gone, 3, 5_000_000)
+
+    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+        if self.busy:
+            raise Refused("The agent works in this workspace.", remedy="Stop it first.")
+        self.forgotten.append(text)
+        if text == "nowhere":
+            return Purged((), 0, (), 0)
+        return Purged(tuple(story.CONTENT)[:2], 3, ("a",), 1, ("It stands in notes, line 2: edit that.",))
 
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
         self.watching.append(listener)

@@ -48,3 +48,20 @@ def test_a_disk_that_refuses_is_only_said(
     memory.put("window", value="x")
     memory.write()
     assert memory.get("window", default="") == "x"
+
+
+def test_a_text_is_cut_out_of_what_is_kept_for_a_workspace(tmp_path: Path, application: QApplication) -> None:
+    memory = Memory(tmp_path / "window.json")
+    (tmp_path / "window.damaged").write_text("{the key")
+    for workspace in ("one", "two"):
+        memory.put("draft", workspace, "talk", value={"text": "use the key here", "attachments": [{"name": "the key"}]})
+        memory.put("history", workspace, value=["hello", "the key"])
+    memory.forget("the key", within="one")
+    again = Memory(tmp_path / "window.json")
+    assert again.get("draft", "one", "talk", default=dict[str, object]()) == {
+        "text": "use  here",
+        "attachments": [{"name": ""}],
+    }
+    assert again.get("history", "one", default=list[str]()) == ["hello"]
+    assert again.get("history", "two", default=list[str]()) == ["hello", "the key"]
+    assert not (tmp_path / "window.damaged").exists()

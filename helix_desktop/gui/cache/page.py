@@ -395,9 +395,10 @@ class CachePage(QWidget):
     def _forget(self, row: Row) -> None:
         if self._catalogue is not None:
             forgetting = self._catalogue.forget_entry(row.stored.digest)
-            self._doing.do(forgetting, name="forget an entry", then=self._forgotten, owner=self)
+            self._doing.do(forgetting, name="forget an entry", then=lambda _: self.renew(), owner=self)
 
-    def _forgotten(self, _: object) -> None:
+    def renew(self) -> None:
+        """What is gone must not be shown any longer."""
         self.viewer.clear()
         self.table.selected.clear()
         self.model.open(self._catalogue)

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.gui import forgetting
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.about import AboutPage
@@ -116,6 +117,7 @@ class SettingsDialog(QDialog):
 
     def _storage(self, bench: Workbench) -> StoragePage:
         page = StoragePage(bench, self._program, self._window.doing)
+        page.forget_wanted.connect(lambda: forgetting.ask(self._window, self))
         page.export_wanted.connect(self._window.actions_["export-workspace"].trigger)
         return page
 

@@ -21,9 +21,10 @@ MEGABYTE = 1_000_000
 
 
 class StoragePage(Page):
-    """`export_wanted`: the whole workspace as a file."""
+    """`export_wanted`: the whole workspace as a file; `forget_wanted`: a text out of all of it."""
 
     export_wanted = Signal()
+    forget_wanted = Signal()
 
     def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
         super().__init__(tr("Storage"), parent)
@@ -48,6 +49,11 @@ class StoragePage(Page):
         self._export = self.button(tr("Export the workspace…"))
         self._export.clicked.connect(self.export_wanted)
         self.sentence(tr("History and cache as one file; keys never."), "small")
+        self._forget = self.button(tr("Forget a text everywhere…"))
+        self._forget.clicked.connect(self.forget_wanted)
+        self.sentence(
+            tr("A key or a password that slipped in: out of conversations, cache and backups, for good."), "small"
+        )
         self._said = self.sentence("")
         self.refresh()
 

@@ -1,0 +1,159 @@
+"""Forgetting a text, such as a key that slipped into a message: wherever it stands, for good. What that means is said first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import shiboken6
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtWidgets import QCheckBox, QDialog, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.engine.ports import Purged
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.words import count, tr
+
+WIDTH = 480
+
+
+def ask(window: MainWindow, parent: QWidget | None = None) -> None:
+    """Open the dialog on the workspace in front. What the window itself remembers forgets the text as well."""
+    bench = window.bench
+    if bench is None:
+        return
+
+    def gone(text: str) -> None:
+        window.memory.forget(text, within=bench.id)
+        if window.bench is bench:
+            window.show_session(window.session)  # drafts and what was typed before are read anew
+            window.pages.cache.renew()
+
+    dialog = ForgetText(bench, window.doing, gone, window, parent or window)
+    dialog.closed_early = window.notices.tell
+    dialog.open()
+
+
+class ForgetText(QDialog):
+    """`gone` is called with the text once it is forgotten; the work goes on while `owner` lives, also without the dialog."""
+
+    def __init__(
+        self, bench: Workbench, doing: Doing, gone: Callable[[str], object], owner: QObject, parent: QWidget
+    ) -> None:
+        super().__init__(parent)
+        self._bench, self._doing, self._gone, self._owner = bench, doing, gone, owner
+        self.closed_early: Callable[[str], object] = lambda _words: None
+        self._closed = False
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(tr("Forget a text"))
+        self.text = QLineEdit(self)
+        self.text.setEchoMode(QLineEdit.EchoMode.Password)
+        self.text.setAccessibleName(tr("Text to forget"))
+        self.text.setPlaceholderText(tr("Paste the text"))
+        self.show_ = QCheckBox(tr("Show it"), self)
+        self.forget_ = QPushButton(tr("Forget it everywhere"), self)
+        self.close_ = QPushButton(tr("Cancel"), self)
+        self.said = QLabel(self)
+        self._lay_out()
+        self._wire()
+
+    def _lay_out(self) -> None:
+        column = QVBoxLayout(self)
+        for words in _meaning(self._bench.name):
+            label = QLabel(words, self)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setWordWrap(True)
+            column.addWidget(label)
+        row = QHBoxLayout()
+        row.addWidget(self.text, 1)
+        row.addWidget(self.show_)
+        column.addLayout(row)
+        self.said.setTextFormat(Qt.TextFormat.PlainText)
+        self.said.setWordWrap(True)
+        self.said.hide()
+        column.addWidget(self.said)
+        self.forget_.setProperty("look", "danger")
+        self.forget_.setEnabled(False)
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        for button in (self.close_, self.forget_):
+            button.setAutoDefault(False)  # Return in the field goes to the button and does not press it
+            buttons.addWidget(button)
+        column.addLayout(buttons)
+        self.setMinimumWidth(WIDTH)
+        self.text.setFocus()
+
+    def _wire(self) -> None:
+        hidden, shown = QLineEdit.EchoMode.Password, QLineEdit.EchoMode.Normal
+        self.show_.toggled.connect(lambda on: self.text.setEchoMode(shown if on else hidden))
+        self.text.textChanged.connect(lambda text: self.forget_.setEnabled(bool(text.strip())))
+        self.text.returnPressed.connect(self.forget_.setFocus)
+        self.forget_.clicked.connect(self._forget)
+        self.close_.clicked.connect(self.reject)
+
+    def _forget(self) -> None:
+        text = self.text.text().strip()
+
+        def forgotten(purged: Purged) -> None:
+            self._gone(text)
+            self._ended(told(purged), done=True)
+
+        def failed(error: HelixError) -> None:
+            self._ended(str(error), done=False)
+
+        self._say(tr("It is removed everywhere. In a large workspace this takes minutes."))
+        self.text.setEnabled(False)
+        self.forget_.setEnabled(False)
+        self.close_.setText(tr("Close"))
+        work = self._bench.forget(text=text)
+        self._doing.do(work, name="forget a text", then=forgotten, owner=self._owner, failed=failed)
+
+    def _ended(self, words: str, *, done: bool) -> None:
+        """Told here, or by the window where the dialog was closed meanwhile."""
+        if self._closed or not shiboken6.isValid(self):
+            self.closed_early(words)
+            return
+        self.text.setEnabled(True)
+        if done:
+            self.text.clear()
+        self.forget_.setEnabled(bool(self.text.text().strip()))
+        self._say(words)
+
+    def _say(self, words: str) -> None:
+        self.said.setText(words)
+        self.said.show()
+        self.adjustSize()
+
+    def done(self, result: int) -> None:
+        self._closed = True
+        self.text.clear()
+        super().done(result)
+
+
+def told(purged: Purged) -> str:
+    """What was done, in a sentence; then a line for each place that is the user's to mend."""
+    if not purged.entries and not purged.facts:
+        first = tr("Nothing was found: no message and no entry of this workspace holds this text.")
+    else:
+        first = tr(
+            "Forgotten for good: {entries} and {messages} changed, {backups} cleaned.",
+            entries=count(len(purged.entries), "{n} entry removed", "{n} entries removed"),
+            messages=count(purged.facts, "{n} record", "{n} records"),
+            backups=count(purged.backups, "{n} backup", "{n} backups"),
+        )
+    return "\n".join([first, *purged.elsewhere])
+
+
+def _meaning(workspace: str) -> list[str]:
+    return [
+        tr("Removes a text, such as a key or a password, from all of the workspace {name}:", name=workspace),
+        tr(
+            "from the journal of every conversation, the cache (every entry that holds it goes as a whole), the index, the "
+            "backups, and from drafts. Messages will say that something was forgotten."
+        ),
+        tr(
+            "This cannot be undone. What was sent to a model's provider, and files you exported, are out of reach: a key that "
+            "leaked should be replaced as well."
+        ),
+    ]

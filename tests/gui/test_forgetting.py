@@ -1,0 +1,82 @@
+"""A text is forgotten from the window: what it means said first, the text hidden, the result in a sentence."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPushButton
+
+from helix_desktop.gui.forgetting import ForgetText
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.settings.storage import StoragePage
+from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.fake_setup import FakeInstallation
+
+
+def opened(window: MainWindow) -> ForgetText:
+    window.actions_["forget-text"].trigger()
+    (dialog,) = window.findChildren(ForgetText)
+    return dialog
+
+
+def words(dialog: ForgetText) -> str:
+    QApplication.processEvents()
+    return "\n".join(label.text() for label in dialog.findChildren(QLabel) if not label.isHidden())
+
+
+def press(button: QPushButton) -> None:
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def test_what_it_means_is_said_and_the_text_is_hidden(window: MainWindow, bench: FakeWorkbench) -> None:
+    dialog = opened(window)
+    for place in ("journal", "cache", "index", "backups", "cannot be undone", "storage-engine"):
+        assert place in words(dialog)
+    assert dialog.text.echoMode() is QLineEdit.EchoMode.Password
+    assert not dialog.forget_.isEnabled()
+    dialog.text.setText("sk-live-77")
+    dialog.show_.setChecked(True)
+    assert dialog.text.echoMode() is QLineEdit.EchoMode.Normal
+    QTest.keyClick(dialog.text, Qt.Key.Key_Return)
+    assert bench.forgotten == []  # Return does not press what cannot be undone
+    press(dialog.close_)
+    assert bench.forgotten == []
+
+
+def test_the_result_is_told_and_the_window_remembers_nothing(window: MainWindow, bench: FakeWorkbench) -> None:
+    window.chat.composer.text.setPlainText("my key is sk-live-77, is it?")
+    window.memory.put("history", bench.id, value=["sk-live-77"])
+    dialog = opened(window)
+    dialog.text.setText(" sk-live-77\n")
+    press(dialog.forget_)
+    assert bench.forgotten == ["sk-live-77"]
+    assert "Forgotten for good: 2 entries removed and 3 records changed, 1 backup cleaned." in words(dialog)
+    assert "line 2: edit that." in words(dialog)
+    assert dialog.text.text() == ""
+    assert window.chat.composer.text.toPlainText() == "my key is , is it?"
+    assert window.memory.get("history", bench.id, default=list[str]()) == []
+
+
+def test_a_text_that_is_nowhere_is_said(window: MainWindow) -> None:
+    dialog = opened(window)
+    dialog.text.setText("nowhere")
+    press(dialog.forget_)
+    assert "Nothing was found" in words(dialog)
+
+
+def test_a_refusal_keeps_the_text_to_try_again(window: MainWindow, bench: FakeWorkbench) -> None:
+    bench.busy = True
+    dialog = opened(window)
+    dialog.text.setText("sk-live-77")
+    press(dialog.forget_)
+    assert "The agent works in this workspace." in words(dialog)
+    assert dialog.text.text() == "sk-live-77"
+    assert dialog.forget_.isEnabled()
+
+
+def test_the_storage_settings_offer_it(window: MainWindow, bench: FakeWorkbench) -> None:
+    page = StoragePage(bench, FakeInstallation(), window.doing)
+    wanted: list[bool] = []
+    page.forget_wanted.connect(lambda: wanted.append(True))
+    next(each for each in page.findChildren(QPushButton) if each.text() == "Forget a text everywhere…").click()
+    assert wanted == [True]
