@@ -133,3 +133,15 @@ def test_what_the_cache_page_prints_becomes_rows() -> None:
         "sorted by size: wait of the loop": False,
         "memory grown": True,
     }
+
+
+def test_what_the_timeline_prints_becomes_rows() -> None:
+    said = (
+        "50,000 steps, 5,000 folds, 105,003 facts: read in 90 ms (longest gap 60.0 ms), drawn in 95 ms\n"
+        "  zoomed                   median   2.18   p99   2.94   longest   4.87 ms\n"
+    )
+    assert {row.name: row.met for row in adapted.gui_timeline(said)} == {
+        "drawn, 50,000 steps, 5,000 folds": True,
+        "longest gap meanwhile": False,
+        "zoomed": True,
+    }
