@@ -81,13 +81,15 @@ async def _turn(bench: Workbench, arguments: argparse.Namespace, text: str, cons
     from helix_desktop.commands.telling import Telling
     from helix_desktop.engine.facts import Text, TurnEnd
 
+    if arguments.model:
+        bench.models.named(arguments.model)  # what is wrong with it is said before a conversation is begun
+    elif not arguments.conversation and not bench.model:
+        raise _no_model(bench)
     session = await _session(bench, arguments.conversation)
     if arguments.model:
         bench.use_model(session.id, arguments.model)
-    if not bench.model_of(session.id):
-        raise WrongUse(
-            f"No model is chosen for {bench.name}.", remedy="Name one with --model, or `helix-desktop model set`."
-        )
+    elif not bench.model_of(session.id):
+        raise _no_model(bench)
     telling = Telling(session, frozenset(arguments.allow), as_lines=arguments.json)
     unsubscribe = session.subscribe(telling.hear)
     try:
@@ -112,3 +114,9 @@ async def _session(bench: Workbench, name: str) -> Session:
         what = "no conversation" if not rows else f"{len(rows)} conversations called"
         raise NotThere(f"There is {what} {name} in {bench.name}.")
     return await bench.session(rows[0].id)
+
+
+def _no_model(bench: Workbench) -> WrongUse:
+    return WrongUse(
+        f"No model is chosen for {bench.name}.", remedy="Name one with --model, or `helix-desktop model set`."
+    )

@@ -107,8 +107,13 @@ class Models:
         self._known.clear()
 
     def _found(self, name: str) -> Chosen:
-        provider, slash, model = name.partition("/")
-        if not slash or not model:
-            raise UnknownModel(f"{name!r} names no model.", remedy="Models are written provider/model.")
+        provider, _, model = name.partition("/")
+        if name == "demo":  # the one provider with a single model
+            model = name
+        if not model:
+            remedy = (
+                "Models are written provider/model, as `helix-desktop model list` shows them; the built-in one is demo."
+            )
+            raise UnknownModel(f"{name!r} names no model.", remedy=remedy)
         config = self._access.configured.get(provider)
         return Chosen(catalog.model_info(config, model), config, self._access)

@@ -86,6 +86,14 @@ def test_wrong_use_is_a_sentence(
     assert got == code
     assert words in err
     assert "Traceback" not in err
+    capfd.readouterr()
+    assert cli.main(["conversation", "list", "-w", workspace, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == []  # nothing is begun in vain
+
+
+def test_the_built_in_model_goes_by_its_name_alone(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ask", "--model", "demo", "read a.txt"]) == 0
+    assert "alpha" in capfd.readouterr().out
 
 
 async def test_beside_an_open_program_it_works_on_the_same_sessions(workspace: str) -> None:
