@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QPoint
+from PySide6.QtCore import QPoint, QPointF
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLineEdit, QWidget
 
@@ -94,7 +94,7 @@ class Walk:
     # --- cache
 
     async def cache(self) -> None:
-        """Filter, search, jump by hash, recall lines, pin, verify, forget."""
+        """Filter, search, jump by hash, save, recall lines, pin, verify, forget."""
         page = self.window.pages.cache
         await key("alt+2")
         await until(lambda: page.viewer.row is not None)
@@ -109,6 +109,7 @@ class Walk:
         await click(page.table.viewport(), page.table.visualRect(page.model.index(0, 0)))
         await until(lambda: page.viewer.row is not None and len(page.viewer.body.lines.lines) > 1)
         await self._jump_by_hash()
+        await self._save_to_file()
         await self._recall_lines()
         await self._pin_verify_forget()
 
@@ -120,6 +121,16 @@ class Walk:
         QGuiApplication.clipboard().setText(digest.hex)
         await key("ctrl+v", "Return")
         await until(lambda: page.viewer.row is not None and page.viewer.row.stored.digest == digest)
+
+    async def _save_to_file(self) -> None:
+        page, target = self.window.pages.cache, Path(self.bench.folder, "saved.txt")
+        row = page.viewer.row
+        assert row is not None
+        await click(page.viewer._save)
+        await self._name_file(target)
+        await until(target.exists)
+        assert target.read_bytes() == await self.bench.read(row.stored.digest, 0, row.stored.size)
+        await until(lambda: str(target) in page._counts.text())
 
     async def _recall_lines(self) -> None:
         page, chat = self.window.pages.cache, self.window.chat
@@ -192,6 +203,7 @@ class Walk:
         await until(lambda: isinstance(self.last, DocumentEdited))
         assert any("Never change" in getattr(block.content, "text", "") for block in self.session.view().blocks)
         await self._hand_over()
+        await self._choose_on_the_chart()
         await self._compare()
         await self._export()
 
@@ -201,30 +213,44 @@ class Walk:
         await click(page.list.viewport(), page.list.visualRect(page.list.rows.index(rows[number])))
         await until(lambda: page.panel._shown is not None and page.panel._shown.event.kind is FoldKind.HANDOVER)
 
-    async def _hand_over(self) -> None:
-        handovers = sum(fold.kind is FoldKind.HANDOVER for fold in self.facts(Folded) if isinstance(fold, Folded))
-        await key("alt+1")
+    async def _say(self, words: str) -> None:
         await click(self.window.chat.composer.text)
-        await type_("read src/pairs.py")
+        await type_(words)
         turn = len(self.session.facts)
         await key("Return")
         await until(lambda: len(self.session.facts) > turn + 3 and self.session.running.value == "idle")
+
+    async def _choose_on_the_chart(self) -> None:
+        """The older handover by a click on its mark, with the newer one chosen before."""
+        page = self.window.pages.timeline
+        await until(lambda: self._handovers() == 2)
+        await self._choose_handover(0)
+        newer = page.panel._shown
+        older = min((e for e in page.story.events if e.kind is FoldKind.HANDOVER), key=lambda event: event.point)
+        points = page.story.points
+        place = QPointF(page.chart._x(older.point), page.chart._y(points[older.point], page.chart._top))
+        await click(page.chart, place.toPoint())
+        await until(lambda: page.panel._shown is not None and page.panel._shown.event is older)
+        assert newer is not None
+        assert newer.event is not older
+
+    def _handovers(self) -> int:
+        return sum(event.kind is FoldKind.HANDOVER for event in self.window.pages.timeline.list.rows.events)
+
+    async def _hand_over(self) -> None:
+        handovers = self._handed_over()
+        await key("alt+1")
+        await self._say("read src/pairs.py")
         await key("alt+3")
         await click(self.window.pages.timeline._now)
         dialog = await shown(FoldNow)
         await click(dialog.wish)
         await type_("keep the API decisions")
         await key("Return")
-        await until(
-            lambda: (
-                sum(fold.kind is FoldKind.HANDOVER for fold in self.facts(Folded) if isinstance(fold, Folded))
-                == handovers + 1
-            )
-        )
+        await until(lambda: self._handed_over() == handovers + 1)
 
     async def _compare(self) -> None:
         page = self.window.pages.timeline
-        await until(lambda: sum(event.kind is FoldKind.HANDOVER for event in page.list.rows.events) == 2)
         await self._choose_handover(0)
         await click(page.panel._compare)
         dialog = await shown(CompareDialog)
@@ -266,6 +292,22 @@ class Walk:
         assert sum(panel_tokens(panel)) < self.session.meter().used
         await click(panel._now)
         await until(lambda: panel._step.text().startswith("Now"))
+        await self._fold_from_the_inspector()
+
+    async def _fold_from_the_inspector(self) -> None:
+        handovers = self._handed_over()
+        for words in ("read run.log", "read src/pairs.py"):  # something a handover pays for
+            await self._say(words)
+        await hot(self.window.pages.inspector.view, "Fold now")
+        dialog = await shown(FoldNow)
+        await click(dialog.wish)
+        await type_("keep the names of files")
+        await key("Return")
+        await until(lambda: self._handed_over() == handovers + 1)
+        assert gone(dialog)
+
+    def _handed_over(self) -> int:
+        return sum(isinstance(fold, Folded) and fold.kind is FoldKind.HANDOVER for fold in self.facts(Folded))
 
     # --- replay lab
 
@@ -277,6 +319,12 @@ class Walk:
             await click(dialog.checks[name], QPoint(10, dialog.checks[name].height() // 2))
         await until(lambda: not dialog.checks["layered"].isChecked())
         await click(dialog.run_)
+        await until(lambda: dialog.results is not None)
+        assert dialog.results is not None
+        lines = dialog.results.lines
+        await click(lines)
+        await until(lambda: 0 < lines._hover < len(lines._lines[0].course.steps) - 1)
+        assert "No folding: " in lines.words_at(lines._hover)
         await press(dialog, "Use this policy")
         await until(lambda: self.bench.policy == "helix")
         assert self.bench.workspace.settings.preset == "helix"

@@ -9,7 +9,6 @@ from pathlib import Path
 from PySide6.QtCore import QByteArray, QMimeData, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import (
-    QFileDialog,
     QFrame,
     QHBoxLayout,
     QLabel,
@@ -23,6 +22,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError
+from helix_desktop.gui.asking import ask_new_file
 from helix_desktop.gui.cache import work
 from helix_desktop.gui.cache.filters import FilterBar
 from helix_desktop.gui.cache.model import EntriesModel, Found
@@ -331,12 +331,7 @@ class CachePage(QWidget):
         row = self.viewer.row
         if row is None or self._catalogue is None:
             return
-        dialog = QFileDialog(self, tr("Save the entry as"))
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.selectFile(work.file_name(row))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(lambda name: self._save_to(row, Path(name)))
-        dialog.open()
+        ask_new_file(self, tr("Save the entry as"), work.file_name(row), lambda path: self._save_to(row, path))
 
     def _save_to(self, row: Row, path: Path) -> None:
         if self._catalogue is not None:

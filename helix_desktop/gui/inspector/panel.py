@@ -26,6 +26,7 @@ from helix_desktop.gui.inspector.rows import FigureBox, MeterBox, heading
 from helix_desktop.gui.meter import kind_name, short
 from helix_desktop.gui.models.boxes_view import BoxesView
 from helix_desktop.gui.models.figures import clock, money
+from helix_desktop.gui.models.folds import kind_words
 from helix_desktop.gui.models.past import Past, source
 from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.theme import Theme, set_look
@@ -247,7 +248,7 @@ class Inspector(QWidget):
             yield note(
                 ink,
                 width,
-                tr("Making now: {kind}. {why}", kind=kind.value, why=why),
+                tr("Making now: {kind}. {why}", kind=kind_words(kind), why=why),
                 gap=float(ink.px(6)),
                 colour="accent",
             )
