@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import json
 import pkgutil
 import sqlite3
 import ssl
+import subprocess
 import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import helix_desktop
 
@@ -19,8 +25,9 @@ def main() -> int:
         if not name.endswith(SKIPPED):
             importlib.import_module(name)
     _libraries()
+    _processes()
     _window()
-    print(f"{len(names)} modules, the libraries and a window: all there.")
+    print(f"{len(names)} modules, the libraries, the processes and a window: all there.")
     return 0
 
 
@@ -44,6 +51,27 @@ def _libraries() -> None:
     zstandard.ZstdDecompressor().decompress(zstandard.ZstdCompressor().compress(b"a"))
     if Counter("cl100k_base").count("hello world") != 2 or not (keyring.backends and mcp and uvicorn):
         sys.exit("The tokens are miscounted.")
+
+
+def _processes() -> None:
+    """What starts this interpreter again: the readers of strangers' text, the sandbox, and the replay lab."""
+    from helix_desktop.tools.grep import Piece, grep
+    from helix_desktop.tools.html import as_text
+    from helix_desktop.tools.sandbox import find_sandbox
+
+    async def pieces() -> AsyncIterator[Piece]:
+        yield Piece("page", b"one\ntwo\n")
+
+    if asyncio.run(as_text(b"<p>one</p><script>no</script>")).strip() != "one":
+        sys.exit("A page cannot be read.")
+    if asyncio.run(grep("tw.", pieces())).hits != 1:
+        sys.exit("Nothing can be searched.")
+    with tempfile.TemporaryDirectory() as folder:
+        print(asyncio.run(find_sandbox([Path(folder)], Path(folder))).sentence)
+        session = Path(folder, "session.json")
+        session.write_text(json.dumps([{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]))
+        command = [sys.executable, "-m", "helix_desktop", "replay", "--json", str(session)]
+        json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
 def _window() -> None:

@@ -139,6 +139,16 @@ def test_the_version_stands_in_one_place() -> None:
     assert done.stdout.strip() == __version__
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"), [(["-m", "helix_desktop", "--version"], __version__), (["-I", "-S", "SCRIPT", "a b"], "['a b']")]
+)
+def test_a_bundle_is_its_own_interpreter(asked: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import sys; print(sys.argv[1:])")
+    words = [str(tmp_path / "script.py") if word == "SCRIPT" else word for word in asked]
+    command = [sys.executable, str(ROOT / "packaging/entry.py"), *words]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().endswith(said)
+
+
 def test_every_library_of_the_lock_has_a_licence_and_a_place_in_the_bill() -> None:
     names = notices.locked(ROOT / "packaging/requirements.lock")
     assert "plyvel" in names
