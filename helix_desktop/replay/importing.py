@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from helix_desktop.errors import WrongUse
+from helix_desktop.errors import NotThere, WrongUse
 from helix_desktop.replay import claude_code, codex, openai_style
 from helix_desktop.replay.recording import RecordedMessage, Recording
 from helix_desktop.replay.rows import Row, Unreadable
@@ -75,7 +75,7 @@ def _text(path: Path) -> str:
             raise WrongUse(f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split it at its lines.")
         return path.read_bytes().decode("utf-8-sig", "replace")
     except OSError as error:
-        raise WrongUse(f"{path} cannot be read: {error.strerror}.", remedy="Check the name.") from error
+        raise NotThere(f"{path} cannot be read: {error.strerror}.", remedy="Check the name.") from error
 
 
 def _rows(text: str, path: Path, complaints: list[str]) -> Iterator[Row]:

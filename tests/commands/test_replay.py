@@ -104,5 +104,5 @@ def test_arguments_that_cannot_be_are_refused(tmp_path: Path, arguments: list[st
 
 
 def test_a_missing_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path / "none.jsonl") == 2
+    assert run(tmp_path / "none.jsonl") == 1
     assert "cannot be read" in capsys.readouterr().err

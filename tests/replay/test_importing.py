@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.errors import WrongUse
+from helix_desktop.errors import NotThere, WrongUse
 from helix_desktop.replay import importing
 from helix_desktop.replay.recording import RecordedCall
 
@@ -57,7 +57,7 @@ def test_a_file_without_a_session_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongUse, match="cannot be read"):
+    with pytest.raises(NotThere, match="cannot be read"):
         importing.read(tmp_path / "nowhere.jsonl")
 
 
