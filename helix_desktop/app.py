@@ -34,7 +34,7 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
         if program.handed_over(where, arguments.link):
             return 0
     application = _application()
-    memory = Memory(where.config / "window.json", application)
+    memory = Memory(where.window, application)
     theme = _theme(memory)
     shell = Shell(theme, memory, TITLE)
     shell.show()

@@ -41,6 +41,11 @@ class Places:
         return self.config / "keys.json"
 
     @property
+    def window(self) -> Path:
+        """What the window remembers: layouts, drafts, what was typed before."""
+        return self.config / "window.json"
+
+    @property
     def workspaces(self) -> Path:
         return self.data / "workspaces"
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from helix_desktop import places
 from helix_desktop.commands import as_json, beside, on_workspace
 from helix_desktop.commands.beside import say_json
 from helix_desktop.console import Console
@@ -49,7 +53,8 @@ async def forget(arguments: argparse.Namespace, workspace: Workspace, console: C
         await say_json(console, _described(purged))
     else:
         await console.say(_told(purged))
-    for sentence in purged.elsewhere:
+    remembered = await asyncio.to_thread(_remembered, places.find(arguments.home).window, text)
+    for sentence in (*purged.elsewhere, *remembered):
         await console.complain(sentence)
     return 0 if purged.entries or purged.facts else 1
 
@@ -70,6 +75,16 @@ def _described(purged: Purged) -> dict[str, object]:
         "backups": purged.backups,
         "elsewhere": list(purged.elsewhere),
     }
+
+
+def _remembered(window: Path, text: str) -> tuple[str, ...]:
+    """The window alone can change its drafts, and what was typed before: a running one would write them again."""
+    kept = window.read_text("utf-8", "replace") if text and window.exists() else ""
+    if json.dumps(text, ensure_ascii=False)[1:-1] not in kept:
+        return ()
+    return (
+        f"It stands in {window} as well, as a draft or as typed before: forget it from the window, Settings, Storage.",
+    )
 
 
 def _told(purged: Purged) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,6 +61,16 @@ def test_a_text_goes_from_entries_and_conversations(
     assert out.startswith("Forgotten: 1 entries; 1 facts of 1 conversations and ")
     assert holding(workspace) == []
     assert helix("forget", "-w", "Work", "--text", SECRET, "--yes")[0] == 1
+
+
+def test_what_the_window_remembers_is_named(helix: Helix, workspace: Path) -> None:
+    window = places.find().window
+    window.parent.mkdir(parents=True, exist_ok=True)
+    window.write_text(json.dumps({"history/other": [f"say {SECRET}"]}))
+    code, _, err = helix("forget", "-w", "Work", "--text", SECRET, "--yes")
+    assert code == 0
+    assert f"It stands in {window} as well" in err
+    assert SECRET not in err
 
 
 def test_an_entry_goes_by_its_hash(helix: Helix, workspace: Path) -> None:
