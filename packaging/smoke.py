@@ -7,7 +7,6 @@ import importlib
 import json
 import pkgutil
 import sqlite3
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ def main() -> int:
 
 
 def _libraries() -> None:
+    import httpx2
     import keyring.backends
     import markdown_it
     import mcp
@@ -41,9 +41,11 @@ def _libraries() -> None:
     import uvicorn
     import zstandard
 
+    from helix_desktop.providers.transport import certificates
     from helix_desktop.tokens import Counter
 
-    ssl.create_default_context().load_default_certs()
+    httpx2.Client(verify=certificates()).close()
+    httpx2.Client().close()
     sqlite3.connect(":memory:").execute("CREATE VIRTUAL TABLE t USING fts5(x)")
     pygments.lexers.get_lexer_by_name("python")
     markdown_it.MarkdownIt().render("# a")
