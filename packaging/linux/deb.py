@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from email.utils import formatdate
 from pathlib import Path
 
@@ -72,6 +71,7 @@ def make(bundle: Path, version: str, day: str, dist: Path) -> Path:
         ["dpkg", "--print-architecture"], capture_output=True, text=True, check=True
     ).stdout.strip()
     _control(root, version, architecture, depends)
+    _stamp(root)
     package = dist / f"{NAME}_{version}_{architecture}.deb"
     subprocess.run(["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(root), str(package)], check=True)
     return package
@@ -107,7 +107,7 @@ def _documents(share: Path, library: Path, version: str) -> None:
     (documents / "copyright").write_text(header + whose + licences.read_text(encoding="utf-8"), encoding="utf-8")
     licences.unlink()
     (library / "_internal/LICENSE").unlink(missing_ok=True)
-    when = formatdate(int(os.environ.get("SOURCE_DATE_EPOCH", time.time())), localtime=False)
+    when = formatdate(int(os.environ["SOURCE_DATE_EPOCH"]), localtime=False)
     entry = f"{NAME} ({version}) stable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- {MAINTAINER}  {when}\n"
     (documents / "changelog.gz").write_bytes(gzip.compress(entry.encode(), 9, mtime=0))
     overrides = share / "lintian/overrides" / NAME
@@ -133,3 +133,10 @@ def _control(root: Path, version: str, architecture: str, depends: str) -> None:
     control.chmod(0o755)
     for path in control.iterdir():
         path.chmod(0o644)
+
+
+def _stamp(root: Path) -> None:
+    """One time for everything: dpkg-deb only makes later ones earlier, and a library is as old as its installation."""
+    epoch = int(os.environ["SOURCE_DATE_EPOCH"])
+    for path in (root, *root.rglob("*")):
+        os.utime(path, (epoch, epoch), follow_symlinks=False)
