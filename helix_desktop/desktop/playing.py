@@ -110,7 +110,11 @@ async def _output(fact: ToolReturned, bench: Workbench) -> str:
 def _played(name: str, found: Mapping[str, Any]) -> Played:
     total = found["total"]
     courses = [
-        Course(Path(one["session"]).stem, one["points"], [(step, kind) for step, kind in one["marks"]])
+        Course(
+            Path(one["session"]).name.removesuffix(".json"),
+            one["points"],
+            [(step, kind) for step, kind in one["marks"]],
+        )
         for one in found["sessions"]
     ]
     return Played(

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QColor,
-    QFontMetricsF,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -248,22 +247,25 @@ class Plot(QWidget):
         self._draw_label(painter, x, words)
 
     def _draw_label(self, painter: QPainter, x: float, words: str) -> None:
-        font = self._theme.font(11)
-        metrics, lines = QFontMetricsF(font), words.split("\n")
-        width = max(metrics.horizontalAdvance(line) for line in lines) + 12
-        height = metrics.height() * len(lines) + 4
-        if len(lines) == 1:
-            place = QRectF(x - width / 2, self.height() - height - 4, width, height)
-        else:  # beside the pointer, not over what it points at
-            place = QRectF(x + 10 if x + 10 + width <= self.width() else x - 10 - width, 4, width, height)
+        """One line stands centred at the bottom; several beside the pointer, not over what it points at."""
+        painter.setFont(self._theme.font(11))
+        painter.setPen(self._theme.colour("text"))  # without a pen Qt measures nothing
+        several = "\n" in words
+        sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
+        flags = int(sides | Qt.AlignmentFlag.AlignVCenter)
+        whole = QRectF(0, 0, self.width(), self.height())
+        place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)  # as laid out, in whatever script
+        width, height = place.width(), place.height()
+        if several:
+            place.moveTo(x + 10 if x + 10 + width <= self.width() else x - 10 - width, 4)
+        else:
+            place.moveTo(x - width / 2, self.height() - height - 4)
         place.moveLeft(min(max(place.left(), 0), self.width() - width))
         painter.setPen(QPen(self._theme.colour("line"), 1))
         painter.setBrush(self._theme.colour("panel"))
         painter.drawRoundedRect(place, 5, 5)
-        painter.setFont(font)
         painter.setPen(self._theme.colour("text"))
-        sides = Qt.AlignmentFlag.AlignHCenter if len(lines) == 1 else Qt.AlignmentFlag.AlignLeft
-        painter.drawText(place.adjusted(6, 0, -6, 0), int(sides | Qt.AlignmentFlag.AlignVCenter), words)
+        painter.drawText(place.adjusted(6, 0, -6, 0), flags, words)
 
     # --- hands
 

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import QImage, QMouseEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QWidget
 
 from helix_desktop.engine.policy import PRESETS
 from helix_desktop.gui.frame.front import Front
@@ -17,6 +17,7 @@ from helix_desktop.gui.lab.lines import ticks
 from helix_desktop.gui.lab.results import Results
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.tokens import LIGHT
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench, now
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
@@ -78,6 +79,7 @@ def results(window: MainWindow, program: FakeInstallation) -> Results:
 
 def test_the_plot_tells_the_step_under_the_pointer_and_that_of_the_keys(results: Results) -> None:
     lines = results.lines
+    assert words_drawn(lines) == 0
     place = QPointF(lines.width() - 2, 60)
     none, no_button = Qt.KeyboardModifier.NoModifier, Qt.MouseButton.NoButton
     move = QMouseEvent(QEvent.Type.MouseMove, place, lines.mapToGlobal(place), no_button, no_button, none)
@@ -85,6 +87,7 @@ def test_the_plot_tells_the_step_under_the_pointer_and_that_of_the_keys(results:
     words = lines.words_at(lines._hover).splitlines()
     assert words[0] == "Step 4 of 4"
     assert "Helix policy: 12K tokens · markers" in words
+    assert words_drawn(lines) > 100
     lines.setFocus()
     QTest.keyClick(lines, Qt.Key.Key_Home)
     assert lines._hover == 0
@@ -132,6 +135,13 @@ def test_the_scale_has_a_few_round_numbers(top: int) -> None:
     found = ticks(top)
     assert 1 <= len(found) <= 5
     assert all(0 < each <= top for each in found)
+
+
+def words_drawn(widget: QWidget) -> int:
+    """Pixels in the colour of text."""
+    image = widget.grab().toImage()
+    places = ((x, y) for x in range(image.width()) for y in range(image.height()))
+    return sum(image.pixelColor(x, y).name() == LIGHT.text for x, y in places)
 
 
 def colours(image: QImage) -> set[str]:
