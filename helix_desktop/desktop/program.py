@@ -6,8 +6,6 @@ Stores, providers and tools are imported in a thread while the event loop turns 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import importlib
 import logging
 import os
@@ -23,7 +21,7 @@ from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTi
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import instance, logs, places, tasks
-from helix_desktop.desktop import browsing
+from helix_desktop.desktop import browsing, heap
 from helix_desktop.desktop.event_loop import EventLoop
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.gui import words
@@ -59,7 +57,6 @@ NAME = "window"
 PATIENCE = 1.6  # seconds the end may take; what is acknowledged is on the disk already
 THREADS = 4
 TURN = 0.001  # seconds a busy thread keeps the interpreter; the window asks for it many times between two frames
-M_ARENA_MAX = -8  # of malloc.h
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
     QtMsgType.QtInfoMsg: logging.INFO,
@@ -99,7 +96,7 @@ class Program:
     """One run of the window."""
 
     def __init__(self, where: places.Places, application: QApplication, painted: Window, link: str) -> None:
-        _share_memory()
+        heap.share()
         sys.setswitchinterval(TURN)
         self._where = where
         self._link = link
@@ -145,6 +142,7 @@ class Program:
 
     async def _begin(self) -> None:
         """Everything behind the window."""
+        self._tasks.spawn(heap.give_back(), name="freed memory")
         desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.desk")
         from helix_desktop.desktop.connecting import Connecting
         from helix_desktop.desktop.keeping import Keeping
@@ -251,15 +249,6 @@ class Program:
             log.warning("at the end: %s", error)
         finally:
             asyncio.get_running_loop().stop()
-
-
-def _share_memory() -> None:
-    """All threads share two heaps. As glibc comes, each has its own, and what was freed there, megabytes of a command's output,
-    is not given back: 60 MB after minutes of work.
-    """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):  # another libc
-            ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
 
 def _end_at_once() -> None:

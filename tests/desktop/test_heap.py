@@ -1,0 +1,36 @@
+"""Freed memory goes back to the system, tried in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HOLES = """
+import asyncio, pathlib
+from helix_desktop.desktop import heap
+
+def resident():
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
+
+heap.share()
+heap.EVERY = 0.01
+pieces = [(bytearray(b"x" * 100_000), bytearray(b"y" * 1_000)) for _ in range(1_000)]
+pieces = [small for _, small in pieces]
+before = resident()
+
+async def wait():
+    given = asyncio.ensure_future(heap.give_back())
+    async with asyncio.timeout(20):
+        while resident() > before - 50:
+            await asyncio.sleep(0.01)
+    given.cancel()
+
+asyncio.run(wait())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the C library of Linux")
+def test_what_is_free_between_things_that_stay_is_given_back() -> None:
+    subprocess.run([sys.executable, "-c", HOLES], check=True, capture_output=True, text=True, timeout=60)
