@@ -193,7 +193,14 @@ class Lab(QDialog):
         self._room.show()
         self.results = results
         self.list.setMaximumHeight(self._theme.px(LIST_BESIDE_RESULTS))
-        self.resize(self.width(), max(self.height(), self._theme.px(HEIGHT)))
+        self._grow(max(self.height(), self._theme.px(HEIGHT)))
+
+    def _grow(self, height: int) -> None:
+        """As far as the screen goes; what does not fit is scrolled to."""
+        room, frame = self.screen().availableGeometry(), self.frameGeometry().height() - self.height()
+        self.resize(self.width(), min(height, room.height() - frame))
+        lowest = room.bottom() + 1 - self.height() - frame
+        self.move(self.frameGeometry().left(), max(room.top(), min(self.frameGeometry().top(), lowest)))
 
     def _take(self, policy: str) -> None:
         def taken(_done: None) -> None:
