@@ -12,15 +12,15 @@ import sys
 from pathlib import Path
 
 import elf
+import notices
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build"
 NAME = "helix-desktop"
 
-# Never imported by us, but within reach of a hook.
+# Never imported by us, but within reach of a hook; what the run lock does not name is left out as well.
 LEFT_OUT = (
-    "tkinter", "unittest", "pydoc_data", "lib2to3", "idlelib", "ensurepip", "pip", "setuptools", "wheel", "numpy", "IPython",
-    "PIL", "chardet", "zstandard._cffi", "zstandard.backend_cffi", "pytest", "hypothesis", "_pytest", "mypy", "ruff", "rich", "typer",
+    "tkinter", "unittest", "pydoc_data", "lib2to3", "idlelib", "ensurepip", "readline", "zstandard._cffi", "zstandard.backend_cffi",
     "PySide6.QtQml", "PySide6.QtQuick", "PySide6.QtNetwork", "PySide6.QtPdf", "PySide6.QtOpenGL",
 )  # fmt: skip
 # Qt files of modules we have no use for; names begin so. QtDBus stays: the platform plugin is linked to it.
@@ -80,7 +80,7 @@ for name in {present!r}:
 hidden = collect_submodules("helix_desktop") + collect_submodules("keyring.backends")
 analysis = Analysis(
     [{str(ROOT / "packaging/entry.py")!r}], pathex=[{str(ROOT)!r}], datas=datas, hiddenimports=hidden,
-    excludes={list(LEFT_OUT)!r}, module_collection_mode={{"helix_desktop": "py"}}, noarchive=False,
+    excludes={[*LEFT_OUT, *_strangers()]!r}, module_collection_mode={{"helix_desktop": "py"}}, noarchive=False,
 )
 program = EXE(
     PYZ(analysis.pure), analysis.scripts, [], exclude_binaries=True, name={NAME!r}, console={sys.platform != "win32"!r},
@@ -88,6 +88,13 @@ program = EXE(
 )
 COLLECT(program, analysis.binaries, analysis.datas, name={NAME!r}, strip=False, upx=False)
 """
+
+
+def _strangers() -> list[str]:
+    """Modules of libraries that are here for tests and benchmarks: some of ours would use them where they find them."""
+    ours = {notices.plain(name) for name in notices.locked(ROOT / "packaging/requirements.lock")}
+    here = importlib.metadata.packages_distributions()
+    return sorted(module for module, owners in here.items() if not ours & set(map(notices.plain, owners)))
 
 
 def _installed(name: str) -> bool:
@@ -99,7 +106,7 @@ def _installed(name: str) -> bool:
 
 
 def _prune(inside: Path) -> None:
-    """Take out the parts of Qt that hooks bring along and nothing of ours can reach."""
+    """Take out what hooks bring along and nothing of ours can reach."""
     qt = inside / "PySide6/Qt"
     for library in (*inside.glob("libQt6*"), *(qt / "lib").glob("*")):
         if library.name.startswith(QT_LEFT_OUT):
@@ -111,6 +118,8 @@ def _prune(inside: Path) -> None:
     for translation in (qt / "translations").glob("*.qm"):
         if not translation.stem.startswith("qtbase_") or not translation.stem.endswith(LANGUAGES):
             translation.unlink()
+    for record in inside.glob("*.dist-info/RECORD"):  # it holds hashes of scripts that name the builder's folder
+        record.unlink()
     for folder in sorted((path for path in inside.rglob("*") if path.is_dir()), reverse=True):
         if not any(folder.iterdir()):
             folder.rmdir()

@@ -26,12 +26,13 @@ INSIDE = {
 
 def distributions(names: set[str]) -> Iterator[importlib.metadata.Distribution]:
     """The installed ones among the names, sorted, whatever way they are spelled."""
-    wanted = {_plain(name) for name in names}
-    found = {_plain(each.metadata["Name"]): each for each in importlib.metadata.distributions()}
+    wanted = {plain(name) for name in names}
+    found = {plain(each.metadata["Name"]): each for each in importlib.metadata.distributions()}
     yield from (found[name] for name in sorted(wanted & found.keys()))
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """A distribution's name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -103,7 +104,7 @@ def bill_of_materials(names: set[str], version: str, time: str, hashes: Mapping[
 
 def _component(distribution: importlib.metadata.Distribution) -> dict[str, Any]:
     name, version = distribution.metadata["Name"], distribution.version
-    reference = f"pkg:pypi/{_plain(name)}@{version}"
+    reference = f"pkg:pypi/{plain(name)}@{version}"
     licence = {"license": {"name": licence_of(distribution)}}
     return {
         "type": "library", "bom-ref": reference, "purl": reference, "name": name, "version": version, "licenses": [licence],

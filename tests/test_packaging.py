@@ -18,7 +18,8 @@ from helix_desktop import __version__
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "packaging"))
 
-import environment  # noqa: E402 - a folder of scripts, not a package
+import bundle  # noqa: E402 - a folder of scripts, not a package
+import environment  # noqa: E402
 import notices  # noqa: E402
 import system  # noqa: E402
 
@@ -147,6 +148,12 @@ def test_a_bundle_is_its_own_interpreter(asked: list[str], said: str, tmp_path: 
     words = [str(tmp_path / "script.py") if word == "SCRIPT" else word for word in asked]
     command = [sys.executable, str(ROOT / "packaging/entry.py"), *words]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().endswith(said)
+
+
+def test_what_is_here_for_the_tests_alone_stays_out_of_a_bundle() -> None:
+    strangers = bundle._strangers()
+    assert {"pytest", "_pytest", "hypothesis", "mypy"} <= set(strangers)
+    assert not {"helix_desktop", "PySide6", "httpx", "httpx2", "certifi", "mcp", "uvicorn"} & set(strangers)
 
 
 def test_every_library_of_the_lock_has_a_licence_and_a_place_in_the_bill() -> None:
