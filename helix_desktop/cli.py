@@ -58,6 +58,11 @@ def _window(home: Path | None, link: str) -> int:
     if reason := display.missing():
         print(f"The window cannot open: {reason}. {display.INSTEAD}", file=sys.stderr)
         return FAILED
-    from helix_desktop import app
-
+    try:
+        from helix_desktop import app
+    except ImportError as error:
+        if not (error.path or "").endswith((".so", ".pyd")):
+            raise
+        print(f"The window cannot open: {error}. This says what to install: helix-desktop doctor", file=sys.stderr)
+        return FAILED
     return app.main(home, [link] if link else [])

@@ -40,6 +40,10 @@ EITHER = {"plyvel", "plyvel-ci"}
 _OVER = (
     "Make room (Settings, Storage; or `helix-desktop cache collect`), or raise the limit. Nothing is removed by itself."
 )
+_QT_REMEDY = (
+    "On Debian and Ubuntu: apt-get install libegl1 libgl1 libxcb-cursor0. "
+    "In a checkout python3 packaging/dev.py run installs it, or says how."
+)
 log = logging.getLogger(__name__)
 
 
@@ -122,10 +126,8 @@ def _qt() -> Iterator[Finding]:
     try:
         ctypes.CDLL(str(plugin))
     except OSError as error:
-        remedy = (
-            "python3 packaging/dev.py run installs it, or says how. On Debian: apt-get install libxcb-cursor0 libegl1"
-        )
-        yield Finding("System libraries", State.BAD, f"Qt cannot be loaded: {error}.", remedy)
+        why = error.__cause__ or error  # a bundle puts words of its own in front
+        yield Finding("System libraries", State.BAD, f"Qt cannot be loaded: {why}.", _QT_REMEDY)
     else:
         yield Finding("System libraries", State.GOOD, "Qt finds all it needs.")
 

@@ -368,6 +368,19 @@ def test_without_a_display_the_window_says_so_in_one_line(helix: Helix, monkeypa
         assert (said.code, said.err.count("\n"), "xvfb-run" in said.err) == (1, 1, True)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a library of Linux")
+def test_where_qt_lacks_a_library_the_window_says_so_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "PySide6").mkdir()
+    (tmp_path / "PySide6/__init__.py").touch()
+    (tmp_path / "PySide6/QtCore.abi3.so").write_bytes(b"cut short")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "QT_QPA_PLATFORM": "offscreen"}
+    command = [sys.executable, "-m", "helix_desktop"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("The window cannot open: ")
+    assert done.stderr.endswith(": helix-desktop doctor\n")
+
+
 def test_doctor_finds_this_installation_sound(helix: Helix, workspace: str, tmp_path: Path) -> None:
     said = helix("doctor", "--json")
     findings = said.json

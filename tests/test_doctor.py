@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,17 @@ async def test_a_check_that_fails_itself_is_a_finding(where: Places, monkeypatch
     findings = await examined(where)
     failed = [finding for finding in findings.values() if "ZeroDivisionError" in finding.says]
     assert [finding.state for finding in failed] == [State.BAD]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the installer brings what Qt needs")
+async def test_the_library_qt_lacks_is_named_also_in_a_bundle(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        raise OSError(f"Failed to load {name}") from OSError("libGL.so.1: cannot open shared object file")
+
+    monkeypatch.setattr("ctypes.CDLL", load)
+    finding = (await examined(where))["System libraries"]
+    assert finding.says == "Qt cannot be loaded: libGL.so.1: cannot open shared object file."
+    assert "libgl1" in finding.remedy
 
 
 def test_the_file_holds_no_key_and_no_name_of_the_home_folder(where: Places) -> None:

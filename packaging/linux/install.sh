@@ -76,5 +76,5 @@ case :$PATH: in
     *:"$prefix/bin":*) echo "Start it from the menu, or with: helix-desktop" ;;
     *) echo "Start it from the menu, or with: $prefix/bin/helix-desktop" ;;
 esac
-"$target/helix-desktop" doctor 2>/dev/null | sed -n 's/^!! */Not in order: /p' || :
+"$target/helix-desktop" doctor 2>/dev/null | sed -n '/^!! /{s/^!! */Not in order: /p;n;/^ /p}' || :
 exit 0
