@@ -25,7 +25,12 @@ def main() -> int:
 
 
 def _leave_no_traces() -> None:
-    """The bundle's own library path is not for the programs an agent starts."""
+    """The bundle's own library path is not for the programs an agent starts.
+
+    One of them may be this program anew: told that it is a child of the bundle, it would do without that path.
+    """
+    for name in [name for name in os.environ if name.startswith("_PYI_")]:
+        del os.environ[name]
     for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
         before = os.environ.pop(f"{name}_ORIG", None)
         if before:

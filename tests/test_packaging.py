@@ -150,6 +150,13 @@ def test_a_bundle_is_its_own_interpreter(asked: list[str], said: str, tmp_path: 
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().endswith(said)
 
 
+def test_what_a_bundle_starts_is_not_told_of_the_bundle(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import os; print(os.environ.get('LD_LIBRARY_PATH'), '_PYI_X' in os.environ)")
+    command = [sys.executable, str(ROOT / "packaging/entry.py"), "-I", "-S", str(tmp_path / "script.py")]
+    given = {**os.environ, "_PYI_X": "1", "LD_LIBRARY_PATH": "/bundle", "LD_LIBRARY_PATH_ORIG": "/own"}
+    assert subprocess.run(command, capture_output=True, text=True, check=True, env=given).stdout == "/own False\n"
+
+
 def test_what_is_here_for_the_tests_alone_stays_out_of_a_bundle() -> None:
     strangers = bundle._strangers()
     assert {"pytest", "_pytest", "hypothesis", "mypy"} <= set(strangers)
