@@ -157,6 +157,32 @@ def test_what_a_bundle_starts_is_not_told_of_the_bundle(tmp_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True, env=given).stdout == "/own False\n"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script")
+def test_an_uninstalled_program_leaves_nothing_but_what_is_the_users(tmp_path: Path) -> None:
+    build = tmp_path / "lib/helix-desktop/1-abc"
+    files = {
+        build / "installed-prefix": f"{tmp_path}\n",
+        build
+        / "installed-files": "./icons/hicolor/16x16/apps/helix-desktop.png\n./applications/helix-desktop.desktop\n",
+        build / "uninstall": (ROOT / "packaging/linux/uninstall.sh").read_text(encoding="utf-8"),
+        build / "helix-desktop": "",
+        tmp_path / "share/icons/hicolor/16x16/apps/helix-desktop.png": "",
+        tmp_path / "share/icons/hicolor/icon-theme.cache": "",
+        tmp_path / "share/applications/helix-desktop.desktop": "",
+        tmp_path / "share/applications/mine.desktop": "",
+        tmp_path / "share/helix-desktop/workspaces/kept": "",
+        tmp_path / "bin/mine": "",
+    }
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (tmp_path / "bin/helix-desktop").symlink_to(build / "helix-desktop")
+    subprocess.run(["sh", str(build / "uninstall")], check=True, capture_output=True)
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir()}
+    assert left == {"share/applications/mine.desktop", "share/helix-desktop/workspaces/kept", "bin/mine"}
+    assert not (tmp_path / "share/icons").exists()
+
+
 def test_what_is_here_for_the_tests_alone_stays_out_of_a_bundle() -> None:
     strangers = bundle._strangers()
     assert {"pytest", "_pytest", "hypothesis", "mypy"} <= set(strangers)

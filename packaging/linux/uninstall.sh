@@ -4,11 +4,26 @@ set -eu
 here=$(dirname "$(readlink -f "$0")")
 prefix=$(cat "$here/installed-prefix")
 home=$(dirname "$here")
+
+drop_if_empty() { rmdir -p --ignore-fail-on-non-empty "$1" 2>/dev/null || :; }
+
+# A desktop's cache of a folder: made anew, or gone when nothing else is left there.
+renew() {
+    folder=$1 cache=$2; shift 2
+    if [ -f "$folder/$cache" ] && [ "$(ls -A "$folder")" = "$cache" ]; then
+        rm -f "$folder/$cache"
+        drop_if_empty "$folder"
+    elif [ -f "$folder/$cache" ] && command -v "$1" >/dev/null; then
+        "$@" "$folder" 2>/dev/null || :
+    fi
+}
+
 while read -r file; do
     rm -f "$prefix/share/$file"
-    rmdir -p --ignore-fail-on-non-empty "$prefix/share/$(dirname "$file")" 2>/dev/null || :
+    drop_if_empty "$prefix/share/$(dirname "$file")"
 done < "$here/installed-files"
 [ "$(readlink -f "$prefix/bin/helix-desktop")" = "$here/helix-desktop" ] && rm -f "$prefix/bin/helix-desktop"
 rm -rf "$home"
-command -v update-desktop-database >/dev/null && [ -d "$prefix/share/applications" ] && update-desktop-database -q "$prefix/share/applications" || :
+renew "$prefix/share/applications" mimeinfo.cache update-desktop-database -q
+renew "$prefix/share/icons/hicolor" icon-theme.cache gtk-update-icon-cache -qtf
 echo "Helix Desktop is gone from $prefix. Your workspaces and settings are still there."
