@@ -118,8 +118,9 @@ def _prune(inside: Path) -> None:
     for translation in (qt / "translations").glob("*.qm"):
         if not translation.stem.startswith("qtbase_") or not translation.stem.endswith(LANGUAGES):
             translation.unlink()
-    for record in inside.glob("*.dist-info/RECORD"):  # it holds hashes of scripts that name the builder's folder
-        record.unlink()
+    for name in ("RECORD", "INSTALLER", "REQUESTED"):  # of the builder's environment: what filled it, and its folder
+        for file in inside.glob(f"*.dist-info/{name}"):
+            file.unlink()
     for folder in sorted((path for path in inside.rglob("*") if path.is_dir()), reverse=True):
         if not any(folder.iterdir()):
             folder.rmdir()
