@@ -63,6 +63,7 @@ def make() -> Path:
     subprocess.run(command, check=True, env=environment, cwd=ROOT)
     inside = folder / "_internal"
     _prune(inside)
+    _forget_the_builder(inside)
     if sys.platform == "linux":
         elf.drop_unreachable(inside)
         elf.strip(folder)
@@ -118,12 +119,16 @@ def _prune(inside: Path) -> None:
     for translation in (qt / "translations").glob("*.qm"):
         if not translation.stem.startswith("qtbase_") or not translation.stem.endswith(LANGUAGES):
             translation.unlink()
-    for name in ("RECORD", "INSTALLER", "REQUESTED"):  # of the builder's environment: what filled it, and its folder
-        for file in inside.glob(f"*.dist-info/{name}"):
-            file.unlink()
     for folder in sorted((path for path in inside.rglob("*") if path.is_dir()), reverse=True):
         if not any(folder.iterdir()):
             folder.rmdir()
+
+
+def _forget_the_builder(inside: Path) -> None:
+    """What says which program filled its environment, and in which folder: two builders ship the same."""
+    for name in ("RECORD", "INSTALLER", "REQUESTED"):
+        for file in inside.glob(f"*.dist-info/{name}"):
+            file.unlink()
 
 
 def _compile(package: Path) -> None:
