@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -96,6 +97,8 @@ async def _send(process: asyncio.subprocess.Process, options: dict[str, object],
             await stdin.drain()
         stdin.close()
     except (BrokenPipeError, ConnectionResetError):
+        with suppress(OSError):
+            await stdin.wait_closed()  # or asyncio would complain of an error nobody heard of
         return  # it has said why on its standard output
 
 

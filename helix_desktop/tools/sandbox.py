@@ -212,7 +212,7 @@ async def find_sandbox(folders: Sequence[Path], scratch: Path, closed: Sequence[
     """The best sandbox that really works here: each is tried with a command that must not be able to write."""
     for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
         sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed))
-        if _present(kind) and sandbox.can_close and await _holds(sandbox):
+        if sandbox.can_close and await holds(sandbox):
             return sandbox
     return Sandbox(Kind.NONE, tuple(folders), scratch, tuple(closed))
 
@@ -223,8 +223,10 @@ def _present(kind: Kind) -> bool:
     return shutil.which("bwrap") is not None if kind is Kind.BUBBLEWRAP else jail.landlock_version() > 0
 
 
-async def _holds(sandbox: Sandbox) -> bool:
-    """Whether it starts, and keeps a command from writing beside the scratch folder."""
+async def holds(sandbox: Sandbox) -> bool:
+    """Whether it is there, starts, and keeps a command from writing beside the scratch folder."""
+    if not _present(sandbox.kind):
+        return False
     probe = sandbox.scratch.parent / f".probe-{os.getpid()}"
     argv = ["/bin/sh", "-c", f"echo started; : > '{probe}'"]
     said = b""

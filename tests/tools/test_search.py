@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.tools.permission import Rule
 from helix_desktop.tools.process import Command
-from helix_desktop.tools.sandbox import Kind, Sandbox
+from helix_desktop.tools.sandbox import Kind, Sandbox, holds
 from tests.tools.world import World
 
 
@@ -80,6 +80,8 @@ async def test_ripgrep_reads_nothing_but_the_roots(here: World, tmp_path: Path) 
     """What a race between looking and opening could reach is not there for it."""
     for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
         sandbox = dataclasses.replace(here.kit.sandbox, kind=kind)
+        if not await holds(sandbox):
+            continue
         (tmp_path / "secret").write_text("needle\n")
         here.write("inside", "needle\n")
         assert (

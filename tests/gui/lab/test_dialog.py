@@ -87,7 +87,7 @@ def test_the_plot_tells_the_step_under_the_pointer_and_that_of_the_keys(results:
     words = lines.words_at(lines._hover).splitlines()
     assert words[0] == "Step 4 of 4"
     assert "Helix policy: 12K tokens · markers" in words
-    assert words_drawn(lines) > 100
+    assert words_drawn(lines) > 20  # how many depends on the fonts of the machine
     lines.setFocus()
     QTest.keyClick(lines, Qt.Key.Key_Home)
     assert lines._hover == 0
