@@ -162,6 +162,7 @@ CACHE = (  # what a line says, the row's name, what is asked of it in ms
     (r"^ +([\d,]+) of it chosen in +(\d+) ms", "filter that leaves {}", 500),
     (r"rows there in (\d+) ms \(median\)", "rows there after a jump", 0),
     (r"^  scrolled:()", "scrolled", 0),
+    (r"their hashes copied in (\d+) ms", "all hashes copied", 0),
     (r"first page, checked, shown in (\d+) ms", "first page of a 200 MB entry", 100),
 )
 

@@ -251,7 +251,7 @@ async def choose_all(page: CachePage, gaps: Gaps) -> None:
     QGuiApplication.clipboard().setText("")
     page.copy_hashes()
     taken = await until(lambda: len(QGuiApplication.clipboard().text()) > 0, 300)
-    print(f"  their hashes copied in {taken / 1000:.1f} s, {gaps.told()}, {memory() - before:.0f} MB for them")
+    print(f"  their hashes copied in {taken:.0f} ms, {gaps.told()}, {memory() - before:.0f} MB for them")
     QGuiApplication.clipboard().setText("")
 
 
