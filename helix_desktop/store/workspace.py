@@ -223,6 +223,7 @@ class Workspace:
         self._stores = stores
         self._ended = False
         self._watching: list[Callable[[], object]] = []
+        self._changing = threading.Lock()  # a change reads the file, and writes it anew
         self.index = stores.index
         self.journal = Journal(stores.journal, stores.thread, self.index.follow, (folder / opening.SUSPECT).touch)
         self.cache = Cache(stores.cache, stores.thread, self.index)
@@ -248,7 +249,8 @@ class Workspace:
 
     def change(self, changes: Mapping[str, Any]) -> Settings:
         """Set dotted keys of workspace.toml; None takes one out."""
-        self.settings = config.change(self.folder / config.NAME, changes)
+        with self._changing:
+            self.settings = config.change(self.folder / config.NAME, changes)
         for tell in tuple(self._watching):
             tell()
         return self.settings

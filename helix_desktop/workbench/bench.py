@@ -86,8 +86,7 @@ class Workbench:
         self._tokens = shared.access.tokens
         self._permissions = permissions
         self._sessions = Sessions()
-        self._opening: dict[str, asyncio.Lock] = {}
-        self._reading = asyncio.Lock()  # of facts that must not change meanwhile
+        self._reading = asyncio.Lock()  # of facts that must not change meanwhile; and each conversation once
         self._rows: dict[str, ConversationRow] = {}
         self._listeners: list[Listener] = []
         self._instead: dict[str, str] = {}
@@ -167,7 +166,7 @@ class Workbench:
         """The one session of a conversation."""
         if conversation not in self._rows:
             raise NotThere(f"There is no conversation {conversation} in {self.name}.")
-        async with self._opening.setdefault(conversation, asyncio.Lock()), self._reading:
+        async with self._reading:
             session = self._sessions.find(conversation)
             if session is None:
                 session = self._made(await Conversation.open(self.workspace.journal, conversation))
@@ -177,7 +176,7 @@ class Workbench:
             return session
 
     async def new_conversation(self, title: str = "") -> Session:
-        return await self._begin(ConversationStarted(title=title))
+        return await self.session(await self._begin(ConversationStarted(title=title)))
 
     async def fork(self, conversation: str, at: int = 0) -> Session:
         """A conversation of its own that shares the past up to `at` (0: all of it)."""
@@ -192,11 +191,11 @@ class Workbench:
         session = self._sessions.find(conversation)
         return tuple(session.facts) if session is not None else await self.workspace.journal.read(conversation)
 
-    async def _begin(self, started: ConversationStarted) -> Session:
+    async def _begin(self, started: ConversationStarted) -> str:
         new = _new_id()
         recorded = await self.workspace.journal.append(new, [started])
         self._rows[new] = ConversationRow(new, started.title, recorded[0].time, parent=started.parent)
-        return await self.session(new)
+        return new
 
     def _made(self, conversation: Conversation, *, depth: int = 0, only: Sequence[str] = ()) -> Session:
         crew = self._crew(conversation, depth, only)
@@ -259,13 +258,11 @@ class Workbench:
     async def _delegate(self, wish: Delegation, context: Any) -> Child:
         """Run a sub-agent to its end; its questions are asked in the conversation that started it."""
         title = " ".join(wish.task.split())[:60]
-        begun = ConversationStarted(title=title, parent=wish.parent, parent_call=wish.call)
-        new = _new_id()
-        recorded = await self.workspace.journal.append(new, [begun])
-        self._rows[new] = ConversationRow(new, title, recorded[0].time, parent=wish.parent)
-        conversation = await Conversation.open(self.workspace.journal, new)
-        session = self._made(conversation, depth=wish.depth, only=wish.tools)
-        self._sessions.keep(session)
+        async with self._reading:  # nobody else may open it before it is confined
+            new = await self._begin(ConversationStarted(title=title, parent=wish.parent, parent_call=wish.call))
+            conversation = await Conversation.open(self.workspace.journal, new)
+            session = self._made(conversation, depth=wish.depth, only=wish.tools)
+            self._sessions.keep(session)
         session.ask_instead(context.ask)
         session.send((Text(f"{wish.context}\n\n{wish.task}".strip()),))
         try:
@@ -377,7 +374,7 @@ class Workbench:
     async def choose_policy(self, name: str, values: Mapping[str, Any] | None = None) -> None:
         """A preset, with the values that differ from it."""
         setup.policy_fact(name, values or {})
-        self.workspace.change({"policy.preset": name, "policy.values": dict(values or {})})
+        await self.change({"policy.preset": name, "policy.values": dict(values or {})})
 
     async def choose_model(self, name: str, role: str = "main") -> None:
         """`provider/model` for a role; an empty name leaves the role to the main model."""
@@ -385,7 +382,7 @@ class Workbench:
             raise WrongUse(f"There is no role {role!r} for a model; there are {', '.join(ROLES)}.")
         if name:
             self.models.named(name)
-        self.workspace.change({f"models.{role}": name or None})
+        await self.change({f"models.{role}": name or None})
 
     def use_model(self, conversation: str, name: str) -> None:
         """Another main model for one conversation, until the workbench closes."""
@@ -398,7 +395,7 @@ class Workbench:
 
     async def choose_mode(self, name: str) -> None:
         self._permissions.mode = Mode(name)
-        self.workspace.change({"permissions.mode": name})
+        await self.change({"permissions.mode": name})
 
     def rules_to_trust(self) -> Sequence[setup.RulesFile]:
         """Rules files that are new or have changed since the user agreed to them: shown, then trusted or left."""
@@ -408,7 +405,7 @@ class Workbench:
     async def trust(self, file: setup.RulesFile) -> None:
         """The user has seen this text and agrees: from the next step on it is pinned word for word."""
         trusted = {**self.workspace.settings.trusted, str(file.path): file.sha256}
-        self.workspace.change({"permissions.trusted": trusted})
+        await self.change({"permissions.trusted": trusted})
 
     @property
     def notes(self) -> Sequence[str]:

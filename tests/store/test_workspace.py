@@ -214,3 +214,11 @@ async def test_whoever_watches_the_settings_hears_of_a_change_made_in_a_thread(w
     workspace.change({"models.main": "other/one"})
     await asyncio.sleep(0)
     assert heard == ["demo/demo"]
+
+
+async def test_changes_made_side_by_side_are_all_there(workspace: Workspace) -> None:
+    wanted = {f"mcp.server{number}.command": f"run {number}" for number in range(24)}
+    await asyncio.gather(*(asyncio.to_thread(workspace.change, {key: value}) for key, value in wanted.items()))
+    assert {name: table["command"] for name, table in workspace.reread().mcp.items()} == {
+        f"server{number}": f"run {number}" for number in range(24)
+    }
