@@ -140,6 +140,9 @@ async def thrown_away(workspace: str) -> None:
 
 def test_the_trash_of_conversations_is_emptied_when_one_says_so(helix: Helix, workspace: str) -> None:
     asyncio.run(thrown_away(workspace))
+    assert helix("workspace", "empty-trash", "--sideways", workspace).code == 2
+    asked = helix("workspace", "empty-trash", workspace, "--json")
+    assert (asked.code, len(asked.json["would_remove"])) == (1, 1)
     said = helix("workspace", "empty-trash", workspace)
     assert (said.code, said.out) == (1, "thrown away  Title, thrown away\n")
     assert "Nothing was removed. With --yes" in said.err

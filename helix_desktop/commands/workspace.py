@@ -207,9 +207,10 @@ async def export(arguments: argparse.Namespace, workspace: Workspace, console: C
 def _emptying(arguments: argparse.Namespace) -> int:
     """Ask first, here: who has the workspace open must not wait for a person."""
     code = beside.run(arguments)
-    if code != ASKING or arguments.json or not sys.stdin.isatty():
-        return min(code, 1)
-    if input("Remove them for good? [y/N] ").strip().casefold() not in {"y", "yes"}:
+    if code != ASKING:
+        return code
+    asked = not arguments.json and sys.stdin.isatty()
+    if not asked or input("Remove them for good? [y/N] ").strip().casefold() not in {"y", "yes"}:
         return 1
     arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
     return beside.run(arguments)
@@ -218,8 +219,10 @@ def _emptying(arguments: argparse.Namespace) -> int:
 async def empty_trash(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     trashed = [row for row in await workspace.journal.conversations() if row.trashed]
     if not arguments.yes and trashed:
-        for row in trashed:
-            await console.say(f"{row.id}  {row.title or row.begins}")
+        if arguments.json:
+            await say_json(console, {"would_remove": [row.id for row in trashed]})
+        else:
+            await console.say("\n".join(f"{row.id}  {row.title or row.begins}" for row in trashed))
         await console.complain(
             "Nothing was removed. With --yes these conversations go for good, from the backups as well."
         )
