@@ -86,9 +86,11 @@ class Keeping:
             max((await workspace.index.stats()).kept - workspace.settings.limit, 0) if workspace.settings.limit else 0
         )
         rows, freed = [], 0
-        for digest in (await workspace.index.unused())[:LOOKED_AT] if over else ():
+        for digest in (await workspace.index.unused())[:LOOKED_AT]:
+            if freed >= over:
+                break
             row = await workspace.index.row(digest)
-            if row is not None and freed < over:
+            if row is not None:
                 rows.append(row)
                 freed += row.kept
         names = [" ".join(filter(None, [row.about.tool, row.about.source])) for row in rows[:NAMED]]

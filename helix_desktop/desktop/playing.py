@@ -47,9 +47,13 @@ async def _written_out(bench: Workbench, conversations: Sequence[str], folder: P
         words = re.sub(r"[^\w\- ]+", " ", titles.get(conversation, ""))[:60].strip() or tr("New conversation")
         file = folder / f"{number} {words}.json"
         messages = [message async for message in _messages(await bench.child(conversation), bench)]
-        await asyncio.to_thread(file.write_text, json.dumps(messages), "utf-8")
+        await asyncio.to_thread(_write, file, messages)
         files.append(file)
     return files
+
+
+def _write(file: Path, messages: Sequence[Mapping[str, Any]]) -> None:
+    file.write_text(json.dumps(messages), "utf-8")
 
 
 async def _run(options: Sequence[str], total: int, report: Callable[[int, int], None]) -> dict[str, Any]:
@@ -71,7 +75,7 @@ async def _run(options: Sequence[str], total: int, report: Callable[[int, int], 
         output, _ = await asyncio.gather(read(process.stdout), hear(process.stderr))
         if await process.wait():
             raise StoreFailed(tr("The replay failed: {why}", why=" ".join(said[-3:])[:500]))
-        return dict(json.loads(output))
+        return dict(await asyncio.to_thread(json.loads, output))
     except ValueError as error:
         raise WrongUse(tr("The replay gave nothing that can be read.")) from error
     finally:
