@@ -95,6 +95,13 @@ TESTING = (
     Need("bwrap", "bubblewrap", "bubblewrap", "bubblewrap", "bubblewrap"),
     Need("rg", "ripgrep", "ripgrep", "ripgrep", "ripgrep"),
     Need("git", "git", "git", "git", "git"),
+    Need("import", "imagemagick", "ImageMagick", "imagemagick", "ImageMagick"),
+    Need("patch", "patch", "patch", "patch", "patch"),
+    Need(
+        "desktop-file-validate", "desktop-file-utils", "desktop-file-utils", "desktop-file-utils", "desktop-file-utils"
+    ),
+    Need("cc", "gcc", "gcc", "gcc", "gcc"),
+    Need("/usr/include/stdio.h", "libc6-dev", "glibc-devel", "glibc", "glibc-devel"),
 )
 
 VENV = (Need("", "python3-venv"),)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import __version__
+from tests.gui import screen as screens
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "packaging"))
@@ -117,6 +118,13 @@ def test_where_it_may_not_install_the_exact_command_is_printed(
     )
     assert not system.provide(needs)
     assert capsys.readouterr().out == f"Missing on this system. This installs it:\n  {command}\n"
+
+
+def test_what_tests_are_skipped_without_is_installed_by_the_test_command() -> None:
+    """A walk that is skipped because nobody installed its screen is no walk."""
+    installed = {need.probe for need in system.TESTING}
+    assert {*screens.NEEDED, "dbus-run-session", "gnome-keyring-daemon", "bwrap", "rg", "patch", "cc"} <= installed
+    assert "desktop-file-validate" in installed
 
 
 def test_building_plyvel_is_asked_for_only_where_there_is_no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:

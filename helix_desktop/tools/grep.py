@@ -84,6 +84,14 @@ async def grep(
         raise group.exceptions[0] from None
     finally:
         await killed(process)
+        await _hung_up(cast(asyncio.StreamWriter, process.stdin))
+
+
+async def _hung_up(stdin: asyncio.StreamWriter) -> None:
+    """How closing the pipe went is heard here; of an error nobody hears, older Pythons complain."""
+    stdin.close()
+    with suppress(OSError):
+        await stdin.wait_closed()
 
 
 async def _send(process: asyncio.subprocess.Process, options: dict[str, object], pieces: AsyncIterable[Piece]) -> None:
@@ -97,8 +105,6 @@ async def _send(process: asyncio.subprocess.Process, options: dict[str, object],
             await stdin.drain()
         stdin.close()
     except (BrokenPipeError, ConnectionResetError):
-        with suppress(OSError):
-            await stdin.wait_closed()  # or asyncio would complain of an error nobody heard of
         return  # it has said why on its standard output
 
 

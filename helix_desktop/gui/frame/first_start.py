@@ -63,11 +63,10 @@ class WelcomePage(QWidget):
         )
         self.folder.clicked.connect(self.folder_wanted)
         self.tour.clicked.connect(self.tour_wanted)
-        bring = QPushButton(tr("Import a workspace…"), self)
-        bring.setProperty("look", "link")
-        bring.clicked.connect(self.import_wanted)
-        self._import = bring
-        column.addWidget(bring, 0, Qt.AlignmentFlag.AlignLeft)
+        self._import = QPushButton(tr("Import a workspace…"), self)
+        self._import.setProperty("look", "link")
+        self._import.clicked.connect(self.import_wanted)
+        column.addWidget(self._import, 0, Qt.AlignmentFlag.AlignLeft)
         middle = QWidget(self)
         middle.setProperty("look", "plain")
         middle.setLayout(column)
@@ -83,8 +82,8 @@ class WelcomePage(QWidget):
 
     def show_ready(self, *, ready: bool) -> None:
         """The stores can be opened now, or not yet."""
-        self.folder.setEnabled(ready)
-        self.tour.setEnabled(ready)
+        for button in (self.folder, self.tour, self._import):
+            button.setEnabled(ready)
 
     def _card(self, column: QVBoxLayout, title: str, text: str, look: str) -> QPushButton:
         card = QWidget(self)
