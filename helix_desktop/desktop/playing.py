@@ -12,7 +12,6 @@ import re
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from helix_desktop.errors import NotThere, StoreFailed, WrongUse
 from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.words import tr
+from helix_desktop.tools.process import killed
 
 LARGEST = 8 << 20  # bytes of an output that are played
 
@@ -79,8 +79,7 @@ async def _run(options: Sequence[str], total: int, report: Callable[[int, int], 
     except ValueError as error:
         raise WrongUse(tr("The replay gave nothing that can be read.")) from error
     finally:
-        with suppress(ProcessLookupError):
-            process.kill()
+        await killed(process)
 
 
 async def _messages(facts: Sequence[Recorded], bench: Workbench) -> AsyncIterator[Mapping[str, Any]]:

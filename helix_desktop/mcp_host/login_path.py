@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 SECONDS = 5.0
+_GONE = 1.0
 _MARK = "helix-path-begins:"
 
 
@@ -56,5 +57,8 @@ async def _asked(shell: str, environment: Mapping[str, str]) -> str:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        with suppress(TimeoutError):  # a child that left the group may hold the pipe
+            async with asyncio.timeout(_GONE):
+                await process.wait()
     lines = said.decode("utf-8", "replace").splitlines()
     return next((line.removeprefix(_MARK).strip() for line in lines if line.startswith(_MARK)), "")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -23,10 +25,23 @@ async def test_the_login_shells_path_comes_first(tmp_path: Path) -> None:
     assert await login_path({"PATH": "/ours:/usr/bin:/bin", "SHELL": program}) == "/theirs:/usr/bin:/ours:/bin"
 
 
-@pytest.mark.parametrize("script", ["sleep 1000", "exit 1", "echo rubbish"])
+@pytest.mark.parametrize("script", ["/bin/sleep 1000", "exit 1", "echo rubbish"])
 async def test_a_shell_that_does_not_answer_leaves_ours(
     tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SECONDS", 0.3)
     assert await login_path({"PATH": "/ours", "SHELL": shell(tmp_path, script)}) == "/ours"
     assert await login_path({"PATH": "/ours", "SHELL": "/no/such/shell"}) == "/ours"
+
+
+async def test_a_shell_is_gone_when_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    program = shell(tmp_path, f"echo $$ > {told}.new; /bin/mv {told}.new {told}; /bin/sleep 1000")
+    asking = asyncio.ensure_future(login_path({"PATH": "/ours", "SHELL": program}))  # noqa: TID251 - a test's own task
+    async with asyncio.timeout(module.SECONDS):
+        while not told.exists():
+            await asyncio.sleep(0.01)
+    asking.cancel()
+    await asyncio.wait([asking])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)
