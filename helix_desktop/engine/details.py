@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import Tokens
@@ -24,6 +25,7 @@ WORD = 8_000  # characters of an address or a path
 MESSAGE = 100_000  # characters of one message of the user that are kept whole
 ERRORS_OF_A_FAILURE = 6
 LINES_READ = 100_000  # of one output: what is beyond is found by its hash
+MOST = 20_000  # details of an entry: three times what the longest recorded session has
 PIECE = 1 << 16  # characters a pattern is run over at once, so that it never holds the interpreter for long
 REFERENCE_LIMIT = 2_000_000  # characters of the entry
 
@@ -98,20 +100,25 @@ def collect(sources: Iterable[Source], todo: Sequence[tuple[str, str]] = ()) -> 
     for source in sources:
         collecting.take(source)
     collecting.finish(todo)
-    return merged(collecting.found)
+    return list(collecting.found.values())
+
+
+Known = dict[tuple[str, str], "Detail"]
 
 
 def merged(found: Iterable[Detail]) -> list[Detail]:
     """The same detail met twice is one detail, met later and more often."""
-    known: dict[tuple[str, str], Detail] = {}
+    known: Known = {}
     for detail in found:
-        key = (detail.kind, detail.text)
-        before = known.get(key)
-        if before is None:
-            known[key] = detail
-        else:
-            known[key] = replace(before, seq=max(before.seq, detail.seq), times=before.times + detail.times)
+        _meet(known, detail)
     return list(known.values())
+
+
+def _meet(known: Known, detail: Detail) -> None:
+    key = (detail.kind, detail.text)
+    if before := known.get(key):
+        detail = replace(before, seq=max(before.seq, detail.seq), times=before.times + detail.times)
+    known[key] = detail
 
 
 def inherited(before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[tuple[str, str]]) -> list[Detail]:
@@ -124,10 +131,12 @@ def inherited(before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[
 
 
 class _Collecting:
-    """One pass over the sources. A failure waits for what solves it: then it becomes a lesson."""
+    """One pass over the sources. A failure waits for what solves it: then it becomes a lesson. What no entry would have
+    room for is let go on the way: a command may print a million numbers.
+    """
 
     def __init__(self) -> None:
-        self.found: list[Detail] = []
+        self.found: Known = {}
         self._asked = ""  # the end of what the assistant said last
         self._command: Source | None = None
         self._commands: list[Source] = []
@@ -152,11 +161,17 @@ class _Collecting:
         if "\n" in line or "\r" in line:
             line = " ".join(line.split())
         if line:
-            self.found.append(Detail(kind, line[:limit], seq))
+            self._keep(Detail(kind, line[:limit], seq))
+
+    def _keep(self, detail: Detail) -> None:
+        _meet(self.found, detail)
+        if len(self.found) >= 2 * MOST:
+            foremost = set(_foremost(self.found.values()))
+            self.found = {key: detail for key, detail in self.found.items() if detail in foremost}
 
     def _user(self, source: Source) -> None:
         if source.text.strip():
-            self.found.append(Detail("message", source.text.strip()[:MESSAGE], source.seq))
+            self._keep(Detail("message", source.text.strip()[:MESSAGE], source.seq))
         for sentence in sentences(source.text[:MESSAGE]):
             if states_a_rule(sentence):
                 self._add("rule", sentence, source.seq)
@@ -202,15 +217,19 @@ class _Collecting:
             self._add("lesson", f"{failure[:300]} — then worked: {label[:200]}", max(seq, source.seq))
 
     def _references(self, source: Source) -> None:
+        words = 0
         for text in pieces(source.text):
             for url in dict.fromkeys(_URL.findall(text)):
                 self._add("url", url, source.seq, WORD)
             paths = dict.fromkeys(_PATH.findall(text))
             for path in paths:
                 self._add("path", path, source.seq, WORD)
-            for word in dict.fromkeys((*_IDENTIFIER.findall(text), *_NUMBERED.findall(text))):
-                if word not in paths:
-                    self._add("identifier", word, source.seq)
+            if words < MOST:
+                met = dict.fromkeys((*_IDENTIFIER.findall(text), *_NUMBERED.findall(text)))
+                words += len(met)
+                for word in met:
+                    if word not in paths:
+                        self._add("identifier", word, source.seq)
             for match in _ARTIFACT.finditer(text):
                 self._add("artifact" if source.role != "output" else "path", match.group(1), source.seq)
 
@@ -253,7 +272,8 @@ def sentences(text: str) -> list[str]:
 def error_lines(text: str) -> Iterator[str]:
     """The lines of an output that look like errors, each once."""
     seen: set[str] = set()
-    for line in text.splitlines()[:LINES_READ]:
+    lines = (line for piece in pieces(text) for line in piece.splitlines())
+    for line in islice(lines, LINES_READ):
         shown = line.strip()[:ERROR_LINE]
         if shown not in seen and _ERROR.search(shown):
             seen.add(shown)
@@ -326,10 +346,9 @@ def entry(found: Iterable[Detail]) -> tuple[str, list[Detail]]:
     """All details as lines, the critical first, and those that stand in it, as `parse` would read them back: what is
     beyond the limit, the oldest of the least kind, is left out.
     """
-    order = {kind: index for index, kind in enumerate(KINDS)}
     lines, taken = [HEADER], []
     size = len(HEADER)
-    for detail in sorted(found, key=lambda d: (order[d.kind], -d.seq)):
+    for detail in _foremost(found):
         line = detail.line()
         size += len(line) + 1
         if size > REFERENCE_LIMIT:
@@ -337,6 +356,12 @@ def entry(found: Iterable[Detail]) -> tuple[str, list[Detail]]:
         lines.append(line)
         taken.append(detail)
     return "\n".join(lines) + "\n", taken
+
+
+def _foremost(found: Iterable[Detail]) -> list[Detail]:
+    """The most that an entry has, in its order: by kind, the newest first."""
+    order = {kind: index for index, kind in enumerate(KINDS)}
+    return sorted(found, key=lambda detail: (order[detail.kind], -detail.seq))[:MOST]
 
 
 _LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")

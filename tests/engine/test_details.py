@@ -239,3 +239,17 @@ def test_long_texts_are_read_in_pieces_cut_at_lines() -> None:
     assert "".join(details.pieces(text)) == text
     assert list(details.pieces("a\nb")) == ["a\nb"]
     assert max(map(len, details.pieces("z" * 200_000))) == details.PIECE
+
+
+def test_an_output_of_a_million_numbers_pushes_out_nothing_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(details, "MOST", 100)
+    numbers = [
+        Source(seq, "output", "\n".join(map(str, range(100_000 * seq, 100_000 * seq + 5_000)))) for seq in range(2, 9)
+    ]
+    found = collect([user("Never touch main.py!"), *numbers])
+    assert len(found) < 200
+    text, kept = entry(found)
+    assert len(kept) == 100
+    assert kept[0] == Detail("rule", "Never touch main.py!", 1)
+    assert {detail.seq for detail in kept if detail.kind == "identifier"} == {8}  # the newest
+    assert parse(text) == kept
