@@ -58,7 +58,6 @@ async def _asked(shell: str, environment: Mapping[str, str]) -> str:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(TimeoutError):  # a child that left the group may hold the pipe
-            async with asyncio.timeout(_GONE):
-                await process.wait()
+            await asyncio.wait_for(process.wait(), _GONE)
     lines = said.decode("utf-8", "replace").splitlines()
     return next((line.removeprefix(_MARK).strip() for line in lines if line.startswith(_MARK)), "")

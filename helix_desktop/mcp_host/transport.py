@@ -142,7 +142,10 @@ async def _listen(process: asyncio.subprocess.Process, record: Log) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Close its input, ask it to end, make it end: the whole group, in under a second."""
+    """Close its input, ask it to end, make it end: the whole group, in under a second.
+
+    Not with `asyncio.timeout`: in a task that is being cancelled, as here, Python 3.11.2 lets it cancel and not time out.
+    """
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
@@ -150,18 +153,21 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         if number is not None:
             _signal(process, number)
         try:
-            async with asyncio.timeout(_ASK if number is None else _FORCE):
-                await process.wait()
+            await asyncio.wait_for(process.wait(), _ASK if number is None else _FORCE)
             break
         except TimeoutError:
             continue
     if sys.platform != "win32":
         _signal(process, signal.SIGKILL)  # children that outlived it
     for stream in (process.stdout, process.stderr):
-        with suppress(TimeoutError):  # to its end: a pipe nobody reads is never closed
-            async with asyncio.timeout(_FORCE):
-                while stream is not None and await stream.read(_PIECE):
-                    pass
+        if stream is not None:
+            with suppress(TimeoutError):  # to its end: a pipe nobody reads is never closed
+                await asyncio.wait_for(_emptied(stream), _FORCE)
+
+
+async def _emptied(stream: asyncio.StreamReader) -> None:
+    while await stream.read(_PIECE):
+        pass
 
 
 def _signal(process: asyncio.subprocess.Process, number: int) -> None:

@@ -83,12 +83,13 @@ class Command:
             self.lifeline = -1
 
     async def gone(self) -> int:
-        """End it and wait until nothing of it is left; the exit code."""
+        """End it and wait until nothing of it is left; the exit code. In a task that is being cancelled as well, where
+        `asyncio.timeout` of Python 3.11.2 does not time out.
+        """
         self.end()
         while True:
             try:
-                async with asyncio.timeout(_GRACE):
-                    return await self.process.wait()
+                return await asyncio.wait_for(self.process.wait(), _GRACE)
             except TimeoutError:  # its keeper is held up, or stopped by the command: help it from here
                 _help(self.process.pid)
 
