@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 INSTEAD = (
     "Start it in a graphical session, use the command line (helix-desktop --help), "
@@ -18,23 +19,29 @@ def missing(environ: Mapping[str, str] = os.environ, platform: str = sys.platfor
     """Why there is none, as a clause; empty where there is one."""
     if platform in {"win32", "darwin"}:
         return ""
-    wanted = environ.get("QT_QPA_PLATFORM", "").partition(":")[0]
-    if wanted and wanted not in {"xcb", "wayland"}:
+    plugins = environ.get("QT_QPA_PLATFORM") or "wayland;xcb"
+    wanted = {each.partition(":")[0] for each in plugins.split(";")}
+    if wanted - {"xcb", "wayland"}:
         return ""  # offscreen, vnc and the like need nothing
-    if environ.get("WAYLAND_DISPLAY"):
-        return ""
-    display = environ.get("DISPLAY", "")
-    if not display:
+    known = {"wayland": _wayland(environ), "xcb": environ.get("DISPLAY", "")}
+    places = [place for kind, place in known.items() if kind in wanted and place]
+    if not places:
         return "there is no display here (neither DISPLAY nor WAYLAND_DISPLAY is set)"
-    return "" if _answers(display) else f"the display {display} does not answer"
+    return "" if any(map(_answers, places)) else f"the display {places[0]} does not answer"
+
+
+def _wayland(environ: Mapping[str, str]) -> str:
+    """The path of its socket; empty where none is set."""
+    name = environ.get("WAYLAND_DISPLAY", "")
+    return str(Path(environ.get("XDG_RUNTIME_DIR") or "/", name)) if name else ""
 
 
 def _answers(display: str) -> bool:
-    """Whether an X server listens there. One on another machine is believed to."""
+    """Whether a server listens there. One on another machine is believed to."""
     local = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", display)
-    if local is None:
+    if local is None and not display.startswith("/"):
         return True
-    path = f"/tmp/.X11-unix/X{local[1]}"  # noqa: S108 - where X servers listen
+    path = f"/tmp/.X11-unix/X{local[1]}" if local else display  # noqa: S108 - where X servers listen
     for address in (path, f"\0{path}"):  # in the file system, and in Linux's abstract names
         with socket.socket(socket.AF_UNIX) as asking:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from helix_desktop import display
         ({}, "darwin"),
         ({"QT_QPA_PLATFORM": "offscreen"}, "linux"),
         ({"QT_QPA_PLATFORM": "vnc:size=800x600"}, "linux"),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux"),
+        ({"QT_QPA_PLATFORM": "xcb;offscreen"}, "linux"),
         ({"DISPLAY": "far.example.org:0"}, "linux"),
     ],
 )
@@ -32,6 +33,10 @@ def test_there_is_one(environ: dict[str, str], platform: str) -> None:
         ({"QT_QPA_PLATFORM": "xcb"}, "neither DISPLAY"),
         ({"DISPLAY": ":64123"}, "the display :64123 does not answer"),
         ({"DISPLAY": "unix:64123.0"}, "does not answer"),
+        ({"WAYLAND_DISPLAY": "wayland-77"}, "the display /wayland-77 does not answer"),
+        ({"WAYLAND_DISPLAY": "left", "XDG_RUNTIME_DIR": "/nowhere", "DISPLAY": ""}, "/nowhere/left does not answer"),
+        ({"WAYLAND_DISPLAY": "left", "DISPLAY": ":64123"}, "/left does not answer"),
+        ({"WAYLAND_DISPLAY": "any", "QT_QPA_PLATFORM": "xcb"}, "neither DISPLAY"),
     ],
 )
 def test_there_is_none(environ: dict[str, str], words: str) -> None:
@@ -44,3 +49,13 @@ def test_a_server_that_listens_is_one() -> None:
         server.bind("\0/tmp/.X11-unix/X64124")
         server.listen()
         assert display.missing({"DISPLAY": ":64124.0"}, "linux") == ""
+
+
+def test_wayland_is_one_where_its_socket_listens(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "wayland-1"))
+        server.listen()
+        runtime = {"XDG_RUNTIME_DIR": str(tmp_path)}
+        assert display.missing({"WAYLAND_DISPLAY": "wayland-1", **runtime}, "linux") == ""
+        assert display.missing({"WAYLAND_DISPLAY": str(tmp_path / "wayland-1")}, "linux") == ""
+        assert display.missing({"WAYLAND_DISPLAY": "wayland-1", "QT_QPA_PLATFORM": "wayland", **runtime}, "linux") == ""

@@ -13,6 +13,7 @@ from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 
 FIRST_SIZE = QSize(1440, 900)
+FRAME = QSize(16, 64)  # what the system may put around the window; under Wayland, its panels as well: nobody tells
 LEAST = QSize(880, 520)
 RAIL, SIDEBAR, BAR = 56, 252, 48
 
@@ -65,7 +66,7 @@ class Shell(QMainWindow):
         if not kept.isEmpty() and self.restoreGeometry(kept) and self._on_a_screen():
             return
         screen = QGuiApplication.primaryScreen().availableGeometry()
-        size = FIRST_SIZE.boundedTo(screen.size())
+        size = FIRST_SIZE.boundedTo(screen.size() - FRAME)
         corner = screen.center() - QPoint(size.width() // 2, size.height() // 2)
         self.setGeometry(QRect(corner, size))
 

@@ -48,6 +48,12 @@ def test_a_place_outside_of_all_screens_is_not_believed(theme: Theme, memory: Me
     assert shell.minimumSize() == LEAST
 
 
+def test_the_first_window_leaves_room_for_what_the_system_puts_around_it(theme: Theme, memory: Memory) -> None:
+    shell = Shell(theme, memory, "Helix Desktop")
+    screen = QApplication.primaryScreen().availableGeometry()
+    assert shell.height() <= screen.height() - 60 or shell.height() == LEAST.height()
+
+
 def test_painting_it_needs_nothing_heavy() -> None:
     """What the first paint imports decides how soon it comes."""
     program = (
