@@ -1,4 +1,5 @@
-"""Process start to first painted window, and to the furnished one, beside a bare Qt window; memory after start.
+"""Process start to first painted window, and to the furnished one, beside a bare Qt window, and a browser's where there
+is one; memory after start.
 
     python -m tests.benchmarks.start [--quick]      needs a display
 
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from tests.benchmarks import machine, report
+from tests.benchmarks import browser, machine, report
 from tests.benchmarks.row import Figure, Row
 
 SINCE = """
@@ -63,12 +64,18 @@ def rows(*, quick: bool) -> list[Row]:
     """Medians of nine starts of each, in turn."""
     bare: list[tuple[float, float, float]] = []
     ours: list[tuple[float, float, float]] = []
+    browsers: list[tuple[float, float]] = []
     for _ in range(4 if quick else 10):
         for figures, code in ((bare, BARE), (ours, OURS)):
             with tempfile.TemporaryDirectory() as home:
                 figures.append(once(code, home))
+        if browser.found():
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+                browsers.append(browser.once(home))
     columns = [Figure.of(column) for column in zip(*ours[1:], strict=True)]
     peers = [{"bare Qt window": Figure.of(column)} for column in zip(*bare[1:], strict=True)]
+    for peer, column in zip((peers[0], peers[2]), zip(*browsers[1:], strict=True), strict=False):
+        peer[browser.NAME] = Figure.of(column)
     first, furnished, memory = columns
     return [
         Row("first paint", "ms", first, peers[0], f"< {FIRST:g} ms warm", first.median < FIRST),
