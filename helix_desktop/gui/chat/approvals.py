@@ -210,7 +210,7 @@ class Approvals(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._keys = keys
-        self._number = 0
+        self._question: Question | None = None
         self._card: QuestionCard | None = None
         self.setProperty("look", "page")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -236,21 +236,22 @@ class Approvals(QWidget):
         return self._card
 
     def show_questions(self, questions: Mapping[int, Question]) -> None:
-        """Show the oldest question and how many wait behind it."""
+        """Show the oldest question and how many wait behind it. Each conversation counts its own from one."""
         number = min(questions, default=0)
+        question = questions.get(number)
         self._more.setText(tr("{n} more questions wait", n=len(questions) - 1))
         self._more.setVisible(len(questions) > 1)
         self.setVisible(bool(questions))
-        if number == self._number:
+        if question is self._question:
             return
         if self._card is not None:
             self._column.removeWidget(self._card)
             self._card.hide()
             self._card.deleteLater()
             self._card = None
-        self._number = number
-        if number:
-            self._card = QuestionCard(self._theme, questions[number], self._keys, self)
+        self._question = question
+        if question is not None:
+            self._card = QuestionCard(self._theme, question, self._keys, self)
             self._card.answered.connect(lambda answer: self.answered.emit(number, answer))
             self._column.insertWidget(0, self._card)
             self._card.show()

@@ -9,9 +9,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
 from helix_desktop.errors import WrongUse
+from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import tr
 
 
@@ -26,7 +28,8 @@ class SchemaForm(QWidget):
         self._layout.setContentsMargins(0, 0, 0, 0)
         declared = _object(schema)
         properties = declared.get("properties")
-        self._required = {str(name) for name in declared.get("required") or ()}
+        required = declared.get("required")
+        self._required = {str(name) for name in required} if isinstance(required, list) else set[str]()
         for name, about in properties.items() if isinstance(properties, Mapping) else ():
             self._add(str(name), about if isinstance(about, Mapping) else {})
 
@@ -50,14 +53,18 @@ class SchemaForm(QWidget):
         title = str(about.get("title") or name)
         widget, self._readers[name] = self._field(name, about)
         widget.setAccessibleName(title)
-        self._layout.addRow(f"{title} *" if name in self._required else title, widget)
+        self._layout.addRow(self._label(f"{title} *" if name in self._required else title), widget)
         sentence = str(about.get("description") or "")
         if sentence:
-            note = QLabel(sentence[:500], self)
+            note = self._label(sentence)
             note.setProperty("look", "small")
             note.setWordWrap(True)
-            note.setTextFormat(note.textFormat().PlainText)
             self._layout.addRow("", note)
+
+    def _label(self, text: str) -> QLabel:
+        label = QLabel(harmless(text[:500]), self)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        return label
 
     def _field(self, name: str, about: Mapping[str, Any]) -> tuple[QWidget, Callable[[], Any]]:
         kind, default = about.get("type"), about.get("default")
@@ -88,7 +95,7 @@ class SchemaForm(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         checks = []
         for value, words in choices:
-            check = QCheckBox(words, group)
+            check = QCheckBox(words.replace("&", "&&"), group)
             check.setChecked(value in chosen)
             column.addWidget(check)
             checks.append((value, check))

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QLineEdit, QPlainTextEdit, QPushButton
 
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
@@ -171,3 +172,16 @@ def test_choices_with_words_and_several_of_them(theme: Theme) -> None:
     colour.setCurrentIndex(1)
     form.findChildren(QCheckBox)[0].setChecked(True)
     assert json.loads(form.values()) == {"colour": "g", "letters": ["a", "b"]}
+
+
+def test_another_conversations_question_is_another_card_though_its_number_is_the_same(approvals: Approvals) -> None:
+    """Every conversation counts its questions from one."""
+    approvals.show_questions({1: replace(COMMAND, title="Delete a folder", preview="rm -r /")})
+    assert [edit.toPlainText() for edit in approvals.findChildren(QPlainTextEdit) if edit.isVisible()] == ["rm -r /"]
+
+
+def test_a_servers_words_are_no_mark_up(theme: Theme) -> None:
+    form = SchemaForm(json.dumps({"required": 5, "properties": {"x": {"type": "string", "title": "<b>Name</b>"}}}))
+    shown = [label for label in form.findChildren(QLabel) if "Name" in label.text()]
+    assert [label.textFormat() for label in shown] == [Qt.TextFormat.PlainText]
+    assert form.values() == "{}"
