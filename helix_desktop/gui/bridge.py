@@ -21,6 +21,30 @@ SHOWN = 128 * 1024
 Subscribe = Callable[[Callable[[Event], None]], Callable[[], None]]
 
 
+class Batch:
+    """Events in order, the pieces of one stream joined."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Event] = []
+        self._texts: list[list[str]] = []  # the pieces of the event at the same place
+        self.size = 0  # characters
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def take(self, event: Event) -> None:
+        text = _text_of(event)
+        self.size += len(text)
+        if self._waiting and text and _same_stream(self._waiting[-1], event):
+            self._texts[-1].append(text)
+        else:
+            self._waiting.append(event)
+            self._texts.append([text])
+
+    def joined(self) -> tuple[Event, ...]:
+        return tuple(_joined(event, texts) for event, texts in zip(self._waiting, self._texts, strict=True))
+
+
 class Bridge(QObject):
     """`happened` carries a tuple of events, oldest first."""
 
@@ -28,8 +52,7 @@ class Bridge(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._waiting: list[Event] = []
-        self._texts: list[list[str]] = []  # the pieces of the event at the same place
+        self._waiting = Batch()
         self._leave: Callable[[], None] | None = None
         self._timer = QTimer(self, interval=EVERY, singleShot=True)
         self._timer.timeout.connect(self.flush)
@@ -48,12 +71,7 @@ class Bridge(QObject):
 
     def take(self, event: Event) -> None:
         """Keep an event for the next batch."""
-        text = _text_of(event)
-        if self._waiting and text and _same_stream(self._waiting[-1], event):
-            self._texts[-1].append(text)
-        else:
-            self._waiting.append(event)
-            self._texts.append([text])
+        self._waiting.take(event)
         if not self._timer.isActive():
             self._timer.start()
 
@@ -62,9 +80,8 @@ class Bridge(QObject):
         self._timer.stop()
         if not self._waiting:
             return
-        events = tuple(_joined(event, texts) for event, texts in zip(self._waiting, self._texts, strict=True))
-        self._waiting, self._texts = [], []
-        self.happened.emit(events)
+        waiting, self._waiting = self._waiting, Batch()
+        self.happened.emit(waiting.joined())
 
 
 def _text_of(event: Event) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Signal
@@ -29,6 +30,7 @@ from helix_desktop.gui.actions import Actions
 from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.chat.approvals import question_words
 from helix_desktop.gui.chat.attaching import Attaching
+from helix_desktop.gui.chat.composer import DraftPlace
 from helix_desktop.gui.chat.page import ChatPage
 from helix_desktop.gui.conversation_acts import ConversationActs
 from helix_desktop.gui.doing import Doing
@@ -69,6 +71,8 @@ class MainWindow(Frame):
         self.bench: Workbench | None = None
         self.session: Session | None = None
         self._watched: dict[str, Watched] = {}
+        self._wanted_workspace = ""  # what was asked for last: an answer to an earlier wish comes to nothing
+        self._wanted_conversation = ""
         self.model_names: Sequence[str] = ()
         self._cost = 0.0
         self.actions_ = Actions(self, settings)
@@ -87,9 +91,9 @@ class MainWindow(Frame):
         self.bridge = Bridge(self)
         self.bridge.happened.connect(self._happened)
         self.acts = ConversationActs(
-            self, doing, self.notices, changed=self.refresh_conversations, opened=self.show_session
+            self, doing, self.notices, changed=self.refresh_conversations, opened=self.show_session_of
         )
-        self.attaching = Attaching(doing, lambda: self.bench, self.attach)
+        self.attaching = Attaching(doing, lambda: self.bench, self.attacher)
         doing.failed.connect(self.notices.tell_error)
         self.sidebar.search.show_shortcut(self.actions_.shortcut("palette").replace("+", " "))
 
@@ -138,16 +142,18 @@ class MainWindow(Frame):
         self.doing.do(work, name="list the workspaces", then=listed, owner=self)
 
     def open_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
-        """Bring a workspace to the front; what runs in the others goes on."""
+        """Bring a workspace to the front; what runs in the others goes on. The last one that was asked for is shown."""
+        self._wanted_workspace = workspace
         if self.bench is not None and self.bench.id == workspace:
             if then is not None:
                 then()
             return
 
         def opened(bench: Workbench) -> None:
-            self.show_workbench(bench)
-            if then is not None:
-                then()
+            if self._wanted_workspace == workspace:
+                self.show_workbench(bench)
+                if then is not None:
+                    then()
 
         def not_opened(error: HelixError) -> None:
             self.notices.tell_error(error)
@@ -158,9 +164,14 @@ class MainWindow(Frame):
         self.doing.do(work, name=f"open workspace {workspace}", then=opened, owner=self, failed=not_opened)
 
     def create_workspace(self, folder: Path) -> None:
+        wanted = self._wanted_workspace = str(folder)
+
         def created(bench: Workbench) -> None:
-            self.show_workbench(bench)
-            self.chat.composer.text.setFocus()
+            if self._wanted_workspace == wanted:
+                self.show_workbench(bench)
+                self.chat.composer.text.setFocus()
+            else:
+                self.refresh_workspaces()
 
         self.doing.do(self._create(folder), name="create a workspace", then=created, owner=self)
 
@@ -283,17 +294,26 @@ class MainWindow(Frame):
         self._name_window()
 
     def open_conversation(self, conversation: str, then: Callable[[], object] | None = None) -> None:
-        bench = self.bench
+        bench, self._wanted_conversation = self.bench, conversation
         if bench is None:
             return
 
         def opened(session: Session) -> None:
-            if self.bench is bench:
-                self.show_session(session)
-                if then is not None:
-                    then()
+            if self._wanted_conversation == conversation and self.show_session_of(bench, session) and then is not None:
+                then()
 
         self.doing.do(bench.session(conversation), name="open a conversation", then=opened, owner=self)
+
+    def show_session_of(self, bench: Workbench, session: Session) -> bool:
+        """A conversation that was opened or made meanwhile, unless another workspace is in front by now."""
+        if self.bench is bench:
+            self.show_session(session)
+        return self.bench is bench
+
+    def begin_anew(self) -> None:
+        """A new conversation, and not one that is still being opened."""
+        self._wanted_conversation = ""
+        self.show_session(None)
 
     def show_session(self, session: Session | None) -> None:
         """A conversation, or a new one that begins with its first message."""
@@ -305,6 +325,8 @@ class MainWindow(Frame):
         name = session.id if session else ""
         self.memory.put("conversation", bench.id, value=name)
         self.pages.show_session(session)
+        if session is not None:
+            self.chat.transcript.hear(_going_on(session, self._watched[bench.id]))
         self.chat.show_begun(bench.name, begun=session is not None)
         composer = self.chat.composer
         composer.show_conversation(bench.id, name or "new", bench.name)
@@ -312,6 +334,7 @@ class MainWindow(Frame):
         composer.show_queue([_words(waiting.parts) for waiting in session.queue] if session else [])
         self.chat.approvals.show_questions(session.questions if session else {})
         self.chat.way_on.show_end(session)
+        self.top.tell("")
         self._cost = _cost(session)
         self._show_meter()
         if session is not None:
@@ -387,11 +410,14 @@ class MainWindow(Frame):
         for name in ("fold-marker", "fold-observations", "fold-reflection", "fold-handover"):
             self.actions_[name].setEnabled(self.session is not None)
 
-    def attach(self, attachment: Attachment) -> None:
-        """Into the next message, and to where it is written."""
-        self.chat.composer.attachments.add(attachment)
-        self.show_page("chat")
-        self.chat.composer.text.setFocus()
+    def attacher(self) -> Callable[[Attachment], None]:
+        """Takes what is attached to the message that is being written now, however long it takes to come."""
+        return partial(self._attach, self.chat.composer.place)
+
+    def _attach(self, place: DraftPlace, attachment: Attachment) -> None:
+        if self.chat.composer.hold(place, (attachment,)):
+            self.show_page("chat")
+            self.chat.composer.text.setFocus()
 
     # --- finding -------------------------------------------------------------------------------------------------
 
@@ -441,6 +467,12 @@ def policy_choices() -> list[tuple[str, str]]:
 
 def _words(parts: Sequence[UserPart]) -> str:
     return " ".join(part.text if isinstance(part, Text) else f"[{part.name}]" for part in parts)
+
+
+def _going_on(session: Session, watched: Watched) -> tuple[Event, ...]:
+    """What goes on in a conversation just now and is no fact yet."""
+    asked = (Asked(session.id, number, question) for number, question in session.questions.items())
+    return (StateChanged(session.id, session.running), *asked, *watched.unfinished.of(session.id))
 
 
 def _cost(session: Session | None) -> float:

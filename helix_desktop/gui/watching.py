@@ -16,6 +16,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.unfinished import Unfinished
 
 _URGENT = (Running.ASKING, Running.FAILED, Running.TOOLS, Running.THINKING)
 # What a line of the list shows: its title, its place, its bar.
@@ -35,6 +36,7 @@ class Watched(QObject):
     def __init__(self, bench: Workbench, parent: QObject) -> None:
         super().__init__(parent)
         self.bench = bench
+        self.unfinished = Unfinished()
         self._states: dict[str, Running] = {}
         self._bridge = Bridge(self)
         self._bridge.happened.connect(self._happened)
@@ -58,6 +60,7 @@ class Watched(QObject):
             self.state_changed.emit(conversation, Running.IDLE)
 
     def _heard(self, event: Event) -> None:
+        self.unfinished.take(event)
         if not isinstance(event, Streamed | ToolShowed):
             self._bridge.take(event)
 

@@ -10,9 +10,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QInputDialog, QMessageBox, QPushButton
 
+from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.encoding import decode, encode
-from helix_desktop.engine.events import Folding, ReadAnew, Running
-from helix_desktop.engine.facts import FoldKind, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.events import Folding, ReadAnew, Running, Streamed
+from helix_desktop.engine.facts import FoldKind, ModelReplied, Stop, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import StoreBusy, WrongUse
@@ -424,3 +425,34 @@ def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWind
     assert "flaky" not in bench.rows
     assert window.notices.text == "1 conversation removed; 4.8 MB freed."
     assert not empty.isVisible()
+
+
+def test_a_conversation_one_comes_back_to_shows_what_streams_from_its_beginning(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    session.append(UserSaid((Text("Count."),)))
+    session.set_running(Running.THINKING)
+    session.tell(Streamed(session.id, TextDelta("one two ")))
+    window.actions_["new"].trigger()
+    session.tell(Streamed(session.id, TextDelta("three ")))
+    window.show_session(session)
+    session.tell(Streamed(session.id, TextDelta("four")))
+    window.bridge.flush()
+    view = window.chat.transcript.view
+    view.select_all()
+    assert view.selected_text().rstrip().endswith("one two three four")
+
+
+def test_a_call_that_waits_for_the_user_says_so_also_to_somebody_who_comes_back(
+    window: MainWindow, session: FakeSession
+) -> None:
+    session.append(UserSaid((Text("Test."),)), ModelReplied((COMMAND.call,), story.MODEL, Stop.CALLS))
+    number = session.ask(COMMAND)
+    window.actions_["new"].trigger()
+    window.show_session(session)
+    items = window.chat.transcript.view.items
+    assert items.call(len(items.all) - 1).waiting
+    session.answer(number, Answer(allowed=True))
+    window.bridge.flush()
+    state = items.call(len(items.all) - 1)
+    assert (state.waiting, state.running) == (False, True)

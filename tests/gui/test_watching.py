@@ -55,7 +55,7 @@ def test_only_what_came_to_rest_is_settled(bench: FakeWorkbench, watched: Watche
 
 def test_streams_do_not_reach_the_list(bench: FakeWorkbench, watched: Watched) -> None:
     bench._heard(Streamed("a", TextDelta("x")))
-    assert watched._bridge._waiting == []
+    assert not watched._bridge._waiting
 
 
 def test_many_facts_make_one_list(bench: FakeWorkbench, watched: Watched) -> None:

@@ -64,7 +64,7 @@ class CallBox(Box):
     def _right_colour(self) -> str:
         if self._act is not None:
             return "accent"
-        return "danger" if self._line.look is Look.FAILED else "muted"
+        return {Look.FAILED: "danger", Look.WAITING: "handover_text"}.get(self._line.look, "muted")
 
     def _paint_words(self, painter: QPainter, marks: Marks) -> None:
         painter.setFont(self.ink.mono)
@@ -229,10 +229,11 @@ def paint_chip(painter: QPainter, place: QRectF, chip: Chip, ink: Ink) -> None:
 
 
 def paint_dot(painter: QPainter, place: QRectF, look: Look, ink: Ink) -> None:
-    """Filled: done. Dashed ring: cached and recallable. Half: running. The word beside it says the same."""
+    """Filled: done. Dashed ring: cached and recallable. Amber: it waits for the user. The word beside it says the same."""
     colours: dict[Look, QColor] = {
         Look.FAILED: ink.colour("danger"),
         Look.REFUSED: ink.colour("faint"),
+        Look.WAITING: ink.colour("handover"),
     }
     colour = colours.get(look, ink.theme.kind(Kind.OUTPUT))
     if look is Look.CACHED:

@@ -56,7 +56,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CallState:
-    """All that is known of a tool call."""
+    """All that is known of a tool call. `said`: since when it runs; `waiting`: for the user's permission."""
 
     call: ToolCall
     seq: int
@@ -69,3 +69,4 @@ class CallState:
     decided: Decided | None = None
     running: bool = False
     shown: str = ""
+    waiting: bool = False

@@ -72,6 +72,9 @@ class Items:
     _returned: dict[int, Recorded] = field(default_factory=dict)
     _of_return: dict[int, int] = field(default_factory=dict)
     _decided: dict[int, Decided] = field(default_factory=dict)
+    _lately: dict[str, int] = field(default_factory=dict)  # calls of the last reply that have returned
+    _asked: dict[int, str] = field(default_factory=dict)
+    _allowed: dict[str, float] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
     _folds: dict[str, Folded] = field(default_factory=dict)
     _operations: list[tuple[int, str, bool]] = field(default_factory=list)
@@ -138,6 +141,17 @@ class Items:
         self.running = running
         return Change(len(self.all), frozenset(self._calls.values()))
 
+    def asked(self, number: int, call: str) -> Change:
+        """The user is asked whether a call may be made."""
+        self._asked[number] = call
+        return Change(len(self.all), frozenset(self._calls[each] for each in (call,) if each in self._calls))
+
+    def answered(self, number: int, now: float) -> Change:
+        """The user has said it: if the call is made, it begins now."""
+        call = self._asked.pop(number, "")
+        self._allowed[call] = now
+        return Change(len(self.all), frozenset(self._calls[each] for each in (call,) if each in self._calls))
+
     def open_rewound(self, index: int) -> Change:
         """Show or hide again what the rewind at `index` has set aside."""
         away = self._away[index]
@@ -189,7 +203,7 @@ class Items:
             call,
             item.seq,
             item.part,
-            item.recorded.time,
+            self._allowed.get(call.id, item.recorded.time),
             returned.fact if returned and isinstance(returned.fact, ToolReturned) else None,
             returned.seq if returned else 0,
             output,
@@ -197,6 +211,7 @@ class Items:
             self._decided.get(index),
             busy and call.id in self._calls and self._calls[call.id] == index,
             self._shown.get(call.id, ""),
+            call.id in self._asked.values(),
         )
 
     def batch(self, index: int) -> Sequence[Folded]:
@@ -224,6 +239,8 @@ class Items:
         return ()
 
     def _replied(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
+        self._lately.clear()
+        self._allowed.clear()
         for number, part in enumerate(fact.parts):
             if type(part) is Text:
                 if part.text.strip():
@@ -242,13 +259,14 @@ class Items:
         index = self._calls.pop(fact.call, None)
         if index is None:
             return ()
+        self._lately[fact.call] = index
         self._returned[index] = recorded
         self._of_return[recorded.seq] = index
         self._shown.pop(fact.call, None)
         return (index,)
 
     def _decide(self, recorded: Recorded, fact: Decided) -> Iterable[int]:
-        index = self._calls.get(fact.call)
+        index = self._calls.get(fact.call, self._lately.get(fact.call))
         if index is None:
             return ()
         self._decided[index] = fact

@@ -34,6 +34,7 @@ class Look(StrEnum):
 
     DONE = "done"
     RUNNING = "running"
+    WAITING = "waiting"
     FAILED = "failed"
     REFUSED = "refused"
     CACHED = "cached"
@@ -63,6 +64,7 @@ class CallLine:
         states = {
             Look.DONE: tr("done"),
             Look.RUNNING: tr("running"),
+            Look.WAITING: tr("waiting for you"),
             Look.FAILED: tr("failed"),
             Look.REFUSED: tr("refused"),
             Look.CACHED: tr("cached"),
@@ -125,6 +127,8 @@ def changed_lines(diff: str) -> str:
 
 
 def _unfinished(state: CallState, words: str, now: float) -> CallLine:
+    if state.running and state.waiting:
+        return CallLine(words, Look.WAITING, (), tr("waiting for you"))
     if state.running:
         text = tr("running… {time}", time=lasted(max(0.0, now - state.said)))
         return CallLine(words, Look.RUNNING, (), text)

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QWidget
 
-from helix_desktop.engine.events import Event, FactAppended, StateChanged, Streamed, ToolShowed
+from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, StateChanged, Streamed, ToolShowed
 from helix_desktop.engine.facts import ModelReplied, Recorded, Text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.bars import CallBox
@@ -103,6 +103,10 @@ class Canvas(QAbstractScrollArea):
                 self.column.apply(self.items.show(event.call, event.text))
             elif isinstance(event, StateChanged):
                 self.column.apply(self.items.state(event.running))
+            elif isinstance(event, Asked):
+                self.column.apply(self.items.asked(event.number, event.question.call.id))
+            elif isinstance(event, Answered):
+                self.column.apply(self.items.answered(event.number, self.column.page.now()))
         self._run_clock()
         self._refresh()
         for answer in filter(None, answers):

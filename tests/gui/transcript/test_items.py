@@ -259,3 +259,30 @@ def test_a_fact_is_found_by_its_number() -> None:
     assert [items.at_seq(seq) for seq in (1, 2, 3)] == [0, 1, 2]
     assert Items().at_seq(4) == -1
     assert isinstance(items.all[0], Item)
+
+
+def test_a_refusal_is_known_also_when_it_is_recorded_after_the_result() -> None:
+    told = Told()
+    told.reply("", call(1), call(2))
+    told.returned("c1", ok=False)
+    told.returned("c2")
+    told.add(Decided("c1", allowed=False, by="user"))
+    items = grown(told.facts)
+    decided = items.call(0).decided
+    assert decided is not None
+    assert not decided.allowed
+    assert items.call(1).decided is None
+
+
+def test_a_call_that_waits_for_the_user_does_not_run_and_its_time_begins_with_the_answer() -> None:
+    told = Told()
+    told.reply("", call(1), call(2))
+    items = grown(told.facts)
+    items.state(Running.ASKING)
+    change = items.asked(7, "c1")
+    assert change.changed == {0}
+    assert (items.call(0).waiting, items.call(1).waiting) == (True, False)
+    items.answered(7, 5_000.0)
+    state = items.call(0)
+    assert (state.waiting, state.running, state.said) == (False, True, 5_000.0)
+    items.answered(8, 6_000.0)  # of a server that asked by itself

@@ -58,6 +58,8 @@ def test_an_excerpt_says_what_the_agent_asked_to_keep() -> None:
 def test_how_it_went() -> None:
     assert call_line(state(running=True), 101.2).right == "running… 1.2 s"
     assert call_line(state(), 101.2).look is Look.REFUSED
+    asked = call_line(state(running=True, waiting=True), 101.2)
+    assert (asked.right, asked.spoken) == ("waiting for you", "read_file src/lock/table.rs, waiting for you")
     failed = call_line(state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, exit_code=101)), 102.0)
     assert (failed.look, failed.right) == (Look.FAILED, "exit 101")
     refused = state(returned=ToolReturned("c1", OUTPUT, 9, ok=False), decided=Decided("c1", allowed=False, by="user"))
