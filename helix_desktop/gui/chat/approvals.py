@@ -6,10 +6,12 @@ window. What a model wrote is shown as it is, with nothing hidden in it.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QColor, QSyntaxHighlighter, QTextCharFormat, QTextDocument
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QSyntaxHighlighter, QTextCharFormat, QTextDocument
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine.ports import Answer, Question
@@ -18,12 +20,15 @@ from helix_desktop.gui.chat.forms import SchemaForm
 from helix_desktop.gui.links import open_link
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import harmless
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import count, tr
 
 COLUMN = 720
 LINES = 12
 LONGEST = 2_000  # characters of a line that is shown; one endless line would take seconds to lay out
 SHOWN = 200_000
+READING = 0.7  # seconds; nobody has read a question sooner, so a key was meant for what had the focus before
+_PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
+_HEAD = 2  # the lines of a unified difference that name the files
 
 
 def scope_words(scope: str) -> str:
@@ -66,21 +71,23 @@ class Differences(QSyntaxHighlighter):
 
     def highlightBlock(self, text: str) -> None:
         name = {"+": "added_soft", "-": "danger_soft"}.get(text[:1], "")
-        if name:
+        if name and self.currentBlock().blockNumber() >= _HEAD:
             style = QTextCharFormat()
             style.setBackground(QColor(self._theme.colour(name)))
             self.setFormat(0, len(text), style)
 
 
 class QuestionCard(QWidget):
-    """One question. `answered` carries the Answer."""
+    """One question. `answered` carries the Answer; `typed` letters that were no answer."""
 
     answered = Signal(object)
+    typed = Signal(str)
 
     def __init__(self, theme: Theme, question: Question, keys: Mapping[str, str], parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
         self._question = question
+        self._taken = -math.inf  # when the focus was given to it
         self._form = SchemaForm(question.form, self) if question.form else None
         self.setProperty("look", "ask")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -122,7 +129,23 @@ class QuestionCard(QWidget):
 
     def focus(self) -> None:
         """Put the keyboard where an answer begins."""
+        self._taken = time.monotonic()
         self._first.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Of the buttons: a press that comes too soon to be meant is let go."""
+        early = time.monotonic() - self._taken < READING
+        return (
+            early and event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent) and event.key() in _PRESSING
+        )
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Who goes on writing while a question comes writes a message."""
+        plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
+        if plain and event.text().strip() and event.text().isprintable():
+            self.typed.emit(event.text())
+        else:
+            super().keyPressEvent(event)
 
     def _label(self, text: str, look: str) -> QLabel:
         label = QLabel(harmless(text[:2_000]), self)
@@ -173,7 +196,7 @@ class QuestionCard(QWidget):
         self.allow("once")
 
     def _buttons(self, keys: Mapping[str, str]) -> QHBoxLayout:
-        self._words.setPlaceholderText(tr("Tell the agent what to do instead (optional)"))
+        self._words.setPlaceholderText(tr("What to do instead"))
         self._words.setAccessibleName(tr("What to do instead"))
         self._words.returnPressed.connect(self.refuse)
         row = QHBoxLayout()
@@ -198,13 +221,15 @@ class QuestionCard(QWidget):
         button.setToolTip(f"{text} ({key})" if key else text)
         button.setAccessibleName(text)
         button.setAutoDefault(True)
+        button.installEventFilter(self)
         return button
 
 
 class Approvals(QWidget):
-    """The open questions of the conversation, the oldest first and alone. `answered(number, Answer)`."""
+    """The open questions of the conversation, the oldest first and alone. `answered(number, Answer)`; `typed`: see the card."""
 
     answered = Signal(int, object)
+    typed = Signal(str)
 
     def __init__(self, theme: Theme, keys: Mapping[str, str], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -239,7 +264,7 @@ class Approvals(QWidget):
         """Show the oldest question and how many wait behind it. Each conversation counts its own from one."""
         number = min(questions, default=0)
         question = questions.get(number)
-        self._more.setText(tr("{n} more questions wait", n=len(questions) - 1))
+        self._more.setText(count(len(questions) - 1, "{n} more question waits", "{n} more questions wait"))
         self._more.setVisible(len(questions) > 1)
         self.setVisible(bool(questions))
         if question is self._question:
@@ -253,5 +278,6 @@ class Approvals(QWidget):
         if question is not None:
             self._card = QuestionCard(self._theme, question, self._keys, self)
             self._card.answered.connect(lambda answer: self.answered.emit(number, answer))
+            self._card.typed.connect(self.typed)
             self._column.insertWidget(0, self._card)
             self._card.show()

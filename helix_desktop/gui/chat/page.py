@@ -33,6 +33,7 @@ class ChatPage(QWidget):
         self.approvals = Approvals(theme, keys, self)
         self.way_on = WayOn(theme, self)
         self.composer = Composer(theme, memory, self)
+        self.approvals.typed.connect(self._write)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.setSpacing(0)
@@ -50,6 +51,10 @@ class ChatPage(QWidget):
         """The transcript, or, before the first message, what will be here. `name`: of the workspace."""
         self.empty.show_name(name)
         self._above.setCurrentWidget(self.transcript if begun else self.empty)
+
+    def _write(self, letters: str) -> None:
+        self.composer.text.setFocus()
+        self.composer.text.insertPlainText(letters)
 
     def _suggest(self, words: str) -> None:
         self.composer.text.setPlainText(words)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QLineEdit, QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import QApplication, QCheckBox, QComboBox, QLabel, QLineEdit, QPlainTextEdit, QPushButton
 
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
@@ -70,7 +70,28 @@ def test_it_is_answered_with_the_keyboard_alone(approvals: Approvals) -> None:
     focused = approvals.focusWidget()
     assert focused is buttons(approvals)["Allow once"]
     QTest.keyClick(focused, Qt.Key.Key_Space)
+    QTest.keyClick(focused, Qt.Key.Key_Return)
+    assert spy.count() == 0, "nobody has read it yet: these keys were meant for what had the focus before"
+    approvals.card._taken -= 1
+    QTest.keyClick(focused, Qt.Key.Key_Space)
     assert spy.at(0)[1].allowed
+
+
+def test_what_is_typed_while_a_question_comes_is_a_message_and_no_answer(approvals: Approvals) -> None:
+    answered, typed = QSignalSpy(approvals.answered), QSignalSpy(approvals.typed)
+    QTest.keyClicks(buttons(approvals)["Allow once"], "al")
+    assert [typed.at(at) for at in range(typed.count())] == [["a"], ["l"]]
+    assert answered.count() == 0
+
+
+def test_only_changed_lines_of_a_difference_are_coloured(theme: Theme) -> None:
+    approvals = Approvals(theme, {})
+    text = "--- a.txt\n+++ a.txt\n@@ -1,2 +1,2 @@\n-old\n+new\n--- of a list"
+    approvals.show_questions({1: replace(COMMAND, preview=text)})
+    document = approvals.findChildren(QPlainTextEdit)[0].document()
+    QApplication.processEvents()
+    blocks = [document.findBlockByNumber(at) for at in range(document.blockCount())]
+    assert [bool(block.layout().formats()) for block in blocks] == [False, False, False, True, True, True]
 
 
 def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
@@ -85,7 +106,7 @@ def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
 def test_the_oldest_question_stands_alone_and_the_next_follows(approvals: Approvals) -> None:
     other = Question(COMMAND.call, "Write a file", "x", "")
     approvals.show_questions({1: COMMAND, 2: other})
-    assert approvals._more.text() == "1 more questions wait"
+    assert approvals._more.text() == "1 more question waits"
     approvals.show_questions({2: other})
     assert approvals.card is not None
     assert approvals.card.accessibleName() == "Permission needed: Write a file"
