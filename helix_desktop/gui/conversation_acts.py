@@ -23,7 +23,7 @@ SUFFIX = {"markdown": ".md", "json": ".json", "html": ".html"}
 
 
 class ConversationActs:
-    """`changed` is called after the list is another one; `opened` with a session to show."""
+    """`changed` is called after the list is another one; `opened` with a workspace and a session of it to show."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class ConversationActs:
         notices: Notices,
         *,
         changed: Callable[[], object],
-        opened: Callable[[Session], object],
+        opened: Callable[[Workbench, Session], object],
     ) -> None:
         self._window = window
         self._doing = doing
@@ -120,7 +120,7 @@ class ConversationActs:
 
         def made(session: Session) -> None:
             self._changed()
-            self._opened(session)
+            self._opened(bench, session)
 
         self._doing.do(bench.fork(row.id, at), name="fork a conversation", then=made)
 

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.facts import FoldKind, UserPart
 from helix_desktop.engine.ports import Answer
+from helix_desktop.errors import HelixError
 from helix_desktop.gui import forgetting, wanting
 from helix_desktop.gui.asking import ask_files, ask_folder
 from helix_desktop.gui.chat import saying
@@ -109,7 +110,7 @@ def _act(window: MainWindow, what: str, conversation: str = "") -> None:
 
 def _new(window: MainWindow) -> None:
     window.show_page("chat")
-    window.show_session(None)
+    window.begin_anew()
     window.chat.composer.text.setFocus()
 
 
@@ -173,7 +174,10 @@ def _wire_composer(window: MainWindow) -> None:
 
 
 def _resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
-    _work(window, "edit and resend", lambda session: session.edit_and_resend(seq, parts))
+    session, not_sent = window.session, saying.given_back(window, parts)
+    if session is not None:
+        work = session.edit_and_resend(seq, parts)
+        window.doing.do(work, name="edit and resend", owner=window, failed=not_sent)
 
 
 def _compose(window: MainWindow) -> None:
@@ -184,7 +188,10 @@ def _compose(window: MainWindow) -> None:
 def _with_session(window: MainWindow, act: Callable[[Session], object]) -> Callable[[], None]:
     def run() -> None:
         if window.session is not None:
-            act(window.session)
+            try:
+                act(window.session)
+            except HelixError as error:
+                window.notices.tell_error(error)
 
     return run
 

@@ -74,6 +74,27 @@ class Now:
 now = Now()
 
 
+class Held:
+    """A spawn that keeps what it is given until the test says which of it is done: `let("open")` by a word of its name."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[str, Coroutine[Any, Any, Any]]] = []
+
+    def cancel(self) -> bool:
+        return False
+
+    def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> Held:
+        self._waiting.append((name, work))
+        return self
+
+    def let(self, word: str = "", *, newest: bool = False) -> None:
+        """The oldest (or newest) with this word in its name; all there is without one."""
+        named = [each for each in self._waiting if word in each[0]][:: -1 if newest else 1]
+        for name, work in named[: 1 if word else None]:
+            self._waiting.remove((name, work))
+            now(work, name=name)
+
+
 @dataclass(frozen=True)
 class Waiting:
     parts: tuple[UserPart, ...]

@@ -21,14 +21,17 @@ LARGEST = 200 * 1024 * 1024
 
 
 class Attaching:
-    """`attached` is called with every Attachment as it is ready."""
+    """`attacher` is asked as one is begun, and gives what is called with the Attachment when that is ready."""
 
     def __init__(
-        self, doing: Doing, bench: Callable[[], Workbench | None], attached: Callable[[Attachment], object]
+        self,
+        doing: Doing,
+        bench: Callable[[], Workbench | None],
+        attacher: Callable[[], Callable[[Attachment], object]],
     ) -> None:
         self._doing = doing
         self._bench = bench
-        self._attached = attached
+        self._attacher = attacher
 
     def files(self, files: list[Path]) -> None:
         for file in files:
@@ -56,7 +59,7 @@ class Attaching:
         if bench is None:
             reading.close()
         else:
-            self._doing.do(_attach(bench, reading), name="attach", then=self._attached)
+            self._doing.do(_attach(bench, reading), name="attach", then=self._attacher())
 
 
 async def _attach(bench: Workbench, reading: Reading) -> Attachment:

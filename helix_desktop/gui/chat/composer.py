@@ -22,6 +22,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
 BAR = 60
+DraftPlace = tuple[str, str]  # a workspace and a conversation of it, or "new"
 
 
 class Composer(QWidget):
@@ -43,7 +44,7 @@ class Composer(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._memory = memory
-        self._place: tuple[str, str] = ("", "")
+        self._place: DraftPlace = ("", "")
         self._running = Running.IDLE
         self._asked: Asked | None = None
         self._edited = 0
@@ -213,13 +214,33 @@ class Composer(QWidget):
 
     def take(self, parts: Sequence[UserPart]) -> None:
         """Put a message back to be changed; what stands there already stays above it."""
-        words = [self.text.toPlainText().strip(), *(part.text for part in parts if isinstance(part, Text))]
-        self.text.setPlainText("\n\n".join(filter(None, words)))
+        words = [part.text for part in parts if isinstance(part, Text)]
+        if words:
+            self.text.setPlainText(_joined(self.text.toPlainText().strip(), words))
+            self.text.moveCursor(self.text.textCursor().MoveOperation.End)
         for part in parts:
             if isinstance(part, Attachment):
                 self.attachments.add(part)
-        self.text.moveCursor(self.text.textCursor().MoveOperation.End)
         self.text.setFocus()
+
+    @property
+    def place(self) -> DraftPlace:
+        """Where what stands here belongs to."""
+        return self._place
+
+    def hold(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
+        """Into the message that is written at a place; False where another one is shown by now: then into its draft."""
+        if place == self._place or (place[1] == "new" and place[0] == self._place[0]):
+            self.take(parts)
+            return True
+        draft = self._memory.get("draft", *place, default=dict[str, object]())
+        words = [part.text for part in parts if isinstance(part, Text)]
+        listed = draft.get("attachments")
+        more = [kept(part) for part in parts if isinstance(part, Attachment)]
+        both = [*listed, *more] if isinstance(listed, list) else more
+        value = {"text": _joined(str(draft.get("text", "")), words), "attachments": both}
+        self._memory.put("draft", *place, value=value)
+        return False
 
     def open_modes(self) -> None:
         menu = QMenu(self)
@@ -316,3 +337,7 @@ class Composer(QWidget):
         self._inside.setSpacing(px(16))
         self._row.setSpacing(px(10))
         self._column.setMaximumWidth(px(COLUMN))
+
+
+def _joined(text: str, more: Sequence[str]) -> str:
+    return "\n\n".join(filter(None, [text, *more]))

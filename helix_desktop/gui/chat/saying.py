@@ -2,45 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import UserPart
 from helix_desktop.engine.ports import Hit
+from helix_desktop.errors import HelixError
 from helix_desktop.gui import finding
 from helix_desktop.gui.chat.completion import Asked, Offer
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.ports import Session
+from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.words import tr
 
 
 def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
-    """Say something in the open conversation, or begin one with it. Without a model the words stay."""
+    """Say something in the open conversation, or begin one with it. Words that cannot be sent stay."""
     bench = window.bench
     if bench is None:
-        return
-    if not bench.model:
+        window.chat.composer.take(parts)
+    elif not bench.model:
         window.chat.composer.take(parts)
         window.setup_wanted.emit()
     elif window.session is not None:
         window.session.send(parts, steer=steer)
         window.pages.follow()
     else:
-        work = bench.new_conversation()
-        window.doing.do(work, name="begin a conversation", then=lambda session: _begin(window, session, parts))
+        work, begun, not_sent = (
+            bench.new_conversation(),
+            partial(_begin, window, bench, parts),
+            given_back(window, parts),
+        )
+        window.doing.do(work, name="begin a conversation", then=begun, failed=not_sent)
 
 
-def _begin(window: MainWindow, session: Session, parts: tuple[UserPart, ...]) -> None:
-    window.show_session(session)
+def _begin(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], session: Session) -> None:
+    """It is said in any case; shown, unless the user has opened something else meanwhile."""
+    if window.session is None:
+        window.show_session_of(bench, session)
     session.send(parts)
     window.refresh_conversations()
+
+
+def given_back(window: MainWindow, parts: tuple[UserPart, ...]) -> Callable[[HelixError], None]:
+    """For what could not be said: the error is shown, and the words are where they were written."""
+    place = window.chat.composer.place
+
+    def give_back(error: HelixError) -> None:
+        window.chat.composer.hold(place, parts)
+        window.notices.tell_error(error)
+
+    return give_back
 
 
 def recall(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = None) -> None:
     """Put an entry, or lines of it, into the next message."""
     if window.session is not None:
         work = window.session.recall(digest, lines=lines)
-        window.doing.do(work, name="recall", then=window.attach, owner=window)
+        window.doing.do(work, name="recall", then=window.attacher(), owner=window)
     elif window.bench is not None:
         window.notices.tell(tr("Open a conversation first; the entry goes into its next message."))
 

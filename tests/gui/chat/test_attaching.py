@@ -15,7 +15,7 @@ from tests.gui.fake_desk import FakeWorkbench
 def made(doing: Doing, tmp_path: Path) -> tuple[Attaching, FakeWorkbench, list[Attachment], list[HelixError]]:
     bench, attached, errors = FakeWorkbench("one", "#0d7d74", tmp_path), list[Attachment](), list[HelixError]()
     doing.failed.connect(errors.append)
-    return Attaching(doing, lambda: bench, attached.append), bench, attached, errors
+    return Attaching(doing, lambda: bench, lambda: attached.append), bench, attached, errors
 
 
 def test_files_are_read_and_put_into_the_cache(doing: Doing, tmp_path: Path) -> None:
@@ -62,5 +62,5 @@ def test_dropped_files_win_over_a_picture_and_long_texts_are_files(doing: Doing,
 
 def test_without_a_workspace_nothing_happens(doing: Doing) -> None:
     attached: list[Attachment] = []
-    Attaching(doing, lambda: None, attached.append).text("words")
+    Attaching(doing, lambda: None, lambda: attached.append).text("words")
     assert attached == []

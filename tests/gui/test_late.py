@@ -1,0 +1,165 @@
+"""What comes late finds another page, another conversation or another workspace in front."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from helix_desktop.engine.events import Folding
+from helix_desktop.engine.facts import FoldKind, Text, UserSaid
+from helix_desktop.engine.ports import Question
+from helix_desktop.errors import Refused, StoreFailed
+from helix_desktop.gui.chat import saying
+from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.main_window import MainWindow
+from tests.gui import story
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held, now
+
+
+@pytest.fixture
+def held(window: MainWindow, doing: Doing) -> Iterator[Held]:
+    """From now on work waits until it is let go."""
+    made = doing._spawn = Held()
+    yield made
+    doing._spawn = now
+    made.let()
+
+
+def write(window: MainWindow, text: str) -> None:
+    window.chat.composer.text.setPlainText(text)
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+
+
+def shown(window: MainWindow) -> tuple[str, str]:
+    return window.bench.id if window.bench else "", window.session.id if window.session else ""
+
+
+def test_the_workspace_asked_for_last_is_shown(window: MainWindow, held: Held) -> None:
+    window.open_workspace("parser")
+    window.open_workspace("infra")
+    held.let("open workspace infra")
+    held.let("open workspace parser")
+    assert shown(window)[0] == "infra"
+
+
+def test_a_workspace_in_front_stays_when_it_was_chosen_again_meanwhile(window: MainWindow, held: Held) -> None:
+    window.open_workspace("parser")
+    window.open_workspace("storage-engine")
+    held.let("open workspace parser")
+    assert shown(window)[0] == "storage-engine"
+
+
+def test_the_conversation_asked_for_last_is_shown(window: MainWindow, held: Held) -> None:
+    window.open_conversation("flaky")
+    window.open_conversation("review")
+    held.let("open a conversation", newest=True)
+    held.let("open a conversation")
+    assert shown(window)[1] == "review"
+
+
+def test_a_new_conversation_is_not_covered_by_one_that_was_slow_to_open(window: MainWindow, held: Held) -> None:
+    window.open_conversation("flaky")
+    window.actions_["new"].trigger()
+    held.let("open a conversation")
+    assert shown(window) == ("storage-engine", "")
+
+
+def test_a_fork_of_a_workspace_that_was_left_is_not_shown_in_another(window: MainWindow, held: Held) -> None:
+    window.actions_["fork"].trigger()
+    window.open_workspace("parser")
+    held.let("open workspace")
+    held.let("fork")
+    assert shown(window) == ("parser", "")
+
+
+def test_a_first_message_is_said_where_it_was_written(window: MainWindow, desk: FakeDesk, held: Held) -> None:
+    window.actions_["new"].trigger()
+    write(window, "Hello")
+    window.open_workspace("parser")
+    held.let("open workspace")
+    held.let("begin a conversation")
+    assert shown(window) == ("parser", "")
+    facts = desk.benches["storage-engine"].sessions["new-1"].state.facts
+    assert UserSaid((Text("Hello"),)) in [recorded.fact for recorded in facts]
+
+
+def test_a_message_that_cannot_be_said_stays(
+    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(title: str = "") -> FakeSession:
+        raise StoreFailed("The disk is full.")
+
+    monkeypatch.setattr(bench, "new_conversation", full)
+    window.actions_["new"].trigger()
+    write(window, "Hello")
+    assert window.chat.composer.text.toPlainText() == "Hello"
+    assert window.notices.text == "The disk is full."
+
+
+def test_a_changed_message_that_is_refused_stays(
+    window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(seq: int, parts: object) -> None:
+        raise Refused("Cannot edit while the agent works.")
+
+    monkeypatch.setattr(session, "edit_and_resend", refused)
+    window.chat.composer.edit(5, (Text("Better."),))
+    window.chat.composer.send(steer=False)
+    assert window.chat.composer.text.toPlainText() == "Better."
+
+
+def test_without_a_workspace_the_words_stay(window: MainWindow) -> None:
+    window.leave_workspace("storage-engine")
+    write(window, "Hello")
+    assert window.chat.composer.text.toPlainText() == "Hello"
+
+
+def test_going_on_while_something_is_forgotten_is_said(
+    window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise Refused("Cannot go on while something is being forgotten.")
+
+    monkeypatch.setattr(session, "resume", refuse)
+    window.actions_["resume"].trigger()
+    assert window.notices.text == "Cannot go on while something is being forgotten."
+
+
+def test_what_is_attached_comes_to_the_message_it_was_meant_for(window: MainWindow, held: Held) -> None:
+    window.attaching.text("a long paste")
+    saying.recall(window, next(iter(story.CONTENT)))
+    window.open_workspace("parser")
+    held.let("open workspace")
+    held.let("attach")
+    held.let("recall")
+    assert not window.chat.composer.attachments.held
+    window.open_workspace("storage-engine")
+    held.let()
+    held.let()
+    names = [attachment.name for attachment in window.chat.composer.attachments.held]
+    assert names[:1] == ["pasted.txt"]
+    assert len(window.chat.composer.attachments.held) == 2
+
+
+def test_a_question_of_the_conversation_in_front_is_the_one_that_is_answered(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    session.ask(Question(story.call(1, "run_command", command="ls"), "Run a command", "ls"))
+    window.open_conversation("flaky")
+    other = bench.sessions["flaky"]
+    other.ask(Question(story.call(2, "run_command", command="rm"), "Run a command", "rm"))
+    window.open_conversation(story.CONVERSATION)
+    card = window.chat.approvals.card
+    assert card is not None
+    assert card._question.preview == "ls"
+
+
+def test_folding_is_said_of_the_conversation_it_goes_on_in(window: MainWindow, session: FakeSession) -> None:
+    session.tell(Folding(session.id, FoldKind.HANDOVER))
+    window.bridge.flush()
+    assert window.top._state.text()
+    window.open_conversation("flaky")
+    assert window.top._state.text() == ""
