@@ -8,10 +8,11 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import cast
 
 SECONDS = 5.0
 _GONE = 1.0
-_MARK = "helix-path-begins:"
+_MARK = b"helix-path-begins:"
 
 
 async def login_path(environment: Mapping[str, str]) -> str:
@@ -40,7 +41,7 @@ async def _asked(shell: str, environment: Mapping[str, str]) -> str:
             "-l",
             "-i",
             "-c",
-            f'printf "\\n%s%s\\n" "{_MARK}" "$PATH"',
+            f'printf "\\n%s%s\\n" "{_MARK.decode()}" "$PATH"',
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -51,13 +52,27 @@ async def _asked(shell: str, environment: Mapping[str, str]) -> str:
         return ""
     try:
         async with asyncio.timeout(SECONDS):
-            said, _ = await process.communicate()
+            return await _told(cast(asyncio.StreamReader, process.stdout))
     except TimeoutError:
         return ""
     finally:
+        await _hang_up(process)
+
+
+async def _told(printed: asyncio.StreamReader) -> str:
+    """What stands behind the mark, as soon as it is there: what the shell has started may hold the pipe for longer."""
+    with suppress(ValueError):  # a line that is too long
+        async for line in printed:
+            if line.startswith(_MARK):
+                return line.removeprefix(_MARK).decode("utf-8", "replace").strip()
+    return ""
+
+
+async def _hang_up(process: asyncio.subprocess.Process) -> None:
+    """As a terminal that is closed, so that what was begun is tidied up (a version manager's lock); then by force."""
+    for number in (signal.SIGHUP, signal.SIGKILL):
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with suppress(TimeoutError):  # a child that left the group may hold the pipe
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _GONE)
-    lines = said.decode("utf-8", "replace").splitlines()
-    return next((line.removeprefix(_MARK).strip() for line in lines if line.startswith(_MARK)), "")
+            return

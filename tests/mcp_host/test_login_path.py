@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no lo
 
 def shell(tmp_path: Path, script: str) -> str:
     path = tmp_path / "shell"
-    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.write_text(f"#!/bin/bash\n{script}\n")
     path.chmod(0o755)
     return str(path)
 
@@ -25,7 +25,7 @@ async def test_the_login_shells_path_comes_first(tmp_path: Path) -> None:
     assert await login_path({"PATH": "/ours:/usr/bin:/bin", "SHELL": program}) == "/theirs:/usr/bin:/ours:/bin"
 
 
-@pytest.mark.parametrize("script", ["/bin/sleep 1000", "exit 1", "echo rubbish"])
+@pytest.mark.parametrize("script", ["/bin/sleep 1000", "trap '' HUP; /bin/sleep 1000", "exit 1", "echo rubbish"])
 async def test_a_shell_that_does_not_answer_leaves_ours(
     tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -34,9 +34,16 @@ async def test_a_shell_that_does_not_answer_leaves_ours(
     assert await login_path({"PATH": "/ours", "SHELL": "/no/such/shell"}) == "/ours"
 
 
+async def test_a_program_of_the_shells_that_keeps_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    program = shell(tmp_path, '/bin/sleep 1000 & PATH=/theirs; eval "$4"')
+    assert await login_path({"PATH": "/ours", "SHELL": program}) == "/theirs:/ours"
+
+
 async def test_a_shell_is_gone_when_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
     told = tmp_path / "pid"
-    program = shell(tmp_path, f"echo $$ > {told}.new; /bin/mv {told}.new {told}; /bin/sleep 1000")
+    tidied = tmp_path / "tidied"
+    script = f"trap 'echo yes > {tidied}' EXIT; echo $$ > {told}.new; /bin/mv {told}.new {told}; /bin/sleep 1000"
+    program = shell(tmp_path, script)
     asking = asyncio.ensure_future(login_path({"PATH": "/ours", "SHELL": program}))  # noqa: TID251 - a test's own task
     async with asyncio.timeout(module.SECONDS):
         while not told.exists():
@@ -45,3 +52,4 @@ async def test_a_shell_is_gone_when_nobody_waits_for_it_any_more(tmp_path: Path)
     await asyncio.wait([asking])
     with pytest.raises(ProcessLookupError):
         os.kill(int(told.read_text()), 0)
+    assert tidied.read_text() == "yes\n"
