@@ -146,11 +146,11 @@ class Secrets:
             raise NoKeyring(silent, remedy=CHOICES)
         self._hanging = None
         call = tasks.detached(lambda: work(self._keyring()), name="keyring")
+        call.add_done_callback(lambda late: late.cancelled() or late.exception())  # where nobody waits any more
         try:
             return await asyncio.wait_for(asyncio.shield(call), self._limit)
         except TimeoutError as error:
             self._hanging = call
-            call.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody else will look
             raise NoKeyring(silent, remedy=CHOICES) from error
         except NoKeyring:
             raise
