@@ -274,6 +274,7 @@ class Picture(Box):
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         painter.drawImage(self._place, self._image)
         painter.setPen(QPen(self.ink.colour("line")))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRect(self._place)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PySide6.QtCore import QPointF
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QImage, QPainter
 
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.boxes import Words, length, piece
+from helix_desktop.gui.transcript.boxes import Picture, Words, length, piece
 from helix_desktop.gui.transcript.code import CodeBox
 from helix_desktop.gui.transcript.ink import Ink, Marks, right_to_left
 from helix_desktop.gui.transcript.markdown import Paragraph, Span, Style, Table
@@ -87,3 +88,14 @@ def test_columns_fit_and_pieces_keep_them(theme: Theme) -> None:
     more = TableBox(Ink(theme), 400.0, Table((row("1", "2"),), ("left", "right"), continues=True), like=box)
     assert more.columns == box.columns
     assert box.offset_at(box.caret(0).center()) in (0, 1)
+
+
+def test_a_picture_is_seen_also_on_the_surface_of_a_users_message(theme: Theme) -> None:
+    picture = QImage(40, 30, QImage.Format.Format_RGB32)
+    picture.fill(Qt.GlobalColor.red)
+    page = QImage(100, 100, QImage.Format.Format_RGB32)
+    painter = QPainter(page)
+    painter.setBrush(Qt.GlobalColor.gray)  # as the surface below it was painted
+    Picture(Ink(theme), 100.0, picture, "picture.png").paint(painter, Marks(), near=False)
+    painter.end()
+    assert page.pixelColor(20, 15) == Qt.GlobalColor.red
