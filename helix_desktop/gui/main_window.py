@@ -5,9 +5,10 @@ the other; what each action does is in `wiring.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import Signal
 
@@ -50,6 +51,11 @@ from helix_desktop.gui.words import tr
 from helix_desktop.settings import Settings
 
 TITLE = "Helix Desktop"
+_OF_A_WORKSPACE = (
+    "new", "workspace-settings", "workspace-folder", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
+    "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
+    "lab", "model", "mode",
+)  # fmt: skip
 
 
 class MainWindow(Frame):
@@ -213,9 +219,33 @@ class MainWindow(Frame):
         watched = self._watched.pop(workspace, None)
         if watched is not None:
             watched.leave()
+            watched.deleteLater()
         if self.bench is not None and self.bench.id == workspace:
             self.bridge.leave()
             self.bench = self.session = None
+            self._enable()
+            self._name_window()
+
+    def open_anew(
+        self,
+        workspace: str,
+        work: Coroutine[Any, Any, Workbench],
+        then: Callable[[Workbench], object] = lambda _bench: None,
+    ) -> None:
+        """Close a workspace for what is changed about it, and bring it back; as it was where that failed."""
+        self.leave_workspace(workspace)
+
+        def changed(bench: Workbench) -> None:
+            if self.bench is None:
+                self.show_workbench(bench)
+            then(bench)
+
+        def not_changed(error: HelixError) -> None:
+            if self.bench is None:
+                self.open_workspace(workspace)
+            self.notices.tell_error(error)
+
+        self.doing.do(work, name="open a workspace anew", then=changed, owner=self, failed=not_changed)
 
     def workspace_gone(self, workspace: str) -> None:
         """It is in the trash: another one comes to the front, or the welcome page."""
@@ -237,6 +267,7 @@ class MainWindow(Frame):
             self.open_workspace(found)
         else:
             self.show_page("welcome")
+            self._enable()
 
     def show_models(self, names: Sequence[str]) -> None:
         """The models that can be chosen, as `provider/model`."""
@@ -276,6 +307,11 @@ class MainWindow(Frame):
             self.sidebar.show_running(conversation, running)
 
     # --- conversations -------------------------------------------------------------------------------------------
+
+    def title_of(self, workspace: str, conversation: str) -> str:
+        """What a conversation of any open workspace is called."""
+        rows = self._watched[workspace].bench.conversations() if workspace in self._watched else ()
+        return next((row.title for row in rows if row.id == conversation), "")
 
     def rows(self) -> Sequence[ConversationRow]:
         return self.bench.conversations() if self.bench else ()
@@ -397,7 +433,9 @@ class MainWindow(Frame):
             self.chat.composer.show_meter({}, 0)
 
     def _enable(self) -> None:
-        """What can be done with the open conversation at the moment."""
+        """What can be done at the moment, in the open workspace and with the open conversation."""
+        for name in _OF_A_WORKSPACE:
+            self.actions_[name].setEnabled(self.bench is not None)
         running = self.session.running if self.session else Running.IDLE
         works = running in WORKING
         self.actions_["stop"].setEnabled(works)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QMessageBox
-
 from helix_desktop.engine.facts import UserSaid
+from helix_desktop.gui.asking import ask_which
 from helix_desktop.gui.chat import saying
 from helix_desktop.gui.links import Place, open_link
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.ports import Session
 from helix_desktop.gui.transcript import wants
 from helix_desktop.gui.words import tr
 
@@ -42,59 +42,47 @@ def _in_conversation(window: MainWindow, want: wants.Want) -> None:
         return
     match want:
         case wants.Edit(seq):
-            _edit(window, seq)
+            _edit(window, session, seq)
         case wants.Regenerate(seq):
-            _regenerate(window, seq)
+            _regenerate(window, session, seq)
         case wants.Fork(seq):
             row = window.row()
             if window.bench is not None and row is not None:
                 window.acts.fork(window.bench, row, seq)
         case wants.Rewind(seq):
-            _rewind(window, seq)
+            _rewind(window, session, seq)
         case wants.Pin(ref):
             run(session.pin(ref), name="pin")
         case wants.Unpin(ref):
             run(session.unpin(ref), name="unpin")
 
 
-def _edit(window: MainWindow, seq: int) -> None:
-    session = window.session
-    fact = session.conversation.state.facts[seq - 1].fact if session else None
+def _edit(window: MainWindow, session: Session, seq: int) -> None:
+    fact = session.conversation.state.facts[seq - 1].fact
     if isinstance(fact, UserSaid):
         window.chat.composer.edit(seq, fact.parts)
 
 
-def _regenerate(window: MainWindow, seq: int) -> None:
+def _regenerate(window: MainWindow, session: Session, seq: int) -> None:
     """The answer at `seq` again: what the user said before it is said again, as it was."""
-    session = window.session
-    if session is None:
-        return
     said = [r for r in session.conversation.state.present() if r.seq < seq and isinstance(r.fact, UserSaid)]
     if said and isinstance(said[-1].fact, UserSaid):
         work = session.edit_and_resend(said[-1].seq, said[-1].fact.parts)
         window.doing.do(work, name="answer again", owner=window)
 
 
-def _rewind(window: MainWindow, seq: int) -> None:
+def _rewind(window: MainWindow, session: Session, seq: int) -> None:
+    """Of the conversation it was asked for, whichever is in front when the question is answered."""
+
+    def rewind(*, restore: bool) -> None:
+        window.doing.do(session.rewind(seq, restore_files=restore), name="rewind", then=told, owner=window)
+
+    def told(lines: Sequence[str]) -> None:
+        window.notices.tell("\n".join([tr("Rewound."), *lines]))
+
     text = tr("Go back to here? What came after stays in the journal, and you can rewind again.")
-    box = QMessageBox(QMessageBox.Icon.NoIcon, tr("Rewind"), text, QMessageBox.StandardButton.Cancel, window)
-    only = box.addButton(tr("Rewind"), QMessageBox.ButtonRole.AcceptRole)
-    files = box.addButton(tr("Rewind and put files back"), QMessageBox.ButtonRole.AcceptRole)
-    box.setDefaultButton(only)
-    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    box.buttonClicked.connect(
-        lambda button: _rewound(window, seq, button is files) if button in (only, files) else None
-    )
-    box.open()
-
-
-def _rewound(window: MainWindow, seq: int, restore: bool) -> None:  # noqa: FBT001 - from one place
-    session = window.session
-    if session is None:
-        return
-
-    def told(said: object) -> None:
-        lines = list(said) if isinstance(said, (list, tuple)) else []
-        window.notices.tell("\n".join([tr("Rewound."), *map(str, lines)]))
-
-    window.doing.do(session.rewind(seq, restore_files=restore), name="rewind", then=told, owner=window)
+    ways = [
+        (tr("Rewind"), partial(rewind, restore=False)),
+        (tr("Rewind and put files back"), partial(rewind, restore=True)),
+    ]
+    ask_which(window, tr("Rewind"), text, "", ways)

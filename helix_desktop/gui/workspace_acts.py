@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.errors import HelixError
 from helix_desktop.gui.asking import ask_file, ask_folder, ask_new_file, ask_text
 from helix_desktop.gui.frame.lasting import Lasting
 from helix_desktop.gui.frame.workspace_trash import TrashDialog
@@ -85,17 +84,10 @@ class WorkspaceActs:
     def _set(self, workspace: str, folders: Sequence[Path]) -> None:
         window = self._window
 
-        def shown(bench: Workbench) -> None:
-            window.show_workbench(bench)
+        def told(bench: Workbench) -> None:
             window.notices.tell(tr("“{name}” works on {folder} now.", name=bench.name, folder=bench.folder))
 
-        def not_set(error: HelixError) -> None:
-            window.open_workspace(workspace)
-            window.notices.tell_error(error)
-
-        window.leave_workspace(workspace)
-        work = window.desk.set_folders(workspace, folders)
-        window.doing.do(work, name="other folders", then=shown, owner=window, failed=not_set)
+        window.open_anew(workspace, window.desk.set_folders(workspace, folders), told)
 
     # --- to a file and back
 

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMessageBox, QPushButton
 
 from helix_desktop.engine.events import Folding
-from helix_desktop.engine.facts import FoldKind, Text, UserSaid
+from helix_desktop.engine.facts import FoldKind, Rewound, Text, UserSaid
 from helix_desktop.engine.ports import Question
 from helix_desktop.errors import Refused, StoreFailed
+from helix_desktop.gui import wanting
 from helix_desktop.gui.chat import saying
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.transcript import wants
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held, now
 
@@ -155,6 +158,26 @@ def test_a_question_of_the_conversation_in_front_is_the_one_that_is_answered(
     card = window.chat.approvals.card
     assert card is not None
     assert card._question.preview == "ls"
+
+
+def test_a_rewind_is_of_the_conversation_it_was_asked_for(window: MainWindow, session: FakeSession) -> None:
+    wanting.do(window, wants.Rewind(5))
+    question = window.findChildren(QMessageBox)[0]
+    window.open_conversation("flaky")
+    next(each for each in question.findChildren(QPushButton) if each.text() == "Rewind").click()
+    assert session.state.facts[-1].fact == Rewound(5)
+
+
+def test_without_a_workspace_nothing_of_one_can_be_done(window: MainWindow, desk: FakeDesk) -> None:
+    for name in list(desk.benches)[1:]:
+        del desk.benches[name]
+    window.actions_["trash-workspace"].trigger()
+    assert (window.page, window.windowTitle()) == ("welcome", "Helix Desktop")
+    enabled = {
+        name for name in ("new", "cache", "attach", "model", "trash-workspace") if window.actions_[name].isEnabled()
+    }
+    assert enabled == set()
+    assert window.actions_["open-folder"].isEnabled()
 
 
 def test_folding_is_said_of_the_conversation_it_goes_on_in(window: MainWindow, session: FakeSession) -> None:

@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QDialog
 
 from helix_desktop.engine.events import Running
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.asking import ask_folder, ask_which, tell_text
 from helix_desktop.gui.chat.rules import RulesDialog
 from helix_desktop.gui.doing import Spawn
@@ -43,6 +44,7 @@ class Front(QObject):
         self._tour_folder = tour_folder
         self._dialog: QDialog | None = None
         self._settings: SettingsDialog | None = None
+        self._touring = False
         self._notifier = Notifier(window.windowIcon(), spawn, self)
         self._notifier.clicked.connect(self._clicked)
         welcome = window.welcome
@@ -52,6 +54,7 @@ class Front(QObject):
         welcome.folder_given.connect(window.create_workspace)
         welcome.tour_wanted.connect(self.tour)
         welcome.import_wanted.connect(window.actions_["import-workspace"].trigger)
+        window.workbench_shown.connect(self._close_settings)
         window.workbench_shown.connect(self._look_for_rules)
         window.workbench_shown.connect(self._look_at_what_came)
         window.setup_wanted.connect(self.connect_model)
@@ -120,10 +123,7 @@ class Front(QObject):
                 await bench.decide_proposals(accept=accept)
                 return await self._window.desk.reopen(bench.id)
 
-            self._window.leave_workspace(bench.id)
-            self._window.doing.do(
-                decided(), name="what was imported", then=self._window.show_workbench, owner=self._window
-            )
+            self._window.open_anew(bench.id, decided())
 
         ways = [(tr("Drop them"), lambda: decide(False)), (tr("Allow them"), lambda: decide(True))]
         ask_which(self._window, tr("Imported settings"), text, tr("Decide later"), ways)
@@ -170,7 +170,14 @@ class Front(QObject):
             self._settings.open_at(page)
             self._settings.raise_()
 
+    def _close_settings(self) -> None:
+        """They are about the workspace that was in front when they were opened."""
+        if self._settings is not None:
+            self._settings.reject()
+
     def _settings_closed(self) -> None:
+        if self._settings is not None:
+            self._settings.deleteLater()
         self._settings = None
         self._window.show_choices()
         self.refresh_models()
@@ -200,10 +207,8 @@ class Front(QObject):
             Running.ASKING: tr("The agent waits for you: {why}", why=why),
             Running.FAILED: tr("It stopped: {why}", why=why),
         }
-        row = window.row(conversation)
-        self._notifier.tell(
-            row.title if row else TITLE, words[running], link_of(Place("conversation", workspace, conversation))
-        )
+        title = window.title_of(workspace, conversation) or TITLE
+        self._notifier.tell(title, words[running], link_of(Place("conversation", workspace, conversation)))
 
     def _clicked(self, place: str) -> None:
         self._window.window().raise_()
@@ -216,26 +221,39 @@ class Front(QObject):
     def tour(self) -> None:
         """A workspace of its own on a sample folder; the built-in script does what a person and a model would."""
         window = self._window
+        if self._touring:
+            return
+        self._touring = True
 
         def made(bench: Workbench) -> None:
             window.show_workbench(bench)
             window.show_page("chat")
             window.notices.tell(tr("The tour: a script plays the model. Tools, cache and folds are the real ones."))
-            leave = bench.subscribe(lambda _event: self._follow_tour(bench))
+            known = {row.id for row in bench.conversations()}
+            leave = bench.subscribe(lambda _event: self._follow_tour(bench, known))
 
             def over(said: str) -> None:
+                self._touring = False
                 leave()
                 window.show_choices()
                 window.notices.tell(said, stays=20_000)
 
-            window.doing.do(self._installation.tour(bench), name="tour", then=over, owner=window)
+            def broke_off(error: HelixError) -> None:
+                over(str(error))
+
+            window.doing.do(self._installation.tour(bench), name="tour", then=over, owner=window, failed=broke_off)
+
+        def not_begun(error: HelixError) -> None:
+            self._touring = False
+            window.notices.tell_error(error)
 
         work = self._installation.tour_workbench(window.desk, self._tour_folder)
-        window.doing.do(work, name="begin the tour", then=made, owner=window)
+        window.doing.do(work, name="begin the tour", then=made, owner=window, failed=not_begun)
 
-    def _follow_tour(self, bench: Workbench) -> None:
-        """Open the tour's conversation as soon as it is there."""
-        newest = next(iter(bench.conversations()), None)
-        shown = self._window.session
-        if newest is not None and self._window.bench is bench and (shown is None or shown.id != newest.id):
-            self._window.open_conversation(newest.id)
+    def _follow_tour(self, bench: Workbench, known: set[str]) -> None:
+        """Open the tour's conversation as soon as it is there, once: the user may look at another one meanwhile."""
+        new = next((row.id for row in bench.conversations() if row.id not in known and not row.parent), "")
+        if new:
+            known.add(new)
+            if self._window.bench is bench:
+                self._window.open_conversation(new)

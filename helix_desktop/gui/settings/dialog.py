@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QButtonGroup,
     QDialog,
@@ -123,6 +123,7 @@ class SettingsDialog(QDialog):
 
     def _heading(self, text: str) -> None:
         label = QLabel(text, self)
+        label.setTextFormat(Qt.TextFormat.PlainText)
         label.setProperty("look", "faint")
         label.setContentsMargins(10, 10, 0, 2)
         self._names.addWidget(label)

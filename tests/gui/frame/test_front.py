@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QMessageBox, QPlainTextEdit, QPushButton
 
 from helix_desktop.engine.events import Running
+from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.chat.rules import RulesDialog
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.first_start import ConnectDialog, WelcomePage
@@ -18,6 +19,8 @@ from helix_desktop.gui.frame.front import Front
 from helix_desktop.gui.frame.notify import Notifier
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.settings.dialog import SettingsDialog
+from helix_desktop.gui.settings.storage import StoragePage
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.wiring import wire
 from helix_desktop.settings import NOTIFY_DONE, Settings
@@ -89,6 +92,17 @@ def test_the_settings_are_one_window(front: Front, window: MainWindow) -> None:
     assert front._settings is None
 
 
+def test_the_settings_close_with_the_workspace_they_are_about_and_nothing_of_them_stays(
+    front: Front, window: MainWindow
+) -> None:
+    window.settings_wanted.emit("storage")
+    window.open_workspace("parser")
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert window.findChildren(SettingsDialog) == []
+    window.settings_wanted.emit("storage")
+    assert [page._bench.id for page in window.findChildren(StoragePage)] == ["parser"]
+
+
 def told(front: Front, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     said: list[tuple[str, str, str]] = []
     monkeypatch.setattr(front._notifier, "tell", lambda *words: said.append(words))
@@ -125,6 +139,19 @@ def test_the_tour_has_a_workspace_of_its_own_and_is_followed(front: Front, windo
     assert window.bench.name == "Tour"
     assert window.session is not None
     assert window.notices.text == "The tour is over."
+
+
+def test_a_tour_that_breaks_off_leaves_the_user_alone(
+    front: Front, window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def breaks(bench: FakeWorkbench) -> str:
+        await bench.new_conversation("Tour")
+        raise StoreFailed("The disk is full.")
+
+    monkeypatch.setattr(front._installation, "tour", breaks)
+    window.actions_["tour"].trigger()
+    assert window.notices.text == "The disk is full."
+    assert len(desk.benches["Tour"]._listeners) == 1  # the window's own
 
 
 def test_where_no_desktop_listens_a_notification_is_nothing(
@@ -171,3 +198,31 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     assert 'roots = ["/elsewhere"]' in question.text()
     next(each for each in question.findChildren(QPushButton) if each.text() == "Allow them").click()
     assert parser.decided == [True]
+
+
+def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(
+    front: Front, window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*, accept: bool) -> None:
+        raise StoreFailed("The disk is full.")
+
+    parser = desk.benches["parser"]
+    parser.proposed = "roots"
+    monkeypatch.setattr(parser, "decide_proposals", full)
+    window.open_workspace("parser")
+    question = window.findChildren(QMessageBox)[0]
+    next(each for each in question.findChildren(QPushButton) if each.text() == "Allow them").click()
+    assert window.bench is parser
+    assert window.notices.text == "The disk is full."
+
+
+def test_a_notification_names_the_conversation_of_a_workspace_behind(
+    front: Front, window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = told(front, monkeypatch)
+    window.open_workspace("parser")
+    window.hide()
+    session.set_running(Running.TOOLS)
+    session.set_running(Running.IDLE)
+    window._watched["storage-engine"]._bridge.flush()
+    assert [title for title, _, _ in said] == ["Extract the lock manager"]
