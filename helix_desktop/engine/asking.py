@@ -66,7 +66,7 @@ def plain_request(text: str, question: str, purpose: str, max_output: int = 0) -
 
 
 def with_question(request: Request, question: str, purpose: str, max_output: int = 0) -> Request:
-    """The conversation's own request with a question behind it: it reads the provider's cached prefix."""
+    """The conversation's own request with a question behind it: it reads the provider's cached prefix. Not to be thought over."""
     last = request.messages[-1]
     messages = (*request.messages[:-1], replace(last, parts=(*last.parts, Text(question))))
-    return replace(request, messages=messages, purpose=purpose, max_output=max_output)
+    return replace(request, messages=messages, purpose=purpose, max_output=max_output, reasoning="")

@@ -47,12 +47,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`stable`: how many leading blocks cannot change but by a fold; cache breakpoints go behind them."""
+    """`stable`: how many leading blocks cannot change but by a fold; cache breakpoints go behind them. `effort`: see ModelSet."""
 
     blocks: tuple[Block, ...]
     tools: tuple[ToolSpec, ...] = ()
     tools_tokens: int = 0
     stable: int = 0
+    effort: str = ""
 
 
 # --- a request ------------------------------------------------------------------------------------------------------

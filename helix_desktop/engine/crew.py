@@ -32,8 +32,6 @@ class Setup:
     policy: PolicySet
     models: tuple[ModelSet, ...]
     rules: tuple[RulesSet, ...] = ()
-    reasoning: str = ""
-    max_output: int = 0
 
 
 class Spawn(Protocol):
@@ -56,7 +54,7 @@ class Crew:
     clock: Clock
     tools: Tools
     models: Callable[[str], ModelClient | None]
-    setup: Callable[[], Setup]
+    setup: Callable[[], Awaitable[Setup]]
     spawn: Spawn
     restore: Callable[[Sequence[FileChanged]], Awaitable[Sequence[str]]]
     forget: Forget

@@ -366,7 +366,9 @@ class PolicySet:
 
 @dataclass(frozen=True, slots=True)
 class ModelSet:
-    """`role`: main, fast or long. Prices in dollars per million tokens; 0: unknown."""
+    """`role`: main, fast or long. Prices in dollars per million tokens; 0: unknown. `effort`: how long it is to think before
+    it answers, "low", "medium" or "high"; empty: as it is used to.
+    """
 
     role: str
     model: str
@@ -376,6 +378,7 @@ class ModelSet:
     price_output: float = 0.0
     price_cache_read: float = 0.0
     price_cache_write: float = 0.0
+    effort: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class Turn:
 
     async def _take_up_changes(self) -> None:
         """What the view depends on and has changed since the last step becomes facts."""
-        setup, tools = self._crew.setup(), self._crew.tools.specs()
+        setup, tools = await self._crew.setup(), self._crew.tools.specs()
         offered = ToolsOffered(tools, sum(self._crew.tokens.count(t.name + t.description + t.schema) for t in tools))
         wanted: list[Fact] = [setup.system, *setup.rules, offered, setup.policy, *setup.models]
         changed = [fact for fact in wanted if not self._conversation.state.holds(fact)]
@@ -120,8 +120,7 @@ class Turn:
     async def _request(self) -> Request:
         view = self._conversation.view()
         request = laws.request(view, await self._contents.of(view))
-        setup = self._crew.setup()
-        return replace(request, model=self._main().model, reasoning=setup.reasoning, max_output=setup.max_output)
+        return replace(request, model=self._main().model)
 
     def _main(self) -> ModelClient:
         client = self._crew.models("main")

@@ -151,8 +151,9 @@ class State:
         if self._shown is None:
             self._catch_up()
             blocks = tuple(self._blocks)
-            tools = self.settings.tools
-            self._shown = View(blocks, tools.tools, tools.tokens, len(blocks) - self._unfinished())
+            tools, main = self.settings.tools, self.settings.model("main")
+            effort = main.effort if main else ""
+            self._shown = View(blocks, tools.tools, tools.tokens, len(blocks) - self._unfinished(), effort)
         return self._shown
 
     def _catch_up(self) -> None:

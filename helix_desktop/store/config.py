@@ -39,6 +39,7 @@ class Settings:
     colour: str = ""
     roots: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
+    effort: str = ""  # how long the main model is to think; engine.facts.ModelSet
     preset: str = ""
     policy: Mapping[str, _PLAIN] = field(default_factory=dict)
     mode: str = ""
@@ -92,6 +93,7 @@ def _colour(value: Any) -> bool:
     return isinstance(value, str) and bool(re.fullmatch(r"(#[0-9A-Fa-f]{6})?|[a-z]+", value))
 
 
+EFFORTS = ("", "low", "medium", "high")
 _KEYS: Mapping[str, _Key] = {
     "version": _Key("a whole number", _whole),
     "name": _Key('a text, like name = "Thesis"', _text),
@@ -101,6 +103,7 @@ _KEYS: Mapping[str, _Key] = {
     "models.main": _Key('the name of a model, like main = "anthropic/claude"', _text),
     "models.fast": _Key('the name of a model, like fast = "openai/mini"', _text),
     "models.long": _Key('the name of a model, like long = "google/pro"', _text),
+    "effort": _Key('"low", "medium" or "high", like effort = "high"', lambda value: value in EFFORTS),
     "policy": _Key("a table with a preset and values", _table),
     "policy.preset": _Key('the name of a preset, like preset = "layered"', _text),
     "policy.values": _Key("a table of values, like handover_at = 0.85", _table),
@@ -218,6 +221,7 @@ def _settings(document: Mapping[str, Any], warnings: tuple[str, ...]) -> Setting
         colour=document.get("colour", ""),
         roots=tuple(document.get("roots", ())),
         models={role: name for role, name in document.get("models", {}).items() if isinstance(name, str) and name},
+        effort=document.get("effort", ""),
         preset=policy.get("preset", ""),
         policy=policy.get("values", {}),
         mode=permissions.get("mode", ""),

@@ -429,14 +429,19 @@ class Workbench:
         instead = self._instead.get(conversation)
         return self.models.named(instead) if instead and role == "main" else self.models.client(role)
 
-    def _setup(self, conversation: str) -> Setup:
-        settings = self.workspace.settings
-        files = setup.rules_files(settings.roots, settings.trusted)
+    async def _setup(self, conversation: str) -> Setup:
+        """The files are read beside the loop: a folder may lie on a disk that does not answer."""
+        settings, tokens = self.workspace.settings, self._shared.access.tokens
+        system, rules = await asyncio.gather(
+            asyncio.to_thread(setup.system_prompt, self.name, settings.roots, tokens),
+            asyncio.to_thread(setup.rules_facts, settings.roots, settings.trusted, tokens),
+        )
+        models = self.models.facts(self._instead.get(conversation, ""))
         return Setup(
-            system=setup.system_prompt(self.name, settings.roots, self._shared.access.tokens),
-            policy=setup.policy_fact(settings.preset, settings.policy),
-            models=self.models.facts(self._instead.get(conversation, "")),
-            rules=setup.rules_facts(files, settings.roots, self._shared.access.tokens),
+            system,
+            setup.policy_fact(settings.preset, settings.policy),
+            tuple(replace(model, effort=settings.effort) if model.role == "main" else model for model in models),
+            rules,
         )
 
     def _remember(self, rule: Rule) -> None:

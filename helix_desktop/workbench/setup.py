@@ -56,8 +56,9 @@ def rules_files(roots: Sequence[str], trusted: Mapping[str, Any]) -> tuple[Rules
     return tuple(found)
 
 
-def rules_facts(files: Sequence[RulesFile], roots: Sequence[str], tokens: Tokens) -> tuple[RulesSet, ...]:
-    """Trusted ones word for word; one that is gone is taken out; one that changed stays as it was trusted."""
+def rules_facts(roots: Sequence[str], trusted: Mapping[str, Any], tokens: Tokens) -> tuple[RulesSet, ...]:
+    """Trusted files word for word; one that is gone is taken out; one that changed stays as it was trusted."""
+    files = rules_files(roots, trusted)
     there = {file.path: file for file in files}
     facts = [RulesSet(str(f.path), f.text, tokens.count(f.text)) for f in files if f.trusted]
     gone = [Path(root) / name for root in roots for name in RULES]
