@@ -153,6 +153,9 @@ async def world(
         restored.append(changes)
         return [f"{change.path} was put back." for change in changes]
 
+    async def as_set() -> Setup:
+        return made.setup
+
     async def forget(*, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
         """The text stands in no other conversation: this one's facts are blanked, and a tombstone says so."""
         async with session.held():
@@ -171,7 +174,7 @@ async def world(
         clock=SteppedClock(),
         tools=tools,
         models=lambda role: (model or scripted) if role == "main" else None,
-        setup=lambda: made.setup,
+        setup=as_set,
         spawn=Tasks("test").spawn,
         restore=restore,
         forget=forget,

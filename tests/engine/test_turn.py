@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -334,3 +335,13 @@ async def test_a_limit_of_the_day_that_is_reached_lets_nothing_be_sent() -> None
     at = await world(says("a plain answer without calls"), limits=Limits(day_cost=5.0), spent=(6.0, 6.0))
     assert (await told(at)).reason is TurnEnd.SPENDING_LIMIT
     assert at.model.requests == []
+
+
+async def test_how_long_to_think_is_asked_for_at_every_step_and_known_of_earlier_ones() -> None:
+    at = await world(says("quick"), says("slow"), says("again"))
+    await told(at)
+    at.setup = replace(at.setup, models=(replace(at.setup.models[0], effort="high"),))
+    await told(at)
+    assert [request.reasoning for request in at.model.requests] == ["", "high"]
+    replies = [recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, ModelReplied)]
+    assert [(await at.session.request_at(seq)).reasoning for seq in (*replies, None)] == ["", "high", "high"]

@@ -59,6 +59,7 @@ class FakeSetup:
 @dataclass
 class Chosen:
     models: dict[str, str] = field(default_factory=lambda: {"main": SONNET.name})
+    effort: str = ""
     preset: str = "layered"
     policy: dict[str, Any] = field(default_factory=dict)
     mode: str = "ask"

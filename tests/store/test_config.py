@@ -79,6 +79,7 @@ def test_an_empty_file_is_a_workspace_with_no_settings() -> None:
         ("mcp = 3", ["line 1", "mcp", "table for each server"]),
         ("[mcp]\ngithub = 1", ["line 1", "mcp"]),
         ('colour = "#12"', ["line 1", "colour"]),
+        ('effort = "hgih"', ["line 1", "effort", "low"]),
         ("permissions.rules = [1]", ["line 1", "permissions.rules"]),
         ("name = 'a\nx = 1", ["line 1"]),
         ("a = 1\nb = ]", ["line 2"]),

@@ -29,6 +29,7 @@ PROTOCOLS: dict[str, tuple[type[Peer], Callable[..., Answer], dict[str, Any]]] =
     "anthropic": (AnthropicServer, anthropic_server.reply, {"thinking": "Let me think."}),
     "gemini": (GeminiServer, gemini_server.reply, {"thought": "Let me think.", "signature": "s1gned"}),
 }
+EFFORTS = {"openai-chat": "effort", "openai-responses": "effort", "anthropic": "adaptive", "gemini": "level"}
 LONG = "\n".join(f"line {number} of a file that is long enough to be worth a marker" for number in range(600))
 
 
@@ -54,11 +55,14 @@ async def test_the_request_of_each_step_is_what_was_sent(kind: str, tmp_path: Pa
     with peer(script) as server:
         first = desk()
         first.configured.put(ProviderConfig("peer", kind, base_url=server.base_url, variable="A_KEY"))
+        first.configured.correct("peer", "scripted", {"reasoning": EFFORTS[kind], "max_output": 64_000})
         bench = await first.create("Seen", tmp_path / "project")
         await bench.choose_model("peer/scripted")
         session = await bench.new_conversation()
         await said(session, "read long.txt")
+        await bench.change({"effort": "high"})
         await said(session, "and then?")
+        assert ["high" in str(body) for body in server.bodies] == [False, False, True]
         await session.fold_now(FoldKind.MARKER)
         await said(session, "and after the fold?")
         assert LONG[:1_000] not in str(server.bodies[-1])

@@ -19,6 +19,7 @@ from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Model
 from helix_desktop.gui.words import tr
 
+EFFORTS = ("", "low", "medium", "high")  # see ModelSet
 # Where a turn stops by itself: name, title, sentence, usual value, the most. See engine/crew.py.
 LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps in a turn", "A turn stops after so many requests to the model.", 400, 100_000),
@@ -30,7 +31,7 @@ LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
 
 
 class ModelsPage(Page):
-    """Main, fast and long-window model of the workspace."""
+    """Main, fast and long-window model of the workspace, and how long the main one is to think."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class ModelsPage(Page):
             ("long", tr("Long-window model"), tr("Takes over when something does not fit the others.")),
         ):
             self.add(self._row(role, title, sentence, chosen.get(role, "")))
+        self.add(self._thinking(program.chosen(bench).effort))
         if not models:
             self.sentence(tr("No provider has been asked for its models yet: see Providers."))
 
@@ -70,6 +72,18 @@ class ModelsPage(Page):
             return name
         prices = f" · ${model.price_input:g} / ${model.price_output:g}" if model.price_input else ""
         return f"{name} · {short(model.window)}{prices}"
+
+    def _thinking(self, current: str) -> QWidget:
+        sentence = tr(
+            "How long a main model that can think does so before it answers: better on hard work, slower and dearer."
+        )
+        words = [tr("As it is used to"), tr("Short"), tr("Medium"), tr("Long")]
+        declared = Declared("effort", tr("Thinking"), sentence, current, EFFORTS, words)
+        return row(declared, lambda value: self._think(str(value)), self.inside)
+
+    def _think(self, effort: str) -> None:
+        work = self._program.change(self._bench, {"effort": effort or None})
+        self._doing.do(work, name="set how long to think", owner=self)
 
     def _choose(self, role: str, name: str) -> None:
         self._doing.do(self._program.choose_model(self._bench, name, role), name="choose a model", owner=self)

@@ -178,6 +178,16 @@ def test_a_model_for_each_role(window: MainWindow, bench: FakeWorkbench, program
     assert program.settings.models == {"main": SONNET.name, "fast": QWEN.name}
 
 
+def test_how_long_the_main_model_thinks(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
+    page = ModelsPage(bench, program, window.doing, [SONNET])
+    thinking = child(page, QComboBox, "effort")
+    assert isinstance(thinking, QComboBox)
+    assert thinking.currentText() == "As it is used to"
+    choose(thinking, "high")
+    choose(thinking, "")
+    assert program.changes == [("effort", "high"), ("effort", None)]
+
+
 def test_every_threshold_has_a_row_and_what_differs_is_kept(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
