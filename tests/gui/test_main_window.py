@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QInputDialog, QMessageBox, QPushButton
+from PySide6.QtWidgets import QAbstractButton, QInputDialog, QLabel, QMessageBox, QPushButton, QWidget
 
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.encoding import decode, encode
@@ -456,3 +456,16 @@ def test_a_call_that_waits_for_the_user_says_so_also_to_somebody_who_comes_back(
     window.bridge.flush()
     state = items.call(len(items.all) - 1)
     assert (state.waiting, state.running) == (False, True)
+
+
+def test_names_that_others_gave_are_no_mark_up_and_no_keys(window: MainWindow, desk: FakeDesk) -> None:
+    parser = desk.benches["parser"]
+    parser.name, parser.model, parser.folders = "R&D <b>x</b>", "p/<b>m</b>", [Path("/home/<b>x</b>")]
+    window.open_workspace("parser")
+    window.refresh_workspaces()
+    labels = [label for label in window.findChildren(QLabel) if "<b>" in label.text()]
+    assert {label.textFormat() for label in labels} == {Qt.TextFormat.PlainText}
+    tips = [widget.toolTip() for widget in window.findChildren(QWidget) if "b&gt;" in widget.toolTip()]
+    assert len(tips) == 3
+    assert not [widget for widget in window.findChildren(QWidget) if "<b>" in widget.toolTip()]
+    assert not [button for button in window.rail.findChildren(QAbstractButton) if not button.shortcut().isEmpty()]

@@ -126,6 +126,7 @@ class EntryBody(QWidget):
         self._grid = QTableView(self)
         self._picture = PictureView(theme, self)
         self._said = QLabel(self)
+        self._said.setTextFormat(Qt.TextFormat.PlainText)
         self._said.setWordWrap(True)
         self._said.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._stack = QStackedWidget(self)

@@ -117,7 +117,7 @@ class FilterBar(QWidget):
         menu = QMenu(pill)
         group = QActionGroup(menu)
         for words, short, value in [(everything, everything, ""), *choices]:
-            action = menu.addAction(words)
+            action = menu.addAction(words.replace("&", "&&"))
             action.setCheckable(True)
             action.setChecked(not value)
             group.addAction(action)
@@ -164,7 +164,7 @@ class FilterBar(QWidget):
         self._choose(self._more, tr("Filters ({n})", n=active) if active else tr("Filters"), chosen)
 
     def _choose(self, pill: QPushButton, words: str, chosen: Filter) -> None:
-        pill.setText(f"{words} ▾")
+        pill.setText(f"{words.replace('&', '&&')} ▾")
         pill.setAccessibleName(words)
         self.filter = chosen
         self.chosen.emit(chosen)

@@ -60,6 +60,7 @@ class CachePage(QWidget):
         self.table = EntryTable(theme, self.model, self)
         self.viewer = EntryViewer(theme, doing, self)
         self._counts = QLabel(self)
+        self._counts.setTextFormat(Qt.TextFormat.PlainText)
         set_look(self._counts, "small")
         self._counts.setContentsMargins(theme.px(20), theme.px(6), theme.px(20), theme.px(6))
         self._over = QPushButton(self)

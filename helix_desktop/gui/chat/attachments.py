@@ -12,6 +12,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
 
 NAME = 40  # characters of a name that are shown
@@ -154,7 +155,7 @@ class Attachments(QWidget):
         chip = QPushButton(" · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self)
         chip.setProperty("look", "chip")
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
-        chip.setToolTip(tr("Take {name} off the message", name=attachment.name))
+        chip.setToolTip(hint(tr("Take {name} off the message", name=attachment.name)))
         chip.setAccessibleName(tr("Attachment {name}; press to take it off", name=attachment.name))
         chip.clicked.connect(lambda _checked=False: self._remove(attachment))
         chip.show()

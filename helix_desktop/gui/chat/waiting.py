@@ -9,6 +9,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
 
 
@@ -53,7 +54,7 @@ class WaitingMessages(QWidget):
             " ".join(text[:400].split()), Qt.TextElideMode.ElideRight, self._theme.px(420)
         )
         words.setText(short)
-        words.setToolTip(text[:2_000])
+        words.setToolTip(hint(text[:2_000]))
         line.addWidget(waits)
         line.addWidget(words, 1)
         for name, signal in ((tr("Edit"), self.editing), (tr("Remove"), self.dropping)):

@@ -30,6 +30,7 @@ from helix_desktop.gui.icons import icon
 from helix_desktop.gui.meter import paint_bar, share, spoken
 from helix_desktop.gui.ports import ConversationRow
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
 
 FETCHED = 200
@@ -164,7 +165,7 @@ def _words_of(row: ConversationRow, running: Running, role: int) -> str | None:
         state = "" if running is Running.IDLE else f", {state_words(running)}"
         return f"{row.title}, {share(tuple(row.parts.items()), row.window)} %{state}"
     if role == Qt.ItemDataRole.ToolTipRole:
-        return f"{row.title}\n{spoken(tuple(row.parts.items()), row.window)}"
+        return hint(f"{row.title}\n{spoken(tuple(row.parts.items()), row.window)}")
     return None
 
 

@@ -14,6 +14,7 @@ from helix_desktop.gui.icons import icon
 from helix_desktop.gui.ports import WorkspaceRow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.tokens import on
+from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
 
 WIDTH = 56
@@ -41,7 +42,7 @@ class WorkspaceButton(QAbstractButton):
         self._colour = QColor(row.colour) if QColor.isValidColorName(row.colour) else QColor("#4a5fa5")
         self._running = Running.IDLE
         self.workspace = row.id
-        self.setText(row.name)
+        self._title = row.name  # not the button's text, in which “R&D” would take Alt+D
         self.setCheckable(True)
         self.setFixedSize(WIDTH, SQUARE)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -56,8 +57,8 @@ class WorkspaceButton(QAbstractButton):
 
     def _name(self) -> None:
         state = "" if self._running is Running.IDLE else state_words(self._running)
-        self.setAccessibleName(", ".join(filter(None, [tr("Workspace {name}", name=self.text()), state])))
-        self.setToolTip("\n".join(filter(None, [self._hint, state])))
+        self.setAccessibleName(", ".join(filter(None, [tr("Workspace {name}", name=self._title), state])))
+        self.setToolTip(hint("\n".join(filter(None, [self._hint, state]))))
 
     def sizeHint(self) -> QSize:
         return QSize(WIDTH, SQUARE)
@@ -71,7 +72,7 @@ class WorkspaceButton(QAbstractButton):
         painter.drawRoundedRect(square, 10, 10)
         painter.setPen(QColor(on(self._colour.name())))
         painter.setFont(self._theme.font(13, weight=QFont.Weight.DemiBold))
-        painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self.text()[:1].upper())
+        painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self._title[:1].upper())
         if self.isChecked():
             self._paint_mark(painter)
         if self.hasFocus():

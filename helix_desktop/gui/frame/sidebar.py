@@ -16,6 +16,7 @@ from helix_desktop.gui.frame.conversation_list import ConversationList, grouped
 from helix_desktop.gui.icons import icon
 from helix_desktop.gui.ports import ConversationRow
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
 
 WIDTH = 252
@@ -161,7 +162,7 @@ class Sidebar(QWidget):
     def show_workspace(self, name: str, folder: Path | None) -> None:
         self._title.setText(name)
         self._folder = folder_words(folder) if folder else ""
-        self._path.setToolTip(str(folder or ""))
+        self._path.setToolTip(hint(str(folder or "")))
         self._elide()
 
     def show_conversations(self, rows: Sequence[ConversationRow]) -> None:

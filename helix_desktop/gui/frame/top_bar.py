@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QMenu, QPushBut
 
 from helix_desktop.gui.icons import icon
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
 
 HEIGHT = 48
@@ -39,13 +40,13 @@ class Pill(QPushButton):
         short = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
         self.setText(f"{short.replace('&', '&&')} ▾")
         self.setAccessibleName(f"{self._hint}: {words}")
-        self.setToolTip(f"{self._hint}: {words}")
+        self.setToolTip(hint(f"{self._hint}: {words}"))
 
     def open(self) -> None:
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         for name, words in self._choices:
-            action = menu.addAction(words)
+            action = menu.addAction(words.replace("&", "&&"))
             action.setCheckable(True)
             action.setChecked(name == self._current)
             action.triggered.connect(lambda _checked=False, n=name: self.chosen.emit(n))

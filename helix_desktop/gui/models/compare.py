@@ -33,6 +33,7 @@ class CompareView(QWidget):
         self._slices.timeout.connect(self._find_on)
         split = QSplitter(Qt.Orientation.Horizontal, self)
         for label, view in zip(self._titles, (self.left, self.right), strict=True):
+            label.setTextFormat(Qt.TextFormat.PlainText)
             set_look(label, "heading")
             side = QWidget(split)
             column = QVBoxLayout(side)

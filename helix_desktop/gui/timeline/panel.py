@@ -105,6 +105,7 @@ class FoldPanel(QWidget):
         self._undo = self._button(tr("Undo"), self._switch)
         self._bars = Bars(theme, self)
         self._figures = QLabel(self)
+        self._figures.setTextFormat(Qt.TextFormat.PlainText)
         self._figures.setWordWrap(True)
         set_look(self._figures, "small")
         self.document = BoxesView(theme, self, pad=(16, 4))

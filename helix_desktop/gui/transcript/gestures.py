@@ -23,7 +23,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.boxes import Act, Address, CopyText, Hot, Toggle
 from helix_desktop.gui.transcript.code import CodeBox
 from helix_desktop.gui.transcript.content import Content
-from helix_desktop.gui.transcript.harmless import harmless
+from helix_desktop.gui.transcript.harmless import harmless, hint
 from helix_desktop.gui.transcript.item import Item, ItemKind
 from helix_desktop.gui.transcript.selection import Place, copied
 from helix_desktop.gui.transcript.stack import Spot
@@ -167,7 +167,7 @@ class TranscriptView(Canvas):
         if near is not self._near:
             self._near = near
             self.viewport().update()
-        self.viewport().setToolTip(harmless(hot.act.address[:500]) if hot and isinstance(hot.act, Address) else "")
+        self.viewport().setToolTip(hint(hot.act.address[:500]) if hot and isinstance(hot.act, Address) else "")
 
     def _hot_at(self, point: QPoint) -> Hot | None:
         index, inner = self.item_at(point)
@@ -372,7 +372,7 @@ class TranscriptView(Canvas):
         shown = harmless(address[:2_000])
         if not address.lower().startswith(_OPENED):
             QGuiApplication.clipboard().setText(address)
-            QToolTip.showText(self.cursor().pos(), tr("Copied: {address}", address=shown[:200]), self)
+            QToolTip.showText(self.cursor().pos(), hint(tr("Copied: {address}", address=shown[:200])), self)
             return
         box = QMessageBox(
             QMessageBox.Icon.Question, tr("Open a link"), tr("Open this address in the browser?"), parent=self

@@ -7,6 +7,7 @@ removed (escape sequences) or made visible (`⟨202E⟩`). What languages need s
 from __future__ import annotations
 
 import re
+from html import escape
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colours, cursor movement
@@ -35,6 +36,12 @@ def printed(text: str) -> str:
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return harmless(text)
+
+
+def hint(text: str) -> str:
+    """Such a text as a tooltip: Qt takes for mark-up what looks like it, and a tooltip cannot be told not to."""
+    text = harmless(text)
+    return f"<qt>{escape(text, quote=False).replace(chr(10), '<br>')}</qt>" if "<" in text or "&lt;" in text else text
 
 
 def _visible(match: re.Match[str]) -> str:

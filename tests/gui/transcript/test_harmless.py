@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PySide6.QtGui import QTextDocument
+from PySide6.QtWidgets import QApplication
 
-from helix_desktop.gui.transcript.harmless import _SUSPECT, harmless, printed
+from helix_desktop.gui.transcript.harmless import _SUSPECT, harmless, hint, printed
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,11 @@ def test_what_is_shown_hides_nothing_and_stays_so(text: str) -> None:
     hidden = set(_SUSPECT.findall(shown)) - {"\u200c", "\u200d"}
     assert not hidden
     assert harmless(shown) == shown
+
+
+def test_a_tooltip_shows_mark_up_as_it_is_written(application: QApplication) -> None:
+    document = QTextDocument()
+    for text in ("plain & simple", "<b>a</b>\n<img src=x>", "&lt;b&gt; x < y"):
+        shown = hint(text)
+        document.setHtml(shown) if shown.startswith("<qt>") else document.setPlainText(shown)
+        assert document.toPlainText() == text
