@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMimeData
-from PySide6.QtGui import QImage, QImageWriter
+from PySide6.QtCore import QMimeData
+from PySide6.QtGui import QImage
 
 from helix_desktop.engine.facts import Attachment
 from helix_desktop.errors import WrongUse
+from helix_desktop.gui.chat.pictures import fitted, png
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.words import tr
 
 Reading = Coroutine[None, None, tuple[str, bytes, str]]  # name, content, media type
 LARGEST = 200 * 1024 * 1024
+HEAD = 4_096  # bytes that tell a text from other content, as they do where content is shown to a model
 
 
 class Attaching:
@@ -35,7 +38,7 @@ class Attaching:
 
     def files(self, files: list[Path]) -> None:
         for file in files:
-            self._put(self._read(file))
+            self._put(_given(file.name, partial(_content, file)))
 
     def mime(self, mime: QMimeData) -> None:
         """A drop, or the clipboard: files, else a picture."""
@@ -44,15 +47,11 @@ class Attaching:
             self.files(files)
         elif mime.hasImage():
             picture = QImage(mime.imageData())
-            self._put(_given(tr("picture.png"), lambda: _as_png(picture), "image/png"))
+            self._put(_given(tr("picture.png"), lambda name: fitted(name, png(picture))))
 
     def text(self, text: str) -> None:
         """A paste too long for the composer."""
-        self._put(_given(tr("pasted.txt"), text.encode, "text/plain"))
-
-    async def _read(self, file: Path) -> tuple[str, bytes, str]:
-        media_type = mimetypes.guess_type(file.name)[0] or "text/plain"
-        return file.name, await asyncio.to_thread(_content, file), media_type
+        self._put(_given(tr("pasted.txt"), lambda _name: (text.encode("utf-8", "replace"), "text/plain")))
 
     def _put(self, reading: Reading) -> None:
         bench = self._bench()
@@ -67,23 +66,32 @@ async def _attach(bench: Workbench, reading: Reading) -> Attachment:
     return await bench.attach(name, content, media_type)
 
 
-async def _given(name: str, content: Callable[[], bytes], media_type: str) -> tuple[str, bytes, str]:
-    return name, await asyncio.to_thread(content), media_type
+async def _given(name: str, content: Callable[[str], tuple[bytes, str]]) -> tuple[str, bytes, str]:
+    return name, *await asyncio.to_thread(content, name)
 
 
-def _content(file: Path) -> bytes:
+def _content(file: Path, name: str) -> tuple[bytes, str]:
+    """What is in a file, and what it is: a picture, a text whatever its name promises, or other bytes."""
+    content = _bytes_of(file)
+    guessed = mimetypes.guess_type(name)[0] or ""
+    if guessed.startswith("image/") and guessed != "image/svg+xml":
+        return fitted(name, content)
+    if guessed.startswith("text/") or b"\0" not in content[:HEAD]:
+        return content, guessed if guessed.startswith("text/") else "text/plain"
+    return content, guessed or "application/octet-stream"
+
+
+def _bytes_of(file: Path) -> bytes:
     try:
         if file.is_dir():
             raise WrongUse(tr("{name} is a folder.", name=file.name), remedy=tr("Attach files, or name it with @."))
+        if not file.is_file() and file.exists():
+            raise WrongUse(
+                tr("{name} is a pipe or a device, which may never end.", name=file.name),
+                remedy=tr("Attach files, or name it with @."),
+            )
         if file.stat().st_size > LARGEST:
             raise WrongUse(tr("{name} is larger than 200 MB.", name=file.name), remedy=tr("Name it with @ instead."))
         return file.read_bytes()
     except OSError as error:
         raise WrongUse(tr("{name} cannot be read: {why}.", name=file.name, why=error.strerror or error)) from error
-
-
-def _as_png(picture: QImage) -> bytes:
-    buffer = QBuffer()
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    QImageWriter(buffer, QByteArray(b"png")).write(picture)
-    return bytes(buffer.data().data())

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import QMimeData, QUrl
 from PySide6.QtGui import QColor, QImage
 
@@ -36,6 +38,42 @@ def test_what_cannot_be_attached_is_said_and_the_rest_comes(doing: Doing, tmp_pa
         "gone.txt cannot be read: No such file or directory.",
     ]
     assert [each.name for each in attached] == ["good.txt"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes among files here")
+def test_a_pipe_is_refused_and_not_waited_for(doing: Doing, tmp_path: Path) -> None:
+    attaching, _, attached, errors = made(doing, tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    attaching.files([tmp_path / "pipe"])
+    assert [error.what for error in errors] == ["pipe is a pipe or a device, which may never end."]
+    assert attached == []
+
+
+def test_a_text_is_one_whatever_its_name_promises(doing: Doing, tmp_path: Path) -> None:
+    """Only what is a text is counted, and cut down to an excerpt when it is long."""
+    attaching, _, attached, _ = made(doing, tmp_path)
+    for name, content in {
+        "a.json": b"{}",
+        "b.ts": b"let x",
+        "c.svg": b"<svg/>",
+        "d.csv": b"1,2",
+        "e.bin": b"\0\1",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        attaching.files([tmp_path / name])
+    kinds = {each.name: each.stored.media_type for each in attached}
+    assert all(kinds[name].startswith("text/") for name in ("a.json", "b.ts", "c.svg"))
+    assert (kinds["d.csv"], kinds["e.bin"].startswith("application/")) == ("text/csv", True)
+
+
+def test_a_damaged_picture_is_not_attached(doing: Doing, tmp_path: Path) -> None:
+    attaching, _, attached, errors = made(doing, tmp_path)
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+    attaching.files([tmp_path / "broken.png"])
+    assert [error.what for error in errors] == [
+        "broken.png is damaged, too large, or no picture this program can read."
+    ]
+    assert attached == []
 
 
 def test_a_picture_of_the_clipboard_becomes_a_png(doing: Doing, tmp_path: Path) -> None:
