@@ -1,5 +1,6 @@
-"""Process start to first painted window, and to the furnished one, beside a bare Qt window, and a browser's where there
-is one; memory after start.
+"""From the start of the process to a painted window, and memory then, beside a bare Qt window and an empty browser's
+
+(where there is one), and to the furnished window.
 
     python -m tests.benchmarks.start [--quick]      needs a display
 
