@@ -13,16 +13,9 @@ from dataclasses import dataclass, field
 
 from helix_desktop.engine.blocks import Request, Role, ToolResult
 from helix_desktop.engine.facts import Text, ToolCall
+from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.providers.wire import Object, list_at, parse_object, text_at
 
-SECTIONS = (
-    "Project Background",
-    "Technical Details",
-    "Completed Work",
-    "Current Issues",
-    "TODO Items",
-    "User Preferences",
-)
 MOST_LINES = 12
 MOST_EXCERPT = 24
 COMMON = 0.2  # a word in more than this share of the lines tells none of them apart

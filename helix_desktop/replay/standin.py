@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta, ToolResult
 from helix_desktop.engine.facts import Stop, Text, Usage
 from helix_desktop.engine.ports import Tokens
+from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.errors import ContextTooLong, Overloaded
 
 KINDS: Mapping[str, str] = {
@@ -27,14 +28,6 @@ KINDS: Mapping[str, str] = {
     "other-language": "answers in another language, headings and all",
     "too-long": "answers at twenty times the right length",
 }
-SECTIONS = (
-    "Project Background",
-    "Technical Details",
-    "Completed Work",
-    "Current Issues",
-    "TODO Items",
-    "User Preferences",
-)
 SIZES: Mapping[str, int] = {"handover": 3_000, "observation": 3_000, "reflection": 3_000, "compaction": 500}
 OTHER_SIZE = 60
 SECONDS: Mapping[str, float] = {"compaction": 2.0, "admission": 2.0}
