@@ -77,7 +77,8 @@ def failure_of(refusal: Refusal) -> ModelFailed:
     """The error this refusal is."""
     said = sentence(refusal.body)
     evidence = f"{_codes(refusal.body)} {said}"
-    told = f"{refusal.where} says: {said}" if said else f"{refusal.where} answered with status {refusal.status}."
+    stop = "" if said.endswith((".", "!", "?", "…", "。")) else "."
+    told = f"{refusal.where} says: {said}{stop}" if said else f"{refusal.where} answered with status {refusal.status}."
     return (
         _about_request(refusal, evidence, told)
         or _about_account(refusal, evidence, told)

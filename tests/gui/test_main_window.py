@@ -374,26 +374,26 @@ def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(window: MainWind
 
 
 @pytest.mark.parametrize(
-    ("reason", "limits", "button"),
+    ("reason", "page", "buttons"),
     [
-        (TurnEnd.SPENDING_LIMIT, True, "Go on"),
-        (TurnEnd.STEP_LIMIT, True, "Go on"),
-        (TurnEnd.FAILED, False, "Try again"),
-        (TurnEnd.DONE, False, ""),
+        (TurnEnd.SPENDING_LIMIT, "limits", ["Limits…", "Go on"]),
+        (TurnEnd.STEP_LIMIT, "limits", ["Limits…", "Go on"]),
+        (TurnEnd.FAILED, "providers", ["Models and providers…", "Try again"]),
+        (TurnEnd.DONE, "", []),
     ],
 )
 def test_where_a_turn_ended_by_itself_there_is_a_way_on(
-    window: MainWindow, session: FakeSession, reason: TurnEnd, limits: bool, button: str
+    window: MainWindow, session: FakeSession, reason: TurnEnd, page: str, buttons: list[str]
 ) -> None:
     session.append(TurnEnded(reason, "Today has cost $1.20; the limit is $1.00."))
     session.set_running(Running.IDLE)
     window.bridge.flush()
     way_on, wanted = window.chat.way_on, QSignalSpy(window.settings_wanted)
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
-    assert [each.text() for each in shown] == (["Limits…"] if limits else []) + ([button] if button else [])
-    if limits:
+    assert [each.text() for each in shown] == buttons
+    if buttons:
         QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
-        assert wanted.at(0) == ["limits"]
+        assert wanted.at(0) == [page]
     session.set_running(Running.THINKING)
     window.bridge.flush()
     assert not way_on.isVisible()

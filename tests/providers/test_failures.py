@@ -85,6 +85,7 @@ def test_every_refusal_is_one_error_with_a_sentence_and_a_way_on(
     error = failure(status, body)
     assert type(error) is kind
     assert error.what.startswith("peer ")
+    assert error.what.endswith((".", "?", "!", "…"))
     assert error.remedy
 
 

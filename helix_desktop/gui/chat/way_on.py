@@ -16,9 +16,9 @@ _LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATI
 
 
 class WayOn(QWidget):
-    """`limits_wanted`: look at the limits. `going_on`: take the turn up again where it ended."""
+    """`settings_wanted` carries the page that helps. `going_on`: take the turn up again where it ended."""
 
-    limits_wanted = Signal()
+    settings_wanted = Signal(str)
     going_on = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -29,8 +29,9 @@ class WayOn(QWidget):
         self._words = QLabel(self)
         self._words.setProperty("look", "muted")
         self._words.setWordWrap(True)
-        self._limits = QPushButton(tr("Limits…"), self)
-        self._limits.clicked.connect(self.limits_wanted)
+        self._page = ""
+        self._settings = QPushButton(self)
+        self._settings.clicked.connect(lambda: self.settings_wanted.emit(self._page))
         self._go = QPushButton(self)
         self._go.clicked.connect(self.going_on)
         self._middle = QWidget(self)
@@ -39,7 +40,7 @@ class WayOn(QWidget):
         line.setContentsMargins(0, 4, 0, 4)
         line.setSpacing(8)
         line.addWidget(self._words, 1)
-        for button in (self._limits, self._go):
+        for button in (self._settings, self._go):
             button.setAutoDefault(False)
             line.addWidget(button)
         whole = QHBoxLayout(self)
@@ -64,7 +65,8 @@ class WayOn(QWidget):
             if reason in _LIMITS
             else tr("Nothing is lost. It can be tried again.")
         )
-        self._limits.setVisible(reason in _LIMITS)
+        self._page = "limits" if reason in _LIMITS else "providers"
+        self._settings.setText(tr("Limits…") if reason in _LIMITS else tr("Models and providers…"))
         self._go.setText(tr("Go on") if reason in _LIMITS else tr("Try again"))
         self.setVisible(reason in _LIMITS or reason is TurnEnd.FAILED)
 

@@ -15,7 +15,7 @@ from helix_desktop.errors import HelixError, NoKeyring
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.setup import Model, Provider, Setup, Tested
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import count, tr
 
 DEMO = "demo/demo"
 OTHER = "other"
@@ -162,7 +162,7 @@ class ConnectPanel(QWidget):
 
         def good(tested: Tested) -> None:
             self._test.setEnabled(True)
-            self._say(tr("The key works: {n} models.", n=len(tested.models)))
+            self._say(count(len(tested.models), "The key works: {n} model.", "The key works: {n} models."))
             self._add(provider, key, tested.best)
 
         work = self._setup.test(provider, key)

@@ -12,7 +12,7 @@ from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.connect import ConnectPanel
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.setup import Provider, Setup
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import count, tr
 
 
 class ProvidersPage(Page):
@@ -91,7 +91,7 @@ class ProvidersPage(Page):
         self._doing.do(
             self._setup.test(provider, ""),
             name="test a provider",
-            then=lambda tested: said.setText(tr("{n} models", n=len(tested.models))),
+            then=lambda tested: said.setText(count(len(tested.models), "{n} model", "{n} models")),
             owner=self,
             failed=lambda error: said.setText(error.what),
         )
