@@ -210,8 +210,10 @@ class EntryBody(QWidget):
         whole = stored.media_type.startswith("image/") and stored.size <= LARGEST_PICTURE
         start, length = (0, stored.size) if whole else (self._page * PAGE, min(PAGE, stored.size - self._page * PAGE))
 
+        page = self._page
+
         def came(content: bytes) -> None:
-            if self._stored is stored:
+            if self._stored is stored and self._page == page:
                 self._content = content
                 self._take()
 

@@ -37,10 +37,7 @@ class FilterBar(QWidget):
         self.field.installEventFilter(self)
         self._hint = QLabel("Ctrl F", self.field)
         set_look(self._hint, "kbd")
-        self._tool = self._pill(tr("All tools"))
-        self._conversation = self._pill(tr("Any conversation"))
-        self._time = self._pill(tr("Any time"))
-        self._more = self._pill(tr("Filters"))
+        self._tool, self._conversation, self._time, self._more = (self._pill() for _ in range(4))
         row = QHBoxLayout(self)
         row.setContentsMargins(theme.px(20), theme.px(12), theme.px(20), theme.px(12))
         row.setSpacing(theme.px(10))
@@ -51,18 +48,26 @@ class FilterBar(QWidget):
         self._pause.timeout.connect(lambda: self.searched.emit(self.field.text().strip()))
         self.field.textChanged.connect(self._typed)
         self.field.returnPressed.connect(self._at_once)
-        self._fill_times()
-        self._fill_more()
+        self.reset()
         self.field.setMinimumWidth(theme.px(120))
         self.setMinimumWidth(theme.px(300))
 
+    def reset(self) -> None:
+        """Everything again, as for another workspace."""
+        self.filter = Filter()
+        self.field.clear()
+        self.set_tools(())
+        self.set_conversations(())
+        self._fill_times()
+        self._fill_more()
+
     def set_tools(self, tools: Sequence[tuple[str, int]]) -> None:
         """The tools there are, with the number of their entries. The menu is made anew only when a tool is new."""
-        if [name for name, _ in tools] == [name for name, _ in self._tools]:
+        if tools and [name for name, _ in tools] == [name for name, _ in self._tools]:
             return
         self._tools = tools
         choices = [(f"{name or tr('(none)')}  ({number:,})", name, name) for name, number in tools if name]
-        self._fill(self._tool, tr("All tools"), choices, lambda name: replace(self.filter, tool=name))
+        self._fill(self._tool, tr("All tools"), choices, lambda name: replace(self.filter, tool=name), self.filter.tool)
 
     def set_conversations(self, conversations: Sequence[tuple[str, str]]) -> None:
         """Ids and titles."""
@@ -105,27 +110,30 @@ class FilterBar(QWidget):
         self._pause.stop()
         self.searched.emit(self.field.text().strip())
 
-    def _pill(self, words: str) -> QPushButton:
-        pill = QPushButton(f"{words} ▾", self)
+    def _pill(self) -> QPushButton:
+        pill = QPushButton(self)
         set_look(pill, "pill")
-        pill.setAccessibleName(words)
         return pill
 
     def _fill(
-        self, pill: QPushButton, everything: str, choices: Sequence[tuple[str, str, str]], make: Callable[[str], Filter]
+        self,
+        pill: QPushButton,
+        everything: str,
+        choices: Sequence[tuple[str, str, str]],
+        make: Callable[[str], Filter],
+        chosen: str = "",
     ) -> None:
         menu = QMenu(pill)
         group = QActionGroup(menu)
         for words, short, value in [(everything, everything, ""), *choices]:
             action = menu.addAction(words.replace("&", "&&"))
             action.setCheckable(True)
-            action.setChecked(not value)
+            action.setChecked(value == chosen)
+            if value == chosen:
+                _name(pill, short)
             group.addAction(action)
             action.triggered.connect(lambda _=False, value=value, short=short: self._choose(pill, short, make(value)))
-        before = pill.menu()
-        pill.setMenu(menu)
-        if before is not None:
-            before.deleteLater()
+        _give(pill, menu)
 
     def _fill_times(self) -> None:
         spans = [(tr("Today"), 1), (tr("The last 7 days"), 7), (tr("The last 30 days"), 30)]
@@ -156,7 +164,8 @@ class FilterBar(QWidget):
             action = menu.addAction(words)
             action.setCheckable(True)
             action.toggled.connect(lambda on, name=name: self._refine(**{name: on}))
-        self._more.setMenu(menu)
+        _name(self._more, tr("Filters"))
+        _give(self._more, menu)
 
     def _refine(self, **changes: bool | int) -> None:
         chosen = replace(self.filter, **changes)  # type: ignore[arg-type]
@@ -164,7 +173,19 @@ class FilterBar(QWidget):
         self._choose(self._more, tr("Filters ({n})", n=active) if active else tr("Filters"), chosen)
 
     def _choose(self, pill: QPushButton, words: str, chosen: Filter) -> None:
-        pill.setText(f"{words.replace('&', '&&')} ▾")
-        pill.setAccessibleName(words)
+        _name(pill, words)
         self.filter = chosen
         self.chosen.emit(chosen)
+
+
+def _name(pill: QPushButton, words: str) -> None:
+    pill.setText(f"{words.replace('&', '&&')} ▾")
+    pill.setAccessibleName(words)
+
+
+def _give(pill: QPushButton, menu: QMenu) -> None:
+    """Another menu; the one before is not kept."""
+    before = pill.menu()
+    pill.setMenu(menu)
+    if before is not None:
+        before.deleteLater()

@@ -94,8 +94,8 @@ class EntriesModel(QAbstractTableModel):
 
     # --- what is shown
 
-    def open(self, catalogue: Catalogue | None) -> None:
-        self._catalogue = catalogue
+    def open(self, catalogue: Catalogue | None, chosen: Filter) -> None:
+        self._catalogue, self.chosen = catalogue, chosen
         self._found = None
         self._start()
 
@@ -124,8 +124,7 @@ class EntriesModel(QAbstractTableModel):
 
     def refresh(self) -> None:
         """Something may have come in: count again, and read again what is in sight."""
-        if self._catalogue is not None:
-            self._doing.do(self._catalogue.count(self.chosen), name="count entries", then=self._recounted, owner=self)
+        self._count_anew(self._recounted)
 
     def row(self, number: int) -> Row | None:
         """A row, or None while it is on its way."""
@@ -188,15 +187,20 @@ class EntriesModel(QAbstractTableModel):
         if self._catalogue is None:
             self._recounted(0)
             return
+        self._want(0)
+        self._ask()
+        self._count_anew(self._set_count)
+
+    def _count_anew(self, then: Callable[[int], None]) -> None:
+        """Nothing comes of it when something else is shown by then."""
         round_now = self._round
 
         def counted(count: int) -> None:
             if round_now == self._round:
-                self._set_count(count)
+                then(count)
 
-        self._want(0)
-        self._ask()
-        self._doing.do(self._catalogue.count(self.chosen), name="count entries", then=counted, owner=self)
+        if self._catalogue is not None:
+            self._doing.do(self._catalogue.count(self.chosen), name="count entries", then=counted, owner=self)
 
     def _recounted(self, count: int) -> None:
         grown = count - self._count

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QByteArray, QMimeData, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QShowEvent
@@ -37,6 +38,7 @@ from helix_desktop.gui.words import count, tr
 
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 _LIVE = 400
+T = TypeVar("T")
 _AFTER = 120
 
 
@@ -126,13 +128,32 @@ class CachePage(QWidget):
 
     def open(self, catalogue: Catalogue, conversations: Sequence[tuple[str, str]] = ()) -> None:
         """Show a workspace's entries. `conversations`: ids and titles to filter by."""
-        self._catalogue = catalogue
-        self.viewer.clear()
-        self.table.selected.clear()
+        self._catalogue, self._query, self._fresh = catalogue, "", True
+        self.bar.reset()
         self.bar.set_conversations(conversations)
-        self._fresh = True
-        self.model.open(catalogue)
-        self._figures()
+        self.table.cells.needles = ()
+        self.viewer.body.lines.mark("")
+        self.renew()
+
+    def _ask(
+        self,
+        work: Coroutine[Any, Any, T],
+        name: str,
+        then: Callable[[T], object],
+        failed: Callable[[HelixError], object] | None = None,
+    ) -> None:
+        """Of the workspace that is shown; what comes of it when another one is shown by then is let be."""
+        catalogue = self._catalogue
+
+        def came(found: T) -> None:
+            if self._catalogue is catalogue:
+                then(found)
+
+        def not_come(error: HelixError) -> None:
+            if failed is not None and self._catalogue is catalogue:
+                failed(error)
+
+        self._doing.do(work, name=name, then=came, owner=self, failed=not_come if failed is not None else None)
 
     def _first_rows(self, _: object = None) -> None:
         """The newest entry is the one that is looked at first."""
@@ -166,7 +187,7 @@ class CachePage(QWidget):
     def show_entry(self, digest: Digest) -> None:
         """Open one entry, and choose its row where that is at hand."""
         if self._catalogue is not None:
-            self._doing.do(self._catalogue.row(digest), name="an entry", then=self._jump, owner=self)
+            self._ask(self._catalogue.row(digest), "an entry", self._jump)
 
     def focus_search(self, text: str = "") -> None:
         if text:
@@ -184,8 +205,7 @@ class CachePage(QWidget):
         if not text:
             self._show_all()
         elif _HASH.fullmatch(text):
-            resolving = self._catalogue.resolve(text.lower())
-            self._doing.do(resolving, name="find a hash", then=self.show_entry, owner=self, failed=self._no_such_hash)
+            self._ask(self._catalogue.resolve(text.lower()), "find a hash", self.show_entry, self._no_such_hash)
         else:
             self._search_contents(text)
 
@@ -194,7 +214,7 @@ class CachePage(QWidget):
             return
         self._counts.setText(tr("Looking for “{words}”…", words=text))
         looking = work.found(self._catalogue, text, tool=self.bar.filter.tool)
-        self._doing.do(looking, name="search entries", then=lambda hits: self._take_found(text, hits), owner=self)
+        self._ask(looking, "search entries", lambda hits: self._take_found(text, hits))
 
     def _take_found(self, text: str, found: Sequence[Found]) -> None:
         if text != self._query:
@@ -221,7 +241,7 @@ class CachePage(QWidget):
             self.table.look_away()
             if self.viewer.row is not None and self._catalogue is not None:
                 finding = self._catalogue.row(self.viewer.row.stored.digest)
-                self._doing.do(finding, name="the entry that is shown", then=self._choose_shown, owner=self)
+                self._ask(finding, "the entry that is shown", self._choose_shown)
         self._figures()
 
     def _choose_shown(self, row: Row | None) -> None:
@@ -270,8 +290,8 @@ class CachePage(QWidget):
 
     def _ask_figures(self) -> None:
         if self._catalogue is not None:
-            self._doing.do(self._catalogue.stats(), name="figures of the cache", then=self._say_figures, owner=self)
-            self._doing.do(self._catalogue.tools(), name="tools of the cache", then=self.bar.set_tools, owner=self)
+            self._ask(self._catalogue.stats(), "figures of the cache", self._say_figures)
+            self._ask(self._catalogue.tools(), "tools of the cache", self.bar.set_tools)
 
     def _say_figures(self, stats: Stats) -> None:
         if self.model.searching:
@@ -348,29 +368,41 @@ class CachePage(QWidget):
     def verify(self) -> None:
         """Compare all bytes of the entry with its hash."""
         row = self.viewer.row
-        if row is not None and self._catalogue is not None:
-            checking = self._catalogue.verify(row.stored.digest)
-            self._doing.do(checking, name="verify an entry", then=self._verified, owner=self, failed=self._not_verified)
+        if row is None or self._catalogue is None:
+            return
+        digest = row.stored.digest
 
-    def _verified(self, _: object) -> None:
-        self.viewer.say_checked(good=True)
-        self._counts.setText(tr("Every byte matches the hash."))
+        def good(_: None) -> None:
+            self._say_checked(digest, tr("Every byte matches the hash."), good=True)
 
-    def _not_verified(self, error: HelixError) -> None:
-        if isinstance(error, CacheCorrupt):
-            self.viewer.say_checked(good=False)
-        self._counts.setText(str(error))
+        def not_good(error: HelixError) -> None:
+            self._say_checked(digest, str(error), good=None if not isinstance(error, CacheCorrupt) else False)
+
+        self._ask(self._catalogue.verify(digest), "verify an entry", good, not_good)
+
+    def _say_checked(self, digest: Digest, words: str, *, good: bool | None) -> None:
+        """Of a large entry it comes late: the one that is shown by then may be another."""
+        if not self._shows(digest):
+            self._counts.setText(f"{digest.short}: {words}")
+            return
+        if good is not None:
+            self.viewer.say_checked(good=good)
+        self._counts.setText(words)
+
+    def _shows(self, digest: Digest) -> bool:
+        return self.viewer.row is not None and self.viewer.row.stored.digest == digest
 
     def _pin(self, pinned: bool) -> None:  # noqa: FBT001 - a slot
         row = self.viewer.row
         if row is not None and self._catalogue is not None:
             pinning = self._catalogue.pin_entry(row.stored.digest, pinned=pinned)
-            self._doing.do(pinning, name="pin an entry", then=lambda _: self._again(row.stored.digest), owner=self)
+            self._ask(pinning, "pin an entry", lambda _: self._again(row.stored.digest))
 
     def _again(self, digest: Digest) -> None:
         self.model.refresh()
         self._figures()
-        self.show_entry(digest)
+        if self._shows(digest):
+            self.show_entry(digest)
 
     def forget(self) -> None:
         """Remove an entry for good, after saying what that means."""
@@ -381,7 +413,7 @@ class CachePage(QWidget):
             QMessageBox.Icon.Warning, tr("Forget this entry"), tr("Forget this entry for good?"), parent=self
         )
         box.setTextFormat(Qt.TextFormat.PlainText)
-        box.setInformativeText(work.consequences(row, len(self.viewer.uses)))
+        box.setInformativeText(work.consequences(row, len(self.viewer.uses) or row.uses))
         yes = box.addButton(tr("Forget for good"), QMessageBox.ButtonRole.DestructiveRole)
         box.setDefaultButton(box.addButton(tr("Keep it"), QMessageBox.ButtonRole.RejectRole))
         yes.clicked.connect(lambda: self._forget(row))
@@ -391,13 +423,13 @@ class CachePage(QWidget):
     def _forget(self, row: Row) -> None:
         if self._catalogue is not None:
             forgetting = self._catalogue.forget_entry(row.stored.digest)
-            self._doing.do(forgetting, name="forget an entry", then=lambda _: self.renew(), owner=self)
+            self._ask(forgetting, "forget an entry", lambda _: self.renew())
 
     def renew(self) -> None:
         """What is gone must not be shown any longer."""
         self.viewer.clear()
         self.table.selected.clear()
-        self.model.open(self._catalogue)
+        self.model.open(self._catalogue, self.bar.filter)
         self._figures()
 
     def compare(self) -> None:
@@ -412,7 +444,7 @@ class CachePage(QWidget):
         def show(texts: tuple[str, str]) -> None:
             CompareDialog(self._theme, titles, texts, self).open()
 
-        self._doing.do(reading, name="compare entries", then=show, owner=self)
+        self._ask(reading, "compare entries", show)
 
     def _menu(self, place: QPoint) -> None:
         menu = QMenu(self)

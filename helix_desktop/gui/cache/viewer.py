@@ -117,7 +117,7 @@ class EntryViewer(QWidget):
 
     def clear(self) -> None:
         """No entry."""
-        self.row = None
+        self.row, self.uses = None, ()
         self._enable(there=False)
         self._hash.setText("")
         for chip in (self._checked, self._used, self._shape):
@@ -131,6 +131,7 @@ class EntryViewer(QWidget):
         self._pin.setText(tr("Unpin") if row.pinned else tr("Pin: never collect this"))
         if same:
             return
+        self.uses = ()
         digest = row.stored.digest
         self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}")
         self._hash.setToolTip(digest.hex)

@@ -17,7 +17,7 @@ Settle = Callable[[], None]
 def model_of(catalogue: MemoryCatalogue, settle: Settle) -> EntriesModel:
     made = EntriesModel(Doing(now))
     made._soon.setInterval(0)
-    made.open(catalogue)
+    made.open(catalogue, Filter())
     settle()
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
@@ -11,11 +12,13 @@ from PySide6.QtWidgets import QApplication, QLabel, QMessageBox
 
 from helix_desktop.gui.cache.model import Column
 from helix_desktop.gui.cache.page import CachePage
+from helix_desktop.gui.cache.port import Filter
 from helix_desktop.gui.cache.shapes import Shape
 from helix_desktop.gui.models.compare import CompareDialog
 from helix_desktop.gui.transcript.wants import Recall, ShowInChat, Want
 from tests.gui import story
 from tests.gui.cache.catalogue import MemoryCatalogue
+from tests.gui.fake_desk import Held, now
 
 Settle = Callable[[], None]
 LEFT = Qt.MouseButton.LeftButton
@@ -170,8 +173,6 @@ def test_damage_is_said_where_it_is_met(page: CachePage, catalogue: MemoryCatalo
 
 
 def test_what_was_removed_for_room_says_so(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
-    from dataclasses import replace
-
     catalogue.lines[0] = replace(catalogue.lines[0], gone=True)
     page.show_entry(catalogue.lines[0].stored.digest)
     settle()
@@ -265,3 +266,79 @@ def test_a_hidden_page_waits_until_it_is_shown(page: CachePage, catalogue: Memor
     page.show()
     settle()
     assert page.model.rowCount() == 306
+
+
+def test_what_is_checked_is_said_of_the_entry_it_was_asked_for(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    """Reading a large one takes its time, and somebody looks at another entry meanwhile."""
+    held = page._doing._spawn = Held()
+    checked = page.viewer.row
+    assert checked is not None
+    page.verify()
+    page._pin(True)
+    click_row(page, 1)
+    looked_at = page.viewer.row
+    held.let("verify")
+    assert page._counts.text() == f"{checked.stored.digest.short}: Every byte matches the hash."
+    assert not page.viewer._checked.isVisible()
+    page._doing._spawn = now
+    held.let()
+    settle()
+    assert page.viewer.row is looked_at
+
+
+def test_an_answer_about_another_workspace_is_let_be(page: CachePage, settle: Settle) -> None:
+    held = page._doing._spawn = Held()
+    page.verify()
+    page._search_contents("output")
+    page._ask_figures()
+    other = MemoryCatalogue()
+    other.put(b"one", "fetch", "one.txt")
+    page._doing._spawn = now
+    page.open(other)
+    settle()
+    held.let()
+    settle()
+    assert page._counts.text().startswith("1 entry · ")
+    assert [name for name, _ in page.bar._tools] == ["fetch"]
+    assert page.model.rowCount() == 1
+
+
+def test_filters_are_those_of_the_workspace(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    page.bar.field.setText("output 7")
+    page.bar._choose(page.bar._conversation, "R&D", replace(page.bar.filter, conversation="c", tool="search"))
+    assert page.bar._conversation.text() == "R&&D ▾"
+    page.open(catalogue)
+    settle()
+    assert (page.bar.filter, page.model.chosen, page.bar.field.text()) == (Filter(), Filter(), "")
+    assert page.bar._conversation.text() == "Any conversation ▾"
+    assert page.model.rowCount() == 305
+
+
+def test_pages_that_come_late_are_not_shown_as_others(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    line = catalogue.put(b"".join(b"line %07d\n" % number for number in range(250_000)), source="long.txt")
+    page.show_entry(line.stored.digest)
+    settle()
+    held = page._doing._spawn = Held()
+    page.viewer.body.turn(1)
+    page.viewer.body.turn(1)
+    held.let("read an entry", newest=True)
+    second = shown(page)
+    held.let("read an entry")
+    page._doing._spawn = now
+    held.let()
+    assert shown(page) == second
+
+
+def test_uses_are_those_of_the_entry_that_is_shown(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    page.show_entry(catalogue.lines[0].stored.digest)
+    settle()
+    assert len(page.viewer.uses) == 2
+    held = page._doing._spawn = Held()
+    click_row(page, 1)
+    assert page.viewer.uses == ()
+    page._doing._spawn = now
+    held.let()
