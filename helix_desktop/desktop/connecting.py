@@ -82,10 +82,11 @@ class Connecting:
 
     async def test(self, provider: Provider, key: str) -> Tested:
         from helix_desktop.providers import listing
+        from helix_desktop.providers.catalog import key_for
 
         config = self._config(provider)
-        if not key and config.needs_key:
-            key = await self._secrets.get(config.name, variable=config.variable) or ""
+        if not key:
+            key = await key_for(config, self._secrets) or ""
         models = tuple(_model(info) for info in await listing.models(config, key or None, self._connections))
         return Tested(models, best(models))
 
@@ -107,9 +108,10 @@ class Connecting:
 
     async def models(self, provider: str) -> Sequence[Model]:
         from helix_desktop.providers import listing
+        from helix_desktop.providers.catalog import key_for
 
         config = await asyncio.to_thread(self._configured.get, provider)
-        key = await self._secrets.get(config.name, variable=config.variable) if config.needs_key else None
+        key = await key_for(config, self._secrets)
         found = await listing.refreshed(self._configured, provider, key, self._connections)
         return [_model(info) for info in found]
 
@@ -123,7 +125,7 @@ class Connecting:
     async def _with_key(self, config: ProviderConfig) -> Provider:
         provider = _provider(config)
         try:
-            where = await self._secrets.where(config.name, variable=config.variable) if config.needs_key else None
+            where = await self._secrets.where(config.name, variable=config.variable)
         except NoKeyring:
             where = None
         return replace(provider, key=where.value if where else "", ready=where is not None or not config.needs_key)

@@ -102,6 +102,18 @@ async def test_a_server_that_was_set_up_is_known_with_its_models(connecting: Con
     assert [model.name for model in await connecting.known()] == ["mine/scripted", "demo/demo"]
 
 
+async def test_the_key_of_a_server_on_this_machine_is_used_and_named(connecting: Connecting) -> None:
+    """Many a proxy or model server on a machine of one's own wants a key."""
+    with ChatServer() as server:
+        given = Provider("mine", "mine", server.base_url, "openai-chat")
+        await connecting.add(given, "a-key")
+        server.requests.clear()
+        await connecting.test(given, "")
+        await connecting.models("mine")
+        assert {seen.headers.get("authorization") for seen in server.requests} == {"Bearer a-key"}
+    assert [provider.key for provider in await connecting.providers()] == ["the system's keyring"]
+
+
 async def test_the_demonstration_is_always_there(connecting: Connecting) -> None:
     assert [model.name for model in await connecting.known()] == ["demo/demo"]
 

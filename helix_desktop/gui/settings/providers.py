@@ -82,7 +82,7 @@ class ProvidersPage(Page):
         return button
 
     def _state(self, provider: Provider) -> str:
-        if not provider.needs_key:
+        if not provider.needs_key and not provider.key:
             return f"{provider.address} · {tr('needs no key')}"
         return f"{provider.address} · " + (tr("key: {where}", where=provider.key) if provider.key else tr("no key"))
 
