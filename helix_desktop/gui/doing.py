@@ -49,7 +49,7 @@ class Doing(QObject):
     ) -> Work:
         """Run `work`; then call `then` with its result, unless `owner` is gone by that time.
 
-        `failed` takes an error to the place it belongs to; without it the error is shown as a notice.
+        `failed` takes an error to the place it belongs to; without it, or when that place is gone, it is shown as a notice.
         """
         return self._spawn(self._run(work, then, owner, failed), name=name)
 
@@ -65,8 +65,7 @@ class Doing(QObject):
         except Stopped:
             return
         except HelixError as error:
-            if _alive(owner):
-                (failed or self.failed.emit)(error)
+            (failed if failed is not None and _alive(owner) else self.failed.emit)(error)
             return
         if then is not None and _alive(owner):
             then(result)

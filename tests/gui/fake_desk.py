@@ -79,9 +79,11 @@ class Held:
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, Coroutine[Any, Any, Any]]] = []
+        self.stopped = 0
 
     def cancel(self) -> bool:
-        return False
+        self.stopped += 1
+        return True
 
     def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> Held:
         self._waiting.append((name, work))

@@ -46,3 +46,12 @@ def test_a_widget_that_is_gone_hears_nothing(application: QApplication) -> None:
     shiboken6.delete(owner)
     doing.do(gives(7), name="give", then=results.append, owner=owner)
     assert not results
+
+
+def test_an_error_is_heard_of_though_its_place_is_gone(application: QApplication) -> None:
+    doing, here, everywhere, owner = Doing(now), list[HelixError](), list[HelixError](), QObject()
+    doing.failed.connect(everywhere.append)
+    shiboken6.delete(owner)
+    doing.do(fails(NotThere("gone")), name="fail", owner=owner, failed=here.append)
+    assert not here
+    assert [error.what for error in everywhere] == ["gone"]

@@ -80,11 +80,13 @@ class TrashDialog(QDialog):
         return card
 
     def _restore(self, row: WorkspaceRow, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
-        def back(_done: None) -> None:
-            self._changed()
-            self._list()
+        desk, changed = self._desk, self._changed
 
-        self._do(self._desk.restore(row.id), back)
+        async def back() -> None:
+            await desk.restore(row.id)
+            changed()  # also where this dialog was closed meanwhile
+
+        self._do(back(), lambda _done: self._list())
 
     def _ask(self, row: WorkspaceRow, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
         text = tr(

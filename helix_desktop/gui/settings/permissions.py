@@ -64,10 +64,10 @@ class PermissionsPage(Page):
                 widget.hide()
                 widget.deleteLater()
         rules = self._program.chosen(self._bench).rules
-        for at, rule in enumerate(rules):
-            self._rules.addWidget(self._row(at, rule))
+        for rule in rules:
+            self._rules.addWidget(self._row(rule))
 
-    def _row(self, at: int, rule: Mapping[str, Any]) -> QWidget:
+    def _row(self, rule: Mapping[str, Any]) -> QWidget:
         row_widget = QWidget(self.inside)
         row_widget.setProperty("look", "card")
         row_widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -81,7 +81,7 @@ class PermissionsPage(Page):
         remove.setProperty("look", "link")
         remove.setAutoDefault(False)
         remove.setAccessibleName(tr("Remove the rule {rule}", rule=rule_words(rule)))
-        remove.clicked.connect(lambda _checked=False: self._remove(at))
+        remove.clicked.connect(lambda _checked=False: self._remove(rule))
         line.addWidget(remove)
         return row_widget
 
@@ -112,10 +112,12 @@ class PermissionsPage(Page):
             self._command.clear()
             self._write([*self._program.chosen(self._bench).rules, rule])
 
-    def _remove(self, at: int) -> None:
+    def _remove(self, rule: Mapping[str, Any]) -> None:
+        """By what it says: others may have come or gone since it was shown."""
         rules = list(self._program.chosen(self._bench).rules)
-        del rules[at]
-        self._write(rules)
+        if rule in rules:
+            rules.remove(rule)
+            self._write(rules)
 
     def _write(self, rules: list[Mapping[str, Any]]) -> None:
         work = self._program.change(self._bench, {"permissions.rules": [dict(rule) for rule in rules]})

@@ -67,6 +67,7 @@ class ProvidersPage(Page):
         state.setTextFormat(Qt.TextFormat.PlainText)
         line.addWidget(state, 1)
         said = QLabel(row)
+        said.setTextFormat(Qt.TextFormat.PlainText)
         said.setProperty("look", "small")
         line.addWidget(said)
         line.addWidget(self._button(tr("Test"), provider, lambda: self._test(provider, said)))
@@ -92,7 +93,7 @@ class ProvidersPage(Page):
             self._setup.test(provider, ""),
             name="test a provider",
             then=lambda tested: said.setText(count(len(tested.models), "{n} model", "{n} models")),
-            owner=self,
+            owner=said,
             failed=lambda error: said.setText(error.what),
         )
 

@@ -88,30 +88,27 @@ class ServersPage(Page):
             "switch": program.switch_server,
             "switch_tool": program.switch_tool,
             "limit": program.limit_server,
-            "test": self._test,
+            "test": program.test_server,
             "restart": program.restart_server,
             "sign_in": program.sign_in_server,
             "remove": program.remove_server,
         }
+        self._said.setText(tr("Trying {name}…", name=name) if what == "test" else "")
         return acts[what](self._bench, name, **given)
 
-    async def _test(self, bench: Workbench, name: str) -> None:
-        self._said.setText(tr("Trying {name}…", name=name))
-        try:
-            self._said.setText(await self._program.test_server(bench, name))
-        except HelixError:
-            self._said.setText("")
-            raise
-
     def _do(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Of what is done only a test has something to say."""
         self._wrong.setText("")
 
+        def done(said: str | None) -> None:
+            self._said.setText(said or "")
+            self.refresh()
+
         def failed(error: HelixError) -> None:
+            self._said.setText("")
             self._wrong.setText(str(error))
 
-        self._doing.do(
-            work, name="change the MCP servers", then=lambda _done: self.refresh(), owner=self, failed=failed
-        )
+        self._doing.do(work, name="change the MCP servers", then=done, owner=self, failed=failed)
 
     def _ask(self) -> None:
         """Everything exactly as it will be started is shown before it is kept."""

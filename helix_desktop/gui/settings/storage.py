@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import shiboken6
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
@@ -41,7 +42,8 @@ class StoragePage(Page):
         self._act(
             tr("Verify every entry"),
             tr("Reads every byte and compares it with its hash."),
-            lambda: program.verify(bench, self._say),
+            lambda: program.verify(bench, self._so_far),
+            ends=True,
         )
         self._room = self.button(tr("Make room…"))
         self._room.clicked.connect(self._ask_room)
@@ -107,14 +109,16 @@ class StoragePage(Page):
     def _make_room(self) -> None:
         self._run(self._room, self._program.collect(self._bench), tr("Make room"))
 
-    def _act(self, text: str, sentence: str, work: Callable[[], Coroutine[Any, Any, str]]) -> QPushButton:
+    def _act(
+        self, text: str, sentence: str, work: Callable[[], Coroutine[Any, Any, str]], *, ends: bool = False
+    ) -> None:
         button = self.button(text)
         self.sentence(sentence, "small")
+        button.clicked.connect(lambda _checked=False: self._run(button, work(), text, ends=ends))
 
-        button.clicked.connect(lambda _checked=False: self._run(button, work(), text))
-        return button
+    def _run(self, button: QPushButton, work: Coroutine[Any, Any, str], text: str, *, ends: bool = False) -> None:
+        """`ends`: with this page, since there is nobody to hear of it then."""
 
-    def _run(self, button: QPushButton, work: Coroutine[Any, Any, str], text: str) -> None:
         def done(said: str) -> None:
             button.setEnabled(True)
             self._say(said)
@@ -122,7 +126,13 @@ class StoragePage(Page):
 
         button.setEnabled(False)
         self._say(tr("Working…"))
-        self._doing.do(work, name=text, then=done, owner=self, failed=lambda error: done(str(error)))
+        running = self._doing.do(work, name=text, then=done, owner=self, failed=lambda error: done(str(error)))
+        if ends:
+            self.destroyed.connect(lambda _page: running.cancel())
+
+    def _so_far(self, text: str) -> None:
+        if shiboken6.isValid(self):
+            self._say(text)
 
     def _say(self, text: str) -> None:
         self._said.setText(text)

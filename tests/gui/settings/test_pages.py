@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import shiboken6
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
@@ -36,7 +37,7 @@ from helix_desktop.gui.settings.shortcuts import ShortcutsPage
 from helix_desktop.gui.settings.storage import StoragePage
 from helix_desktop.gui.settings.workspace import LimitsPage, ModelsPage, PolicyPage
 from helix_desktop.settings import ALL, LOG_SIZE, NOTIFY_DONE, SHORTCUTS, THEME, ZOOM, Settings
-from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.fake_desk import FakeWorkbench, Held, now
 from tests.gui.fake_setup import ANTHROPIC, OLLAMA, QWEN, SONNET, FakeInstallation, FakeSetup
 
 
@@ -367,3 +368,32 @@ def test_another_folder_is_chosen_from_the_permissions(window: MainWindow, progr
     QTest.mouseClick(button(dialog._pages["permissions"], "Choose another folder…"), Qt.MouseButton.LeftButton)
     assert not dialog.isVisible()
     assert any(each.isVisible() for each in window.findChildren(QFileDialog))
+
+
+def test_a_rule_is_removed_by_what_it_says(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
+    """“Always allow” under a question may have made another one since the page was opened."""
+    program.settings.rules = [{"decision": "deny", "tool": "fetch"}]
+    page = PermissionsPage(bench, program, window.doing)
+    program.settings.rules = [{"decision": "allow", "tool": "search"}, *program.settings.rules]
+    QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
+    assert program.settings.rules == [{"decision": "allow", "tool": "search"}]
+
+
+def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    program.running = [Server("github", "npx server", "ready", tools=3)]
+    storage, servers = StoragePage(bench, program, window.doing), ServersPage(bench, program, window.doing)
+    setup = FakeSetup()
+    setup.added = [(OLLAMA, "", "")]
+    providers = ProvidersPage(setup, window.doing)
+    held = window.doing._spawn = Held()
+    QTest.mouseClick(button(storage, "Verify every entry"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(servers, "Test"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(providers, "Test"), Qt.MouseButton.LeftButton)
+    for page in (storage, servers, providers):
+        shiboken6.delete(page)
+    window.doing._spawn = now
+    held.let()
+    assert held.stopped == 1
+    assert window.notices.text == ""
