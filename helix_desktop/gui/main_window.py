@@ -362,7 +362,7 @@ class MainWindow(Frame):
         self.memory.put("conversation", bench.id, value=name)
         self.pages.show_session(session)
         if session is not None:
-            self.chat.transcript.hear(_going_on(session, self._watched[bench.id]))
+            self.chat.transcript.hear(self._watched[bench.id].going_on(session))
         self.chat.show_begun(bench.name, begun=session is not None)
         composer = self.chat.composer
         composer.show_conversation(bench.id, name or "new", bench.name)
@@ -505,12 +505,6 @@ def policy_choices() -> list[tuple[str, str]]:
 
 def _words(parts: Sequence[UserPart]) -> str:
     return " ".join(part.text if isinstance(part, Text) else f"[{part.name}]" for part in parts)
-
-
-def _going_on(session: Session, watched: Watched) -> tuple[Event, ...]:
-    """What goes on in a conversation just now and is no fact yet."""
-    asked = (Asked(session.id, number, question) for number, question in session.questions.items())
-    return (StateChanged(session.id, session.running), *asked, *watched.unfinished.of(session.id))
 
 
 def _cost(session: Session | None) -> float:

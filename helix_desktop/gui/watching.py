@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged, Streamed, ToolShowed
+from helix_desktop.engine.events import Asked, Event, FactAppended, Running, StateChanged, Streamed, ToolShowed
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
@@ -15,7 +15,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.gui.bridge import Bridge
-from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.unfinished import Unfinished
 
 _URGENT = (Running.ASKING, Running.FAILED, Running.TOOLS, Running.THINKING)
@@ -36,7 +36,7 @@ class Watched(QObject):
     def __init__(self, bench: Workbench, parent: QObject) -> None:
         super().__init__(parent)
         self.bench = bench
-        self.unfinished = Unfinished()
+        self._unfinished = Unfinished()
         self._states: dict[str, Running] = {}
         self._bridge = Bridge(self)
         self._bridge.happened.connect(self._happened)
@@ -53,6 +53,11 @@ class Watched(QObject):
         """The most urgent of what its conversations do."""
         return next((state for state in _URGENT if state in self._states.values()), Running.IDLE)
 
+    def going_on(self, session: Session) -> tuple[Event, ...]:
+        """What goes on in a conversation just now and is no fact yet, for somebody who comes to see it."""
+        asked = (Asked(session.id, number, question) for number, question in session.questions.items())
+        return (StateChanged(session.id, session.running), *asked, *self._unfinished.of(session.id))
+
     def seen(self, conversation: str) -> None:
         """The user looks at it: a failure is no news any more."""
         if self._states.get(conversation) is Running.FAILED:
@@ -60,7 +65,7 @@ class Watched(QObject):
             self.state_changed.emit(conversation, Running.IDLE)
 
     def _heard(self, event: Event) -> None:
-        self.unfinished.take(event)
+        self._unfinished.take(event)
         if not isinstance(event, Streamed | ToolShowed):
             self._bridge.take(event)
 

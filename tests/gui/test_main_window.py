@@ -399,6 +399,17 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     assert not way_on.isVisible()
 
 
+def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(window: MainWindow, session: FakeSession) -> None:
+    session.append(UserSaid((Text("Count."),)))
+    window.show_session(session)
+    shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
+    assert [each.text() for each in shown] == ["Go on"]
+    QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
+    window.bridge.flush()
+    assert session.done[-1] == "resume"
+    assert not window.chat.way_on.isVisible()
+
+
 def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow, bench: FakeWorkbench) -> None:
     window.show_page("cache")
     over, wanted = window.pages.cache._over, QSignalSpy(window.settings_wanted)

@@ -54,21 +54,26 @@ class WayOn(QWidget):
 
     def show_end(self, session: Session | None) -> None:
         """How the conversation's last turn ended, where it can be helped."""
-        facts = (
-            session.conversation.state.facts if session is not None and session.running is not Running.ASKING else ()
-        )
+        facts = session.conversation.state.facts if session is not None else ()
         end = facts[-1].fact if facts else None
         idle = session is not None and session.running in (Running.IDLE, Running.FAILED)
         reason = end.reason if isinstance(end, TurnEnded) and idle else None
-        self._words.setText(
-            tr("A limit ended the turn. Nothing is lost: raise it if you want, then go on.")
-            if reason in _LIMITS
-            else tr("Nothing is lost. It can be tried again.")
-        )
-        self._page = "limits" if reason in _LIMITS else "providers"
-        self._settings.setText(tr("Limits…") if reason in _LIMITS else tr("Models and providers…"))
-        self._go.setText(tr("Go on") if reason in _LIMITS else tr("Try again"))
-        self.setVisible(reason in _LIMITS or reason is TurnEnd.FAILED)
+        broken = session is not None and idle and session.conversation.state.line.turn.running
+        limited = reason in _LIMITS
+        self._words.setText(_words(limited=limited, broken=broken))
+        self._page = "limits" if limited else "providers"
+        self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
+        self._settings.setVisible(not broken)
+        self._go.setText(tr("Go on") if limited or broken else tr("Try again"))
+        self.setVisible(limited or broken or reason is TurnEnd.FAILED)
 
     def _restyled(self) -> None:
         self._middle.setMaximumWidth(self._theme.px(COLUMN))
+
+
+def _words(*, limited: bool, broken: bool) -> str:
+    if broken:
+        return tr("The answer was broken off before its end. Nothing that is written here is lost.")
+    if limited:
+        return tr("A limit ended the turn. Nothing is lost: raise it if you want, then go on.")
+    return tr("Nothing is lost. It can be tried again.")

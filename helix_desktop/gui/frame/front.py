@@ -56,6 +56,7 @@ class Front(QObject):
         welcome.import_wanted.connect(window.actions_["import-workspace"].trigger)
         window.workbench_shown.connect(self._close_settings)
         window.workbench_shown.connect(self._look_for_rules)
+        window.workbench_shown.connect(self._look_for_folders)
         window.workbench_shown.connect(self._look_at_what_came)
         window.setup_wanted.connect(self.connect_model)
         window.settings_wanted.connect(self.open_settings)
@@ -97,6 +98,24 @@ class Front(QObject):
         window.doing.do(bench.choose_model(model), name="choose a model", then=chosen, owner=window)
 
     # --- what opening found
+
+    def _look_for_folders(self) -> None:
+        """A folder that was moved or deleted is said at once, and not by the first call that fails."""
+        window, bench = self._window, self._window.bench
+        if bench is None:
+            return
+
+        def looked(gone: Sequence[Path]) -> None:
+            if gone and window.bench is bench and not window.notices.text:
+                words = tr(
+                    "The folder {folder} is not there. History and cache are whole; bring it back, or choose another.",
+                    folder=gone[0],
+                )
+                choose = window.actions_["workspace-folder"].trigger
+                window.notices.tell(words, button=tr("Choose a folder…"), act=choose, stays=60_000)
+
+        work = asyncio.to_thread(_gone, tuple(bench.folders))
+        window.doing.do(work, name="look for the folders", then=looked, owner=window)
 
     def _look_at_what_came(self) -> None:
         """What had to be mended is said; what an import brought along is shown before it counts."""
@@ -257,3 +276,7 @@ class Front(QObject):
             known.add(new)
             if self._window.bench is bench:
                 self._window.open_conversation(new)
+
+
+def _gone(folders: Sequence[Path]) -> Sequence[Path]:
+    return [folder for folder in folders if not folder.is_dir()]

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 Value = bool | int | float | str
 Changed = Callable[[Value], object]
 WIDE = 240
+WIDEST = 360  # of a choice with long words
 MARGIN = 7
 
 
@@ -143,6 +144,6 @@ def row(declared: Declared, changed: Changed, parent: QWidget) -> QWidget:
     line.addLayout(words, 1)
     widget = field(declared, changed, whole)
     if not isinstance(declared.value, bool):
-        widget.setFixedWidth(WIDE)
+        widget.setFixedWidth(max(WIDE, min(widget.sizeHint().width(), WIDEST)))
     line.addWidget(widget)
     return whole

@@ -226,3 +226,15 @@ def test_a_notification_names_the_conversation_of_a_workspace_behind(
     session.set_running(Running.IDLE)
     window._watched["storage-engine"]._bridge.flush()
     assert [title for title, _, _ in said] == ["Extract the lock manager"]
+
+
+def test_a_folder_that_is_gone_is_said_when_its_workspace_is_shown(
+    front: Front, window: MainWindow, bench: FakeWorkbench, tmp_path: Path
+) -> None:
+    bench.folders = (tmp_path,)
+    window.workbench_shown.emit()
+    assert "is not there" not in window.notices.text
+    bench.folders = (tmp_path / "moved",)
+    window.workbench_shown.emit()
+    assert window.notices.text.startswith(f"The folder {tmp_path / 'moved'} is not there.")
+    assert window.notices._button.text() == "Choose a folder…"
