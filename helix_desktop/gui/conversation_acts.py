@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Recorded
-from helix_desktop.errors import StoreFailed
 from helix_desktop.gui import export
 from helix_desktop.gui.asking import ask_new_file, ask_text, ask_yes
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.ports import ConversationRow, Emptied, Session, Workbench
+from helix_desktop.gui.saving import file_name, save
 from helix_desktop.gui.words import count, tr
 
 SUFFIX = {"markdown": ".md", "json": ".json", "html": ".html"}
@@ -80,7 +77,7 @@ class ConversationActs:
         def told(_done: None) -> None:
             self._changed()
             words = tr("“{title}” is out of the archive.") if row.archived else tr("“{title}” is in the archive.")
-            self._notices.tell(words.format(title=row.title), act=undo)
+            self._notices.tell(words.format(title=row.title or tr("New conversation")), act=undo)
 
         self._doing.do(put(not row.archived), name="archive a conversation", then=told)
 
@@ -126,15 +123,15 @@ class ConversationActs:
 
     def export(self, bench: Workbench, row: ConversationRow, form: str) -> None:
         """Asks where to; the file is written in a thread."""
-        name = "".join(sign if sign.isalnum() or sign in " -_" else " " for sign in row.title).strip() or "conversation"
 
-        def save(file: Path) -> None:
+        def save_to(file: Path) -> None:
             def told(_done: None) -> None:
                 self._notices.tell(tr("Saved as {file}.", file=file.name))
 
             self._doing.do(self._export(bench, row, form, file), name="export a conversation", then=told)
 
-        ask_new_file(self._window, tr("Export the conversation"), name + SUFFIX[form], save)
+        name = file_name(row.title, "conversation") + SUFFIX[form]
+        ask_new_file(self._window, tr("Export the conversation"), name, save_to)
 
     async def _trash(self, bench: Workbench, row: ConversationRow, *, trashed: bool) -> None:
         await (await bench.session(row.id)).trash(trashed=trashed)
@@ -142,20 +139,9 @@ class ConversationActs:
     async def _export(self, bench: Workbench, row: ConversationRow, form: str, file: Path) -> None:
         facts = list((await bench.session(row.id)).conversation.state.facts)
         texts = {} if form == "json" else await bench.texts(export.named(facts))
-        try:
-            await asyncio.to_thread(_write, file, form, row.title, facts, texts)
-        except OSError as error:
-            raise StoreFailed(
-                tr("{file} could not be written: {why}.", file=file, why=error.strerror or error),
-                remedy=tr("The conversation is unchanged; choose another place."),
-            ) from error
-
-
-def _write(file: Path, form: str, title: str, facts: Sequence[Recorded], texts: dict[Digest, str]) -> None:
-    if form == "json":
-        text = export.as_json(title, facts)
-    elif form == "html":
-        text = export.as_html(title, facts, texts.get)
-    else:
-        text = export.as_markdown(title, facts, texts.get)
-    file.write_text(text, "utf-8")
+        makers: dict[str, Callable[[], str]] = {
+            "json": lambda: export.as_json(row.title, facts),
+            "html": lambda: export.as_html(row.title, facts, texts.get),
+            "markdown": lambda: export.as_markdown(row.title, facts, texts.get),
+        }
+        await save(file, makers[form])

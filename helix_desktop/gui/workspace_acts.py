@@ -11,6 +11,7 @@ from helix_desktop.gui.frame.lasting import Lasting
 from helix_desktop.gui.frame.workspace_trash import TrashDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Imported, Workbench, WorkspaceRow
+from helix_desktop.gui.saving import file_name
 from helix_desktop.gui.tokens import WORKSPACE_COLOURS
 from helix_desktop.gui.words import tr
 
@@ -93,8 +94,8 @@ class WorkspaceActs:
 
     def export(self, row: WorkspaceRow) -> None:
         """History and cache as one file; keys never."""
-        name = "".join(sign if sign.isalnum() or sign in " -_" else " " for sign in row.name).strip() or "workspace"
-        ask_new_file(self._window, tr("Export the workspace"), name + SUFFIX, partial(self._export_to, row))
+        name = file_name(row.name, "workspace") + SUFFIX
+        ask_new_file(self._window, tr("Export the workspace"), name, partial(self._export_to, row))
 
     def _export_to(self, row: WorkspaceRow, path: Path) -> None:
         window = self._window

@@ -44,4 +44,4 @@ def test_a_place_that_cannot_be_written_is_said(window: MainWindow, tmp_path: Pa
     window.actions_["export-markdown"].trigger()
     save_to(window, tmp_path / "no such folder" / "a.md")
     assert "could not be written: No such file or directory." in window.notices.text
-    assert "The conversation is unchanged" in window.notices.text
+    assert "What it was made from is unchanged" in window.notices.text

@@ -61,6 +61,7 @@ class Inspector(QWidget):
         self._calls = figures.Calls()
         self._steps: list[Recorded] = []
         self._unread: Iterator[Recorded] = iter(())
+        self._read_to = 0
         self._state: State | None = None
         self._parts: list[Part] = []
         self._folding: dict[FoldKind, str] = {}
@@ -110,7 +111,7 @@ class Inspector(QWidget):
         self._tally, self._calls, self._steps, self._folding = Tally(), figures.Calls(), [], {}
         facts = session.conversation.state.facts if session is not None else []
         self._past.of(facts)
-        self._unread = iter(tuple(facts))
+        self._unread, self._read_to = iter(facts), 0
         self._set_slider(at_end=True)
         self._read_on()
         self._refresh()
@@ -119,11 +120,13 @@ class Inspector(QWidget):
         """What has happened since the last time."""
         for event in events:
             if isinstance(event, FactAppended) and self._session is not None:
-                if event.recorded.conversation == self._session.id and not self._reading.isActive():
+                new = event.recorded.seq > self._read_to and not self._reading.isActive()  # else a slice reads it
+                if new and event.recorded.conversation == self._session.id:
                     self._take(event.recorded)
             elif isinstance(event, Folding):
                 self._note_folding(event)
-        if events and self.isVisible() and not self._soon.isActive():
+        told = any(isinstance(event, FactAppended | Folding) for event in events)
+        if told and self.isVisible() and not self._soon.isActive():
             self._soon.start()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -157,6 +160,7 @@ class Inspector(QWidget):
             self._tally.take(self._session.conversation.state.facts)
 
     def _take(self, recorded: Recorded) -> None:
+        self._read_to = recorded.seq
         if isinstance(recorded.fact, ModelReplied):
             self._steps.append(recorded)
 
@@ -352,7 +356,8 @@ class Inspector(QWidget):
         title = self._step.text()
 
         def show(found: tuple[Request, Wire | None]) -> None:
-            RequestDialog(self._theme, title, *found, self).open()
+            if self._session is session:
+                RequestDialog(self._theme, title, *found, self).open()
 
         self._doing.do(self._request(session, step), name="the request of a step", then=show, owner=self)
 

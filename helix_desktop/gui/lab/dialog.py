@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,13 +22,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.errors import HelixError, StoreFailed
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.asking import ask_files, ask_new_file
 from helix_desktop.gui.doing import Doing, Work
 from helix_desktop.gui.lab.port import Outcome, Play, Wanted
 from helix_desktop.gui.lab.results import Results
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.saving import save
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
@@ -216,7 +216,7 @@ class Lab(QDialog):
 
         def write(file: Path) -> None:
             self._doing.do(
-                _written(file, page),
+                save(file, lambda: page),
                 name="save a replay",
                 then=lambda _done: told(file),
                 owner=self,
@@ -224,11 +224,3 @@ class Lab(QDialog):
             )
 
         ask_new_file(self, tr("Save the replay as a page"), tr("Replay") + ".html", write)
-
-
-async def _written(file: Path, page: str) -> None:
-    try:
-        await asyncio.to_thread(file.write_text, page, "utf-8")
-    except OSError as error:
-        what = tr("The page could not be saved: {why}.", why=error.strerror or str(error))
-        raise StoreFailed(what, remedy=tr("Choose another place.")) from error

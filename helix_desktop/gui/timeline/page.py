@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QActionGroup, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine import policy
 from helix_desktop.engine.blocks import Kind, View
@@ -19,12 +19,13 @@ from helix_desktop.engine.events import Event as SessionEvent
 from helix_desktop.engine.events import FactAppended
 from helix_desktop.engine.facts import FoldKind, PartRef, Recorded, ToolCall, ToolReturned
 from helix_desktop.engine.view import State
-from helix_desktop.errors import StoreFailed
+from helix_desktop.gui.asking import ask_new_file
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.compare import CompareDialog
 from helix_desktop.gui.models.past import Past, readable
 from helix_desktop.gui.ports import Session, Workbench
+from helix_desktop.gui.saving import save
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline import words
 from helix_desktop.gui.timeline.chart import Chart, Threshold
@@ -56,6 +57,7 @@ class TimelinePage(QWidget):
         self._others: list[Story] = []
         self._everywhere = False
         self._grown = False
+        self._read_to = 0
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: Event | None = None
         self._wanted_fold = ""
@@ -131,8 +133,10 @@ class TimelinePage(QWidget):
     def open(self, session: Session | None, bench: Workbench | None = None) -> None:
         """Show a conversation. `bench` gives the others of the workspace, when they are asked for."""
         self._session, self._bench = session, bench
-        self.story, self._others = Story(), []
-        self._chosen = None
+        self.story, self._others, self._everywhere = Story(), [], False
+        self._scope_pill.menu().actions()[0].setChecked(True)
+        self._scope_pill.setText(f"{tr('This conversation')} ▾")
+        self._chosen, self._read_to = None, 0
         self.panel.clear()
         facts = session.conversation.state.facts if session is not None else []
         self._past.of(facts)
@@ -145,9 +149,11 @@ class TimelinePage(QWidget):
         if self._session is None or self._slices.isActive():
             return
         grown = False
-        for event in events:
-            if isinstance(event, FactAppended) and event.recorded.conversation == self._session.id:
-                grown = self.story.advance(event.recorded) or grown
+        for recorded in (event.recorded for event in events if isinstance(event, FactAppended)):
+            # what was read already, in slices, may still be told
+            if recorded.conversation == self._session.id and recorded.seq > self._read_to:
+                self._read_to = recorded.seq
+                grown = self.story.advance(recorded) or grown
         self._grown = self._grown or grown
         if self._grown and self.isVisible():
             self._show_growth()
@@ -180,6 +186,7 @@ class TimelinePage(QWidget):
         until = time.perf_counter() + SLICE
         for number, recorded in enumerate(self._facts):
             self.story.advance(recorded)
+            self._read_to = recorded.seq
             if number % AT_ONCE == AT_ONCE - 1 and time.perf_counter() > until:
                 self._slices.start()
                 return
@@ -242,7 +249,8 @@ class TimelinePage(QWidget):
         name = tr("Compare with {n}", n=earlier.folds[0].number) if earlier is not None else ""
         text = story.edited.get(event.name, event.folds[0].text if event.folds else "")
         live = story.live(event)
-        shown = Shown(event, story.window, live, text, name, frozenset(story.dead), self._about)
+        about = self._about if story is self.story else lambda ref: tr("number {n}", n=ref.seq)
+        shown = Shown(event, story.window, live, text, name, frozenset(story.dead), about)
         self.panel.show_fold(shown)
 
     def _story_of(self, event: Event) -> Story:
@@ -266,16 +274,25 @@ class TimelinePage(QWidget):
     # --- commands
 
     def _undo(self, folds: list[str]) -> None:
-        if self._session is not None:
-            self._doing.do(_each(self._session.undo, folds), name="undo a fold", owner=self)
+        self._command("undo a fold", lambda session: _each(session.undo, folds))
 
     def _redo(self, folds: list[str]) -> None:
-        if self._session is not None:
-            self._doing.do(_each(self._session.redo, folds), name="redo a fold", owner=self)
+        self._command("redo a fold", lambda session: _each(session.redo, folds))
 
     def _edited(self, fold: str, text: str) -> None:
-        if self._session is not None:
-            self._doing.do(self._session.edit_document(fold, text), name="edit a document", owner=self)
+        self._command("edit a document", lambda session: session.edit_document(fold, text))
+
+    def _command(self, name: str, act: Callable[[Session], Awaitable[None]]) -> None:
+        """On the fold that is shown, in the conversation it is of."""
+        session, bench, event = self._session, self._bench, self._chosen
+        if session is None or event is None:
+            return
+        other = self._story_of(event) is not self.story and bench is not None
+
+        async def work() -> None:
+            await act(await bench.session(event.conversation) if other and bench is not None else session)
+
+        self._doing.do(work(), name=name, then=lambda _: self._read_others() if other else None, owner=self)
 
     def hand_over(self) -> None:
         """Ask what to keep, then fold."""
@@ -332,14 +349,12 @@ class TimelinePage(QWidget):
         """Write the story as Markdown to a file of the user's choice."""
         if self._session is None:
             return
-        title = self._session.conversation.state.title or tr("Conversation")
-        text = words.as_markdown(self.story, title)
-        dialog = QFileDialog(self, tr("Export the story"))
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.selectFile("story.md")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(lambda name: self._doing.do(_write(Path(name), text), name="export", owner=self))
-        dialog.open()
+        text = words.as_markdown(self.story, self._session.conversation.state.title or tr("Conversation"))
+
+        def save_to(file: Path) -> None:
+            self._doing.do(save(file, lambda: text), name="export", owner=self)
+
+        ask_new_file(self, tr("Export the story"), "story.md", save_to)
 
     # --- filters
 
@@ -382,18 +397,25 @@ class TimelinePage(QWidget):
     def _choose_scope(self, *, everywhere: bool) -> None:
         self._everywhere = everywhere
         self._fill_list()
-        if everywhere and not self._others and self._bench is not None and self._session is not None:
-            reading = _stories(self._bench, self._session.id)
-            self._doing.do(reading, name="folds of the workspace", then=self._take_others, owner=self)
+        if everywhere and not self._others:
+            self._read_others()
 
-    def _take_others(self, stories: list[Story]) -> None:
-        self._others = stories
-        self._fill_list()
+    def _read_others(self) -> None:
+        session, bench = self._session, self._bench
+
+        def take(stories: list[Story]) -> None:
+            if self._session is session:
+                self._others = stories
+                self._fill_list()
+                self._show_chosen()
+
+        if session is not None and bench is not None:
+            self._doing.do(_stories(bench, session.id), name="folds of the workspace", then=take, owner=self)
 
 
-async def _each(command: Callable[[str], object], folds: list[str]) -> None:
+async def _each(command: Callable[[str], Awaitable[None]], folds: list[str]) -> None:
     for fold in folds:
-        await command(fold)  # type: ignore[misc]
+        await command(fold)
 
 
 async def _stories(bench: Workbench, but: str) -> list[Story]:
@@ -408,10 +430,3 @@ async def _stories(bench: Workbench, but: str) -> list[Story]:
                     await asyncio.sleep(0)
             stories.append(story)
     return stories
-
-
-async def _write(path: Path, text: str) -> None:
-    try:
-        await asyncio.to_thread(path.write_text, text, "utf-8")
-    except OSError as error:
-        raise StoreFailed(tr("The story could not be written: {why}.", why=error.strerror or str(error))) from error

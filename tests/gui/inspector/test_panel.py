@@ -10,8 +10,8 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine import laws
-from helix_desktop.engine.blocks import Request
-from helix_desktop.engine.events import FactAppended, Folding
+from helix_desktop.engine.blocks import Request, TextDelta
+from helix_desktop.engine.events import FactAppended, Folding, Streamed
 from helix_desktop.engine.facts import Cover, Excluded, FoldKind, Included, Pinned, Text, Unpinned, UserSaid
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.inspector.panel import Inspector
@@ -188,3 +188,18 @@ def test_without_a_conversation_it_says_what_will_be_here(theme: Theme) -> None:
 
 def test_a_menu_of_nothing_is_empty(panel: Inspector) -> None:
     assert panel.menu_of(999).isEmpty()
+
+
+def test_while_an_answer_streams_nothing_is_worked_out_anew(
+    panel: Inspector, session: Commanded, settle: Settle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole view would be looked through eight times a second for nothing."""
+    parts = panel._parts
+    session.tell(Streamed(session.id, TextDelta("a word")))
+    settle()
+    assert panel._parts is parts
+    steps = len(panel._steps)
+    panel.hear([FactAppended(recorded) for recorded in session.state.facts])
+    settle()
+    assert panel._parts is not parts
+    assert len(panel._steps) == steps

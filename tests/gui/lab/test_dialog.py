@@ -127,7 +127,7 @@ def test_a_page_that_cannot_be_saved_is_said(window: MainWindow, results: Result
     (dialog,) = window.findChildren(QFileDialog)
     dialog.filesSelected.emit([str(tmp_path / "missing" / "mine.html")])
     (lab,) = window.findChildren(Lab)
-    assert "The page could not be saved" in said(lab)
+    assert "could not be written" in said(lab)
 
 
 @pytest.mark.parametrize("top", [3, 40, 999, 21_000, 1_234_567])

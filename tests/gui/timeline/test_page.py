@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -21,7 +23,7 @@ from helix_desktop.gui.timeline.now import FoldNow
 from helix_desktop.gui.timeline.page import TimelinePage
 from helix_desktop.gui.transcript.boxes import Address, Toggle
 from helix_desktop.gui.transcript.wants import OpenEntry, ShowInChat, Want
-from tests.gui.fake_desk import FakeSession, now
+from tests.gui.fake_desk import FakeSession, FakeWorkbench, Held, Row, now
 from tests.gui.timeline.conftest import HASH, Written
 
 Settle = Callable[[], None]
@@ -232,3 +234,39 @@ def test_an_empty_conversation_says_what_will_be_here(theme: Theme, settle: Sett
     settle()
     assert "Choose a fold" in made.panel.document.text()
     made.panel.deleteLater()
+
+
+def test_what_was_read_in_slices_is_not_counted_again(page: Page, written: Written, settle: Settle) -> None:
+    timeline, session = page
+    points = len(timeline.story.points)
+    timeline.hear([FactAppended(recorded) for recorded in session.state.facts])
+    assert len(timeline.story.points) == points
+
+
+def test_a_fold_of_another_conversation_is_undone_there(page: Page, written: Written, settle: Settle) -> None:
+    timeline, session = page
+    bench = FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0), Row("d", "", 1.0)])
+    other = bench.sessions["d"] = FakeSession("d", [replace(each, conversation="d") for each in written.facts])
+    bench.sessions["c"] = session
+    timeline.open(session, bench)
+    timeline._choose_scope(everywhere=True)
+    settle()
+    timeline._choose(next(each for each in timeline.list.rows.events if each.conversation == "d" and each.folds))
+    timeline._undo(["f"])
+    assert (session.done, other.done) == ([], ["undo f"])
+    timeline.open(other, bench)
+    settle()
+    assert timeline._scope_pill.text() == "This conversation ▾"
+    assert {each.conversation for each in timeline.list.rows.events} == {"d"}
+
+
+def test_the_folds_of_a_workspace_that_was_left_are_not_shown(page: Page, written: Written, settle: Settle) -> None:
+    timeline, session = page
+    held = timeline._doing._spawn = Held()
+    bench = FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0), Row("d", "", 1.0)])
+    bench.sessions["d"] = FakeSession("d", [replace(each, conversation="d") for each in written.facts])
+    timeline.open(session, bench)
+    timeline._choose_scope(everywhere=True)
+    timeline.open(Editable("e", []), bench)
+    held.let()
+    assert timeline._others == []

@@ -1,0 +1,26 @@
+"""Text into a file of the user's choice, made and written beside the painting thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from helix_desktop.errors import StoreFailed
+from helix_desktop.gui.words import tr
+
+
+async def save(file: Path, make: Callable[[], str]) -> None:
+    """Write what `make` gives."""
+    try:
+        await asyncio.to_thread(lambda: file.write_text(make(), "utf-8"))
+    except OSError as error:
+        raise StoreFailed(
+            tr("{file} could not be written: {why}.", file=file, why=error.strerror or error),
+            remedy=tr("What it was made from is unchanged; choose another place."),
+        ) from error
+
+
+def file_name(title: str, otherwise: str) -> str:
+    """A title as the name of a file, without the ending."""
+    return "".join(sign if sign.isalnum() or sign in " -_" else " " for sign in title).strip() or otherwise
