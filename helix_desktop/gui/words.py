@@ -8,19 +8,20 @@ the package and holds each catalogue to be complete and to keep the names in bra
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
-from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QObject, QTranslator
+from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
 
 from helix_desktop import resources
 
 LANGUAGES = {"en": "English", "zh_CN": "简体中文"}
-_CONTEXT = "helix"
+_in_force: dict[str, str] = {}
 
 
 def tr(text: str, **values: object) -> str:
     """The text in the user's language, with the values put in after translating."""
-    translated = QCoreApplication.translate(_CONTEXT, text)
+    translated = _in_force.get(text, text)
     return translated.format(**values) if values else translated
 
 
@@ -29,19 +30,14 @@ def count(number: int, one: str, many: str) -> str:
     return tr(one if number == 1 else many, n=f"{number:,}")
 
 
-class Catalogue(QTranslator):
-    """One language's words, read from its JSON file."""
+def speak(words: Mapping[str, str]) -> None:
+    """Put the words of a language into force, from the English to the other text; none: English.
 
-    def __init__(self, words: dict[str, str], parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._words = words
-
-    def isEmpty(self) -> bool:
-        return not self._words
-
-    def translate(self, context: str, text: str, disambiguation: str | None = None, n: int = -1) -> str | None:
-        """None hands the question on to Qt's own catalogue."""
-        return self._words.get(text) if context == _CONTEXT else None
+    A table, and no QTranslator in Python: Qt asks its translators on any thread, also while it holds locks of its own.
+    A thread that decoded a picture waited there for the interpreter, whoever had that waited for the lock, for ever.
+    """
+    _in_force.clear()
+    _in_force.update(words)
 
 
 def language(chosen: str = "") -> str:
@@ -64,5 +60,4 @@ def install(application: QCoreApplication, chosen: str = "") -> None:
     of_qt = QTranslator(application)
     if of_qt.load(f"qtbase_{name}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)):
         application.installTranslator(of_qt)
-    words = json.loads(catalogue_file(name).read_text("utf-8"))
-    application.installTranslator(Catalogue(words, application))
+    speak(json.loads(catalogue_file(name).read_text("utf-8")))

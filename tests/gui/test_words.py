@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QLocale
+from PySide6.QtCore import QCoreApplication, QLocale, QTranslator
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import settings
 from helix_desktop.engine import policy
 from helix_desktop.gui import words
 from helix_desktop.gui.settings.workspace import LIMITS, title_of
-from helix_desktop.gui.words import LANGUAGES, Catalogue, catalogue_file, count, tr
+from helix_desktop.gui.words import LANGUAGES, catalogue_file, count, tr
 
 PACKAGE = Path(words.__file__).parents[1]
 SPEAKING = [file for part in ("gui", "desktop") for file in (PACKAGE / part).rglob("*.py")]
@@ -77,16 +77,15 @@ def test_what_is_put_in_stays(language: str) -> None:
     assert {text: other for text, other in known.items() if names_in(text) != names_in(other)} == {}
 
 
-def test_texts_are_translated_and_filled(application: QApplication) -> None:
-    catalogue = Catalogue({"Hello {name}": "你好，{name}", "{n} message": "{n} 条", "{n} messages": "{n} 条"})
-    application.installTranslator(catalogue)
+def test_texts_are_translated_and_filled() -> None:
+    words.speak({"Hello {name}": "你好，{name}", "{n} message": "{n} 条", "{n} messages": "{n} 条"})
     try:
         assert tr("Hello {name}", name="Ada") == "你好，Ada"
         assert tr("Not known") == "Not known"
         assert count(1, "{n} message", "{n} messages") == "1 条"
         assert count(1_200, "{n} message", "{n} messages") == "1,200 条"
     finally:
-        application.removeTranslator(catalogue)
+        words.speak({})
     assert tr("Hello {name}", name="Ada") == "Hello Ada"
 
 
@@ -98,11 +97,13 @@ def test_a_chosen_language_is_put_into_force(application: QApplication) -> None:
     assert words.language("zh_CN") == "zh_CN"
     assert words.language("xx") in LANGUAGES
     words.install(application, "zh_CN")
-    catalogues = application.findChildren(Catalogue)
+    translators = application.findChildren(QTranslator)
     try:
         assert tr("Settings") == "设置"
         assert QCoreApplication.translate("QPlatformTheme", "Cancel") == "取消"
+        assert {type(each) for each in translators} == {QTranslator}, "Python must not be asked under the locks of Qt"
     finally:
-        for translator in [*catalogues, *application.findChildren(type(catalogues[0]).__mro__[1])]:
+        words.speak({})
+        for translator in translators:
             application.removeTranslator(translator)
         QLocale.setDefault(QLocale("en"))
