@@ -488,7 +488,7 @@ class MainWindow(Frame):
     def keep(self) -> None:
         """Write down what is remembered."""
         self.keep_layout()
-        self.pages.keep_place()
+        self.pages.keep()
         self.memory.write()
 
 

@@ -25,7 +25,6 @@ SCHEMES = ("system", "light", "dark")
 ZOOMS = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 TEXT = 13
 MONO = 12
-RADIUS = 8
 
 # Taken where the desktop names no font of its own but the generic one.
 _SANS = ("Inter", "Noto Sans", "Source Sans 3", "Cantarell", "DejaVu Sans")
@@ -125,10 +124,6 @@ class Theme(QObject):
         return self.font(size, weight=weight, mono=True)
 
     # --- what the user chooses -----------------------------------------------------------------------------------
-
-    def set_scheme(self, scheme: str) -> None:
-        self._scheme = scheme if scheme in SCHEMES else "system"
-        self.apply()
 
     def set_look(self, scheme: str, zoom: float) -> None:
         """Scheme and zoom at once: one restyling."""

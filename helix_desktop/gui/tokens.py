@@ -140,7 +140,6 @@ DARK = Tokens(
     policy_none="#c9ccd1",
 )
 
-SURFACES = ("window", "panel", "rail", "selected", "code", "accent_soft")
 SYNTAX = ("code_keyword", "code_string", "code_number", "code_comment", "code_name", "code_type")
 
 POLICIES = ("policy_helix", "policy_observational", "policy_layered", "policy_none")

@@ -189,10 +189,6 @@ class FakeSession:
         self._tell_queue()
         return taken.parts
 
-    def edit_queued(self, index: int, parts: tuple[UserPart, ...]) -> None:
-        self.queue[index] = replace(self.queue[index], parts=parts)
-        self._tell_queue()
-
     def view(self, at: int | None = None) -> View:
         return (self.state if at is None else self.state.at(at)).view()
 

@@ -49,7 +49,7 @@ def main() -> None:
         window = furnished(theme, Path(folder))
         window.show()
         for scheme in ("light", "dark"):
-            theme.set_scheme(scheme)
+            theme.set_look(scheme, theme.zoom)
             for width, height in SIZES:
                 window.resize(width, height)
                 for page in PAGES:

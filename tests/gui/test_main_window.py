@@ -18,6 +18,7 @@ from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import StoreBusy, WrongUse
 from helix_desktop.gui import wanting
+from helix_desktop.gui.cache.port import Sort
 from helix_desktop.gui.chat import saying
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.frame import TIGHT
@@ -480,3 +481,22 @@ def test_names_that_others_gave_are_no_mark_up_and_no_keys(window: MainWindow, d
     assert len(tips) == 3
     assert not [widget for widget in window.findChildren(QWidget) if "<b>" in widget.toolTip()]
     assert not [button for button in window.rail.findChildren(QAbstractButton) if not button.shortcut().isEmpty()]
+
+
+def test_the_cache_s_columns_and_divider_survive_a_restart(
+    window: MainWindow, theme: Theme, memory: Memory, settings: Settings, doing: Doing, desk: FakeDesk
+) -> None:
+    window.show_page("cache")
+    window.pages.cache._split.setSizes([200, 500])
+    window.pages.cache.table.horizontalHeader().moveSection(3, 1)
+    window.pages.cache.table.horizontalHeader().setSortIndicator(1, Qt.SortOrder.AscendingOrder)
+    sizes = window.pages.cache._split.sizes()
+    window.keep()
+    again = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    again.begin(desk)
+    again.resize(1440, 900)
+    again.show_page("cache")
+    again.show()
+    assert again.pages.cache._split.sizes() == sizes
+    assert again.pages.cache.table.horizontalHeader().visualIndex(3) == 1
+    assert again.pages.cache.model.sort_by is Sort.TOOL

@@ -28,15 +28,15 @@ def test_a_misspelt_token_is_found_at_once() -> None:
 def test_switching_the_scheme_changes_palette_and_colours_at_once(theme: Theme) -> None:
     seen: list[str] = []
     theme.changed.connect(lambda: seen.append(theme.colour("panel").name()))
-    theme.set_scheme("dark")
+    theme.set_look("dark", theme.zoom)
     assert seen == [DARK.panel]
     assert QApplication.palette().color(QPalette.ColorRole.Base).name() == DARK.panel
-    theme.set_scheme("light")
+    theme.set_look("light", theme.zoom)
     assert seen == [DARK.panel, LIGHT.panel]
 
 
 def test_a_scheme_nobody_knows_means_as_the_system(theme: Theme) -> None:
-    theme.set_scheme("sepia")
+    theme.set_look("sepia", theme.zoom)
     assert theme.scheme == "system"
 
 

@@ -12,7 +12,6 @@ from helix_desktop.gui.tokens import (
     KINDS,
     LIGHT,
     POLICIES,
-    SURFACES,
     SYNTAX,
     Tokens,
     contrast,
@@ -21,6 +20,7 @@ from helix_desktop.gui.tokens import (
 )
 
 SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
+SURFACES = ("window", "panel", "rail", "selected", "code", "accent_soft")
 TEXT = ("text", "muted", "faint", "accent", "danger")
 KIND_TEXT = tuple(f"{name}_text" for name in KINDS)
 

@@ -63,6 +63,7 @@ class Pages(QObject):
         super().__init__(parent)
         self._memory = memory
         self._session: Session | None = None
+        self._workspace = ""
         self._bench = bench
         self._leave: Callable[[], object] = lambda: None
         self._catalogue_of = catalogue_of
@@ -74,7 +75,10 @@ class Pages(QObject):
             page.wanted.connect(self.wanted)
 
     def show_workbench(self, bench: Workbench) -> None:
-        """The pages that are about the whole workspace."""
+        """The pages that are about the whole workspace, its table of entries with the columns it was left with."""
+        self.keep()
+        self._workspace = bench.id
+        self.cache.restore_layout(self._memory.get("layout", bench.id, "cache", default=""))
         self._leave()
         self._leave = bench.watch_limit(self.cache.show_over)
         self.cache.show_over(bench.over_limit())
@@ -88,6 +92,12 @@ class Pages(QObject):
         self.transcript.open(facts, self._place_in(session.id) if session else None)
         self.inspector.open(session, self._bench())
         self.timeline.open(session, self._bench())
+
+    def keep(self) -> None:
+        """Remember what a person has set up by hand."""
+        self.keep_place()
+        if self._workspace:
+            self._memory.put("layout", self._workspace, "cache", value=self.cache.layout_state())
 
     def keep_place(self) -> None:
         """Remember where the reader of the conversation is; at its end nothing needs to be."""

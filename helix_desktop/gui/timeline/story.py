@@ -67,8 +67,6 @@ class Totals:
 
     sent: int = 0
     unmanaged: int = 0
-    cache_read: int = 0
-    cost: float = 0.0
     steps: int = 0
 
 
@@ -136,8 +134,6 @@ class Story:
         totals.steps += 1
         totals.sent += sent
         totals.unmanaged += max(sent, self._all)
-        totals.cache_read += usage.cache_read
-        totals.cost += usage.cost
         self._point(recorded)
         for part in fact.parts:
             self._now += part.tokens

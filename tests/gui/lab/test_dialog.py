@@ -100,7 +100,7 @@ def test_the_plot_tells_the_step_under_the_pointer_and_that_of_the_keys(results:
 
 def test_each_policy_is_drawn_in_its_colour(results: Results, theme: Theme) -> None:
     for scheme in ("light", "dark"):
-        theme.set_scheme(scheme)
+        theme.set_look(scheme, theme.zoom)
         drawn = colours(results.bars.grab().toImage())
         assert {theme.policy(name).name() for name in PRESETS} <= drawn
         drawn = colours(results.lines.grab().toImage())  # all of the same course: the last lies on the others

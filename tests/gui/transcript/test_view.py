@@ -185,10 +185,10 @@ def test_another_theme_and_another_width_keep_the_place(pane: TranscriptPane, th
         wheel(pane, 240)
     settle()
     index = first_seen(pane)[0]
-    theme.set_scheme("dark")
+    theme.set_look("dark", theme.zoom)
     settle()
     assert abs(first_seen(pane)[0] - index) <= 1
-    theme.set_scheme("light")
+    theme.set_look("light", theme.zoom)
 
 
 def test_everything_is_drawn(pane: TranscriptPane, settle: Settle) -> None:
