@@ -28,8 +28,11 @@ class Action:
 
 def declared() -> tuple[Action, ...]:
     """All actions in the order of the menus, in the user's language."""
+    return (*_of_the_window(), *_of_conversations())
+
+
+def _of_the_window() -> tuple[Action, ...]:
     file, edit, view = tr("Workspace"), tr("Edit"), tr("View")
-    talk, context, helping = tr("Conversation"), tr("Context"), tr("Help")
     return (
         Action("new", tr("New conversation"), file, "Ctrl+N"),
         Action("open-folder", tr("Open a folder as workspace…"), file, "Ctrl+O"),
@@ -61,6 +64,12 @@ def declared() -> tuple[Action, ...]:
         Action("dark", tr("Dark colours"), view),
         Action("as-system", tr("Colours as the system"), view),
         Action("full-screen", tr("Full screen"), view, "F11"),
+    )
+
+
+def _of_conversations() -> tuple[Action, ...]:
+    talk, context, helping = tr("Conversation"), tr("Context"), tr("Help")
+    return (
         Action("stop", tr("Stop the agent"), talk, "Esc"),
         Action("resume", tr("Go on where it stopped"), talk),
         Action("regenerate", tr("Answer again"), talk, "Ctrl+Shift+R"),

@@ -122,17 +122,27 @@ class RulesFile(Protocol):
     def text(self) -> str: ...
 
 
-class Workbench(Protocol):
-    """An open workspace."""
+class Named(Protocol):
+    """What has an id and a name of the user's."""
 
     @property
     def id(self) -> str: ...
     @property
     def name(self) -> str: ...
+
+
+class WorkspaceRow(Named, Protocol):
+    """A workspace as the rail shows it."""
+
     @property
     def colour(self) -> str: ...
     @property
     def folder(self) -> Path: ...
+
+
+class Workbench(WorkspaceRow, Protocol):
+    """An open workspace."""
+
     @property
     def folders(self) -> Sequence[Path]: ...
 
@@ -175,26 +185,9 @@ class Workbench(Protocol):
     async def choose_mode(self, name: str) -> None: ...
 
 
-class WorkspaceRow(Protocol):
-    """A workspace as the rail shows it."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def colour(self) -> str: ...
-    @property
-    def folder(self) -> Path: ...
-
-
-class Imported(Protocol):
+class Imported(Named, Protocol):
     """A workspace that came out of a file: `workbench.desk.Imported`."""
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
     @property
     def left_out(self) -> Sequence[str]: ...
 

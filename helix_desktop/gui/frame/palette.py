@@ -202,7 +202,9 @@ class Palette(QWidget):
         """What the workspace's search found; an answer to older words is dropped."""
         if words == self.line.text().strip():
             self._found = finds
+            chosen = self._list.currentIndex().row()
             self._refill()
+            self._list.setCurrentIndex(self._model.index(chosen))  # what was found stands behind what is known
 
     def choose(self) -> None:
         index = self._list.currentIndex()
@@ -247,7 +249,8 @@ class Palette(QWidget):
         self._list.setCurrentIndex(self._model.index(usable[place]))
 
     def _typed(self, words: str) -> None:
-        self._found = () if not words.strip() else self._found
+        if not words.strip():
+            self._found, self._searched = (), ""
         self._refill()
         self._timer.start()
 

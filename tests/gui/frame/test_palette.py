@@ -77,3 +77,19 @@ def test_the_workspace_is_searched_once_typing_pauses_and_late_answers_are_dropp
     palette.show_found("lock", [Find("a message about locks", print, kind="message")])
     palette.show_found("loc", [Find("an older answer", print)])
     assert [find.text for find in palette.finds] == ["a message about locks"]
+
+
+def test_an_answer_that_comes_does_not_move_the_choice(palette: Palette, done: list[str]) -> None:
+    QTest.keyClicks(palette.line, "conversation")
+    QTest.keyClick(palette.line, Qt.Key.Key_Down)
+    palette.show_found("conversation", [Find("a message", partial(done.append, "message"), kind="message")])
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["New conversation"]
+
+
+def test_the_same_words_are_looked_for_again_after_the_line_was_empty(palette: Palette) -> None:
+    asked = QSignalSpy(palette.searching)
+    for words in ("lock", "", "lock"):
+        palette.line.setText(words)
+        palette._search()
+    assert [asked.at(at)[0] for at in range(asked.count())] == ["lock", "lock"]
