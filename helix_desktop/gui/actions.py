@@ -5,7 +5,7 @@ A handler is given by whoever can do it (`Actions.on`). An action without a hand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -14,6 +14,18 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.words import tr
 from helix_desktop.settings import SHORTCUTS, Settings
+
+# What each of them is about; without it they can do nothing.
+OF_A_WORKSPACE = (
+    "new", "workspace-settings", "workspace-folder", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
+    "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
+    "lab", "model", "mode",
+)  # fmt: skip
+OF_A_CONVERSATION = (
+    "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html", "fold-marker",
+    "fold-observations", "fold-reflection", "fold-handover",
+)  # fmt: skip
+OF_A_QUESTION = ("allow-once", "allow-conversation", "allow-always", "refuse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +147,11 @@ class Actions(QObject):
         action = self._actions[name]
         action.triggered.connect(lambda _checked=False: handler())
         action.setEnabled(True)
+
+    def allow(self, names: Iterable[str], *, when: bool) -> None:
+        """Whether they can be done at the moment."""
+        for name in names:
+            self._actions[name].setEnabled(when)
 
     def shortcut(self, name: str) -> str:
         """As the platform writes it: "Ctrl+K", "⌘K"."""

@@ -27,7 +27,7 @@ from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, Text, Us
 from helix_desktop.engine.policy import PRESETS
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gui import finding
-from helix_desktop.gui.actions import Actions
+from helix_desktop.gui.actions import OF_A_CONVERSATION, OF_A_QUESTION, OF_A_WORKSPACE, Actions
 from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.chat.approvals import question_words
 from helix_desktop.gui.chat.attaching import Attaching
@@ -51,11 +51,6 @@ from helix_desktop.gui.words import tr
 from helix_desktop.settings import Settings
 
 TITLE = "Helix Desktop"
-_OF_A_WORKSPACE = (
-    "new", "workspace-settings", "workspace-folder", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
-    "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
-    "lab", "model", "mode",
-)  # fmt: skip
 
 
 class MainWindow(Frame):
@@ -104,8 +99,7 @@ class MainWindow(Frame):
         self.sidebar.search.show_shortcut(self.actions_.shortcut("palette").replace("+", " "))
 
     def _keys(self) -> dict[str, str]:
-        names = ("allow-once", "allow-conversation", "allow-always", "refuse")
-        return {name: self.actions_.shortcut(name) for name in names}
+        return {name: self.actions_.shortcut(name) for name in OF_A_QUESTION}
 
     def _composer_height(self) -> int:
         """What stands at the lower edge and must not be covered: the composer, and what waits for the user above it."""
@@ -195,7 +189,9 @@ class MainWindow(Frame):
         """Everything of an open workspace: its layout, its list, the conversation that was open last."""
         if self.bench is not None:
             self.keep_layout()
-        self.bench = bench
+            self.bridge.leave()
+        self.bench, self.session = bench, None
+        last = self.memory.get("conversation", bench.id, default="")
         self.memory.put("workspace", value=bench.id)
         self._watch(bench)
         if any(row.id == bench.id for row in self._listed):
@@ -207,12 +203,11 @@ class MainWindow(Frame):
         self.show_choices()
         self.restore_layout(bench.id)
         self.refresh_conversations()
+        self.show_session(None)  # nothing of the other workspace can be seen, or written to, while one is opened
         self.workbench_shown.emit()
-        last = self.memory.get("conversation", bench.id, default="")
         if any(row.id == last and not row.trashed for row in bench.conversations()):
+            self.memory.put("conversation", bench.id, value=last)
             self.open_conversation(last)
-        else:
-            self.show_session(None)
 
     def leave_workspace(self, workspace: str) -> None:
         """It closes: nothing of it is listened to any more."""
@@ -434,19 +429,13 @@ class MainWindow(Frame):
 
     def _enable(self) -> None:
         """What can be done at the moment, in the open workspace and with the open conversation."""
-        for name in _OF_A_WORKSPACE:
-            self.actions_[name].setEnabled(self.bench is not None)
         running = self.session.running if self.session else Running.IDLE
-        works = running in WORKING
-        self.actions_["stop"].setEnabled(works)
-        for name in ("allow-once", "allow-conversation", "allow-always", "refuse"):
-            self.actions_[name].setEnabled(running is Running.ASKING)
-        for name in ("regenerate", "resume"):
-            self.actions_[name].setEnabled(self.session is not None and not works)
-        for name in ("rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html"):
-            self.actions_[name].setEnabled(self.session is not None)
-        for name in ("fold-marker", "fold-observations", "fold-reflection", "fold-handover"):
-            self.actions_[name].setEnabled(self.session is not None)
+        works, allow = running in WORKING, self.actions_.allow
+        allow(OF_A_WORKSPACE, when=self.bench is not None)
+        allow(OF_A_CONVERSATION, when=self.session is not None)
+        allow(OF_A_QUESTION, when=running is Running.ASKING)
+        allow(("regenerate", "resume"), when=self.session is not None and not works)
+        allow(("stop",), when=works)
 
     def attacher(self) -> Callable[[Attachment], None]:
         """Takes what is attached to the message that is being written now, however long it takes to come."""

@@ -204,7 +204,8 @@ class Palette(QWidget):
             self._found = finds
             chosen = self._list.currentIndex().row()
             self._refill()
-            self._list.setCurrentIndex(self._model.index(chosen))  # what was found stands behind what is known
+            if chosen >= 0:  # what was found stands behind what is known
+                self._list.setCurrentIndex(self._model.index(chosen))
 
     def choose(self) -> None:
         index = self._list.currentIndex()

@@ -85,6 +85,11 @@ def test_an_answer_that_comes_does_not_move_the_choice(palette: Palette, done: l
     palette.show_found("conversation", [Find("a message", partial(done.append, "message"), kind="message")])
     QTest.keyClick(palette.line, Qt.Key.Key_Return)
     assert done == ["New conversation"]
+    palette.open()
+    QTest.keyClicks(palette.line, "zebra")
+    palette.show_found("zebra", [Find("a zebra", partial(done.append, "zebra"), kind="message")])
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["New conversation", "zebra"]
 
 
 def test_the_same_words_are_looked_for_again_after_the_line_was_empty(palette: Palette) -> None:
