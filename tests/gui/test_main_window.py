@@ -30,7 +30,7 @@ from helix_desktop.gui.transcript import wants
 from helix_desktop.settings import Settings
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
-from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Row
 
 COMMAND = Question(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test")
 
@@ -56,6 +56,20 @@ def test_it_opens_where_it_was_left(window: MainWindow) -> None:
     assert titles(window)[:2] == ["Today", "Extract the lock manager"]
     assert window.sidebar.list.current() == story.CONVERSATION
     assert window.chat.composer._figures.text() == "43.5K / 128K · $0.06"
+
+
+def test_each_workspace_comes_back_with_the_conversation_that_was_open_in_it(
+    window: MainWindow, desk: FakeDesk
+) -> None:
+    desk.benches["parser"].rows["p"] = Row("p", "Parse it", 0.0)
+    window.open_workspace("parser")
+    window.open_conversation("p")
+    window.open_workspace("storage-engine")
+    assert window.session is not None
+    assert window.session.id == story.CONVERSATION
+    window.open_workspace("parser")
+    assert window.session is not None
+    assert window.session.id == "p"
 
 
 def test_a_message_is_sent_and_answered(window: MainWindow, session: FakeSession) -> None:
