@@ -56,6 +56,11 @@ class Memory(QObject):
         except OSError as error:
             log.warning("a damaged file of the window could not be removed: %s", error)
 
+    def drop(self, workspace: str) -> None:
+        """All that is kept of a workspace: it is deleted for good."""
+        self._values = {path: value for path, value in self._values.items() if workspace not in path.split("/")}
+        self.write()
+
     def write(self) -> None:
         """Write now; the old file stays whole until the new one is."""
         self._timer.stop()

@@ -132,7 +132,8 @@ class WorkspaceActs:
     # --- the trash
 
     def show_trash(self) -> None:
-        TrashDialog(self._window, self._window.doing, self._window.desk, self._window.refresh_workspaces).open()
+        window = self._window
+        TrashDialog(window, window.doing, window.desk, window.refresh_workspaces, window.memory.drop).open()
 
     def current(self, act: Callable[[WorkspaceRow], object]) -> None:
         """Do something with the workspace in front."""

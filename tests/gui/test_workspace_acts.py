@@ -89,6 +89,7 @@ def test_what_came_along_is_decided_in_three_ways(
 
 
 def test_the_trash_gives_back_and_deletes_after_a_question(window: MainWindow, desk: FakeDesk) -> None:
+    window.memory.put("draft", "infra", "new", value={"text": "a secret"})
     for name in ("parser", "infra"):
         window.rail.wants.emit("trash", name)
     window.actions_["workspace-trash"].trigger()
@@ -102,6 +103,7 @@ def test_the_trash_gives_back_and_deletes_after_a_question(window: MainWindow, d
     assert list(desk.trashed) == ["infra"]
     press(box, "Delete for good")
     assert desk.trashed == {}
+    assert "secret" not in window.memory._file.read_text("utf-8")
     assert "There is no workspace in the trash." in said(trash)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
@@ -19,7 +20,10 @@ WIDTH = 560
 
 
 class Notices(QWidget):
-    """One notice at a time over the lower edge of its parent; the newest wins. Errors stay longer."""
+    """One notice at a time over the lower edge of its parent; the newest wins. Errors stay longer.
+
+    One that offers more than an undo, such as to read what opening had to mend, comes back after the newer one.
+    """
 
     def __init__(self, theme: Theme, parent: QWidget, lifted: Callable[[], int] = lambda: 0) -> None:
         """`lifted`: how much room is left free below, so that the composer is never covered."""
@@ -27,6 +31,8 @@ class Notices(QWidget):
         self._theme = theme
         self._lifted = lifted
         self._undo: Callable[[], object] | None = None
+        self._offered: Callable[[], None] | None = None  # tells again the one that is shown
+        self._later: list[Callable[[], None]] = []
         self.setProperty("look", "notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(tr("Notice"))
@@ -37,7 +43,7 @@ class Notices(QWidget):
         self._button.clicked.connect(self.act)
         self._close = QPushButton(self)
         self._close.setAccessibleName(tr("Close the notice"))
-        self._close.clicked.connect(self.hide)
+        self._close.clicked.connect(self._leave)
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 8, 8, 8)
         row.setSpacing(8)
@@ -55,6 +61,9 @@ class Notices(QWidget):
 
     def tell(self, text: str, *, button: str = "", act: Callable[[], object] | None = None, stays: int = SHOWN) -> None:
         """Show a sentence; `act` is done when its button is pressed."""
+        if self._offered is not None and not self.isHidden():
+            self._later.append(self._offered)
+        self._offered = partial(self.tell, text, button=button, act=act, stays=stays) if button else None
         self._undo = act
         self._text.setText(text)
         self._button.setText(button or tr("Undo"))
@@ -73,7 +82,7 @@ class Notices(QWidget):
     def act(self) -> None:
         """Do what the button offers (also by the shortcut for undo)."""
         act, self._undo = self._undo, None
-        self.hide()
+        self._leave()
         if act is not None:
             act()
 
@@ -87,7 +96,12 @@ class Notices(QWidget):
         if self.underMouse() or self._button.hasFocus():
             self._timer.start(SHOWN)
         else:
-            self.hide()
+            self._leave()
+
+    def _leave(self) -> None:
+        self.hide()
+        if self._later:
+            self._later.pop()()
 
     def _place(self) -> None:
         parent = self.parentWidget()

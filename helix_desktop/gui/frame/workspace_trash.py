@@ -19,11 +19,18 @@ from helix_desktop.gui.words import tr
 
 
 class TrashDialog(QDialog):
-    """`changed` is called when one came back."""
+    """`changed` is called when one came back, `gone` with one that was deleted for good."""
 
-    def __init__(self, parent: QWidget, doing: Doing, desk: Desk, changed: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        parent: QWidget,
+        doing: Doing,
+        desk: Desk,
+        changed: Callable[[], object],
+        gone: Callable[[str], object],
+    ) -> None:
         super().__init__(parent)
-        self._doing, self._desk, self._changed = doing, desk, changed
+        self._doing, self._desk, self._changed, self._gone = doing, desk, changed, gone
         self.setWindowTitle(tr("Workspaces in the trash"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setMinimumWidth(460)
@@ -97,7 +104,13 @@ class TrashDialog(QDialog):
         ask_yes(self, tr("Delete the workspace"), text, tr("Delete for good"), partial(self._delete, row))
 
     def _delete(self, row: WorkspaceRow) -> None:
-        self._do(self._desk.delete(row.id), lambda _done: self._list())
+        desk, gone = self._desk, self._gone
+
+        async def deleted() -> None:
+            await desk.delete(row.id)
+            gone(row.id)
+
+        self._do(deleted(), lambda _done: self._list())
 
     def _do(self, work: Coroutine[Any, Any, None], then: Callable[[None], object]) -> None:
         def failed(error: HelixError) -> None:

@@ -32,3 +32,20 @@ def test_the_newest_wins_and_an_error_says_what_to_do(theme: Theme) -> None:
     assert notices.text == "It is gone. Look in the trash."
     assert not notices._button.isVisible()
     assert notices.geometry().bottom() <= 300
+
+
+def test_what_is_offered_to_be_read_comes_back_after_a_newer_notice(theme: Theme) -> None:
+    """What opening a workspace had to mend is not covered for good by a rules file that is found a moment later."""
+    parent, done = QWidget(), list[str]()
+    parent.resize(800, 400)
+    parent.show()
+    notices = Notices(theme, parent)
+    notices.tell("It was mended.", button="Read", act=lambda: done.append("mended"))
+    notices.tell("There are rules.", button="Read", act=lambda: done.append("rules"))
+    notices.tell("Saved.")
+    notices._over()
+    assert notices.text == "There are rules."
+    notices.act()
+    assert notices.text == "It was mended."
+    QTest.mouseClick(notices._close, Qt.MouseButton.LeftButton)
+    assert (notices.text, done) == ("", ["rules"])
