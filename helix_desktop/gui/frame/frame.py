@@ -18,7 +18,8 @@ from helix_desktop.gui.theme import Theme
 
 SIDES = {"chat": 300, "timeline": 560}
 MOST = 0.55  # of the room beside the sidebar
-TIGHT = 1_160  # below this width the inspector makes room unless it is asked for
+MOST_FIRST = 0.3  # of the whole, for a sidebar nobody has drawn wider: large text leaves the page its room
+TIGHT = 1_160  # below this width, in text of the usual size, the inspector makes room unless it is asked for
 
 
 class Frame(QWidget):
@@ -48,6 +49,7 @@ class Frame(QWidget):
         self.top.inspector_wanted.connect(self.toggle_side)
         self._splitter.splitterMoved.connect(self._widths_moved)
         self._splitter.installEventFilter(self)
+        theme.changed.connect(self._settle)
 
     def _lay_out(self) -> None:
         middle = QVBoxLayout(self._middle)
@@ -120,7 +122,7 @@ class Frame(QWidget):
         """Bring what is shown into line with what is wanted, and with the room there is."""
         side = self._sides.get(self.page)
         welcome = self.page not in PAGES
-        room = self.width() >= TIGHT or self._asked_when_tight or self.page != "chat"
+        room = self.width() >= self.theme.px(TIGHT) or self._asked_when_tight or self.page != "chat"
         if side is not None:
             self._side.setCurrentWidget(side)
         shown = side is not None and room and (self._wants_side or self.page != "chat")
@@ -134,7 +136,9 @@ class Frame(QWidget):
     def _share_room(self) -> None:
         """The sides get the widths they were left with, the page gets the rest; never less than it needs."""
         kept, whole = self.memory.get, self._splitter.width()
-        usual = self.theme.px(sidebar_module.WIDTH) - 1
+        usual = min(
+            self.theme.px(sidebar_module.WIDTH) - 1, max(round(whole * MOST_FIRST), self.sidebar.minimumWidth())
+        )
         first = kept("layout", self._workspace, "sidebar-width", default=usual) if self.sidebar_shown else 0
         room, last = whole - first - 1, 0
         if self.side_shown:

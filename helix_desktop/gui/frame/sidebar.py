@@ -44,7 +44,7 @@ class SearchBox(QLineEdit):
         self.setPlaceholderText(tr("Search everything"))
         self.setAccessibleName(tr("Search conversations; Enter searches everything"))
         self.setClearButtonEnabled(False)
-        self.textChanged.connect(lambda text: self._key.setVisible(not text))
+        self.textChanged.connect(lambda _text: self._place())
 
     def show_shortcut(self, shortcut: str) -> None:
         self._key.setText(shortcut)
@@ -67,6 +67,8 @@ class SearchBox(QLineEdit):
     def _place(self) -> None:
         self._key.adjustSize()
         gap = self._theme.px(10)
+        words = self.fontMetrics().horizontalAdvance(self.placeholderText())
+        self._key.setVisible(not self.text() and words + self._key.width() + 3 * gap <= self.width())
         left = self.width() - self._key.width() - gap
         if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
             left = gap

@@ -59,7 +59,7 @@ class SettingsDialog(QDialog):
         self._offer()
         self._names.addStretch(1)
         side = QWidget(self)
-        side.setFixedWidth(200)
+        side.setMinimumWidth(200)
         side.setLayout(self._names)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)

@@ -22,8 +22,8 @@ from PySide6.QtWidgets import (
 
 Value = bool | int | float | str
 Changed = Callable[[Value], object]
-WIDE = 240
-WIDEST = 360  # of a choice with long words
+WIDE = 15  # heights of a line
+WIDEST = 22  # of a choice with long words
 MARGIN = 7
 
 
@@ -144,6 +144,13 @@ def row(declared: Declared, changed: Changed, parent: QWidget) -> QWidget:
     line.addLayout(words, 1)
     widget = field(declared, changed, whole)
     if not isinstance(declared.value, bool):
-        widget.setFixedWidth(max(WIDE, min(widget.sizeHint().width(), WIDEST)))
+        widget.setFixedWidth(_wide(widget))
     line.addWidget(widget)
     return whole
+
+
+def _wide(widget: QWidget) -> int:
+    """Alike for all, and as large as the text is; a choice with long words shows them."""
+    widget.ensurePolished()
+    line = widget.fontMetrics().height()
+    return min(max(WIDE * line, widget.sizeHint().width()), WIDEST * line)

@@ -73,3 +73,14 @@ def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
         bar.resize(width, 48)
         seen.append((bar._tabs["timeline"].isVisible(), bar.model.isVisible(), bar.policy.isVisible()))
     assert seen == [(True, True, True), (True, True, False), (True, False, False)]
+
+
+def test_large_text_leaves_the_page_its_room_and_usual_text_brings_the_widths_back(frame: Frame, theme: Theme) -> None:
+    before, *_ = frame._splitter.sizes()
+    theme.set_zoom(2.0)
+    sidebar, page, _ = frame._splitter.sizes()
+    assert not frame.side_shown
+    assert page > 2 * sidebar
+    theme.set_zoom(1.0)
+    assert frame._splitter.sizes()[0] == before
+    assert frame.side_shown

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QMenu, QPushButton
 
-from helix_desktop.gui.frame.sidebar import Sidebar, folder_words
+from helix_desktop.gui.frame.sidebar import SearchBox, Sidebar, folder_words
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_desk import Row
 
@@ -99,3 +99,15 @@ def test_a_long_folder_is_shortened_to_the_room_there_is(sidebar: Sidebar) -> No
     sidebar.show_workspace("x", Path("/srv") / ("long-" * 30) / "end")
     assert "…" in sidebar._path.text()
     assert sidebar._path.toolTip().endswith("/end")
+
+
+def test_the_shortcut_of_the_search_never_stands_on_its_words(theme: Theme) -> None:
+    box = SearchBox(theme, "Ctrl K")
+    box.show()
+    box.resize(260, 32)
+    assert box._key.isVisible()
+    box.resize(110, 32)
+    assert not box._key.isVisible()
+    box.resize(260, 32)
+    box.setText("x")
+    assert not box._key.isVisible()
