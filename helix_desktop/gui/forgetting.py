@@ -6,7 +6,17 @@ from collections.abc import Callable
 
 import shiboken6
 from PySide6.QtCore import QObject, Qt
-from PySide6.QtWidgets import QCheckBox, QDialog, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QDialog,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QProgressBar,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from helix_desktop.engine.ports import Purged
 from helix_desktop.errors import HelixError
@@ -54,6 +64,7 @@ class ForgetText(QDialog):
         self.show_ = QCheckBox(tr("Show it"), self)
         self.forget_ = QPushButton(tr("Forget it everywhere"), self)
         self.close_ = QPushButton(tr("Cancel"), self)
+        self.bar = QProgressBar(self)
         self.said = QLabel(self)
         self._lay_out()
         self._wire()
@@ -72,6 +83,9 @@ class ForgetText(QDialog):
         self.said.setTextFormat(Qt.TextFormat.PlainText)
         self.said.setWordWrap(True)
         self.said.hide()
+        self.bar.setTextVisible(False)
+        self.bar.hide()
+        column.addWidget(self.bar)
         column.addWidget(self.said)
         self.forget_.setProperty("look", "danger")
         self.forget_.setEnabled(False)
@@ -102,12 +116,24 @@ class ForgetText(QDialog):
         def failed(error: HelixError) -> None:
             self._ended(str(error), done=False)
 
-        self._say(tr("It is removed everywhere. In a large workspace this takes minutes."))
+        words = tr(
+            "It is removed everywhere. In a large workspace this takes minutes; you can close this window meanwhile."
+        )
+        self._say(words)
+        self.bar.setAccessibleName(words)
+        self.bar.setRange(0, 0)
+        self.bar.show()
         self.text.setEnabled(False)
         self.forget_.setEnabled(False)
         self.close_.setText(tr("Close"))
-        work = self._bench.forget(text=text)
+        work = self._bench.forget(text=text, report=self._report)
         self._doing.do(work, name="forget a text", then=forgotten, owner=self._owner, failed=failed)
+
+    def _report(self, done: int, total: int) -> None:
+        """How much of the cache was read; how long the journal and the backups take after it is not known."""
+        if not self._closed and shiboken6.isValid(self):
+            self.bar.setRange(0, 1000 if done < total else 0)
+            self.bar.setValue(done * 1000 // max(total, 1))
 
     def _ended(self, words: str, *, done: bool) -> None:
         """Told here, or by the window where the dialog was closed meanwhile."""
@@ -115,6 +141,7 @@ class ForgetText(QDialog):
             self.closed_early(words)
             return
         self.text.setEnabled(True)
+        self.bar.hide()
         if done:
             self.text.clear()
         self.forget_.setEnabled(bool(self.text.text().strip()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from helix_desktop import tasks
 from helix_desktop.errors import StoreFailed
@@ -29,10 +29,10 @@ class StoreThread:
         """Do it there. Once begun it is finished, even where nobody waits any more."""
         return await asyncio.wrap_future(self.submit(work, *args, **kwargs))
 
-    async def through(self, slices: Iterator[object]) -> None:
-        """Do all of it, slice by slice, so that others get their turn."""
-        while await self.run(next, slices, self) is not self:
-            pass
+    async def through(self, slices: Iterator[T], heard: Callable[[T], object] = lambda _slice: None) -> None:
+        """Do all of it, slice by slice, so that others get their turn; `heard` gets what each of them yields."""
+        while (slice_ := await self.run(next, slices, self)) is not self:
+            heard(cast("T", slice_))
 
     def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         try:

@@ -305,24 +305,34 @@ class Workspace:
         """Make one now."""
         return await self._stores.background.run(backup.make, self.folder)
 
-    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+    async def forget(
+        self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = transfer.unheard
+    ) -> Purged:
         """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
 
-        Minutes for a large workspace. Whoever has one of the returned conversations in memory reads it again.
+        Minutes for a large workspace; `report` hears how much of the cache has been read. Whoever has one of the returned
+        conversations in memory reads it again.
         """
+        total = (await self.index.stats()).size
         wanted = forgetting.Wanted(text, entries)
         purged = Purged((), 0, (), 0)
 
         async def purge() -> None:
             nonlocal purged
-            purged = await self._purge(wanted)
+            purged = await self._purge(wanted, lambda done: report(done, total))
 
         await self.index.renew(purge)
         return purged
 
-    async def _purge(self, wanted: forgetting.Wanted) -> Purged:
-        stores = self._stores
-        await stores.thread.through(forgetting.purge_cache(stores.cache, wanted))
+    async def _purge(self, wanted: forgetting.Wanted, report: Callable[[int], object]) -> Purged:
+        stores, read = self._stores, 0
+
+        def heard(size: int) -> None:
+            nonlocal read
+            read += size
+            report(read)
+
+        await stores.thread.through(forgetting.purge_cache(stores.cache, wanted), heard)
         changed = await stores.thread.run(forgetting.purge_journal, stores.journal, wanted)
         touched = await stores.background.run(forgetting.purge_backups, self.folder, wanted)
         await stores.background.run(forgetting.drop_remains, self.folder)

@@ -36,6 +36,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import NotThere, WrongUse
 from helix_desktop.store.emptying import Emptied
+from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.kit import Kit, Options
 from helix_desktop.tools.permission import Mode, Rule
@@ -275,12 +276,12 @@ class Workbench:
 
     # --- content
 
-    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+    async def forget(self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = unheard) -> Purged:
         """Remove a text, or entries, from the whole workspace for good. Every session holds still meanwhile, and reads
         again what has changed; Refused while one of them works.
         """
         async with self._reading, self._sessions.still():
-            purged = await self.workspace.forget(text=text, entries=entries)
+            purged = await self.workspace.forget(text=text, entries=entries, report=report)
             for row in await self.workspace.journal.conversations():
                 if row.id in purged.conversations:
                     before = self._rows[row.id]

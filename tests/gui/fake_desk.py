@@ -401,7 +401,14 @@ class FakeWorkbench:
         self.rows = {name: row for name, row in self.rows.items() if name not in gone}
         return Emptied(gone, 3, 5_000_000)
 
-    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+    async def forget(
+        self,
+        *,
+        text: str = "",
+        entries: Sequence[Digest] = (),
+        report: Callable[[int, int], None] = lambda _done, _of: None,
+    ) -> Purged:
+        report(1, 4)
         if self.busy:
             raise Refused("The agent works in this workspace.", remedy="Stop it first.")
         self.forgotten.append(text)

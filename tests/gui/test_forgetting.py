@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPushButton
 from helix_desktop.gui.forgetting import ForgetText
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.storage import StoragePage
-from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.fake_desk import FakeWorkbench, Held, now
 from tests.gui.fake_setup import FakeInstallation
 
 
@@ -55,6 +55,23 @@ def test_the_result_is_told_and_the_window_remembers_nothing(window: MainWindow,
     assert dialog.text.text() == ""
     assert window.chat.composer.text.toPlainText() == "my key is , is it?"
     assert window.memory.get("history", bench.id, default=list[str]()) == []
+
+
+def test_how_far_it_is_can_be_seen_and_closing_does_not_end_it(window: MainWindow, bench: FakeWorkbench) -> None:
+    held = window.doing._spawn = Held()
+    dialog = opened(window)
+    dialog.text.setText("sk-live-77")
+    press(dialog.forget_)
+    assert dialog.bar.isVisible()
+    dialog._report(1, 4)
+    assert (dialog.bar.value(), dialog.bar.maximum()) == (250, 1000)
+    dialog._report(4, 4)
+    assert dialog.bar.maximum() == 0
+    press(dialog.close_)
+    window.doing._spawn = now
+    held.let()
+    assert bench.forgotten == ["sk-live-77"]
+    assert "Forgotten for good" in window.notices.text
 
 
 def test_a_text_that_is_nowhere_is_said(window: MainWindow) -> None:

@@ -62,7 +62,10 @@ async def test_a_text_leaves_every_file(workspace: Workspace) -> None:
     returned = await fill(workspace)
     await workspace.back_up()
     assert len(stands_in(workspace.folder, SECRET)) > 3, "the trial needs a secret that stands in the files"
-    purged = await workspace.forget(text=SECRET)
+    told: list[tuple[int, int]] = []
+    purged = await workspace.forget(text=SECRET, report=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1][0] >= told[-1][1] > 0
     assert stands_in(workspace.folder, SECRET) == []
     assert stands_in(workspace.folder, "Qz77x") == []
     assert len(purged.entries) == 3
