@@ -37,6 +37,7 @@ class EntryViewer(QWidget):
 
     def __init__(self, theme: Theme, doing: Doing, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._theme = theme
         self._doing = doing
         self._catalogue: Catalogue | None = None
         self.row: Row | None = None
@@ -83,14 +84,18 @@ class EntryViewer(QWidget):
         column.addLayout(head)
         column.addWidget(self.body, 1)
         self.setMinimumWidth(theme.px(300))
-        self._roomy = theme.px(840)
+        theme.changed.connect(self._settle)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where there is little room the second buttons are in the menu alone."""
         super().resizeEvent(event)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Where there is little room for the size of the text the second buttons are in the menu alone."""
+        roomy = self._theme.px(840)
         for button in (self._copy, self._save, self._show):
-            button.setVisible(self.width() >= self._roomy)
-        self._hash.setVisible(self.width() >= self._roomy * 2 // 3)
+            button.setVisible(self.width() >= roomy)
+        self._hash.setVisible(self.width() >= roomy * 2 // 3)
 
     def _button(self, words: str, act: Callable[[], None], look: str = "") -> QPushButton:
         button = QPushButton(words, self)

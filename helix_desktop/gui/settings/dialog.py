@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QButtonGroup,
     QDialog,
@@ -50,7 +50,8 @@ class SettingsDialog(QDialog):
         self._pages: dict[str, Page] = {}
         self._buttons: dict[str, QPushButton] = {}
         self.setWindowTitle(tr("Settings"))
-        self.resize(920, 660)
+        wanted = QSize(window.theme.px(920), window.theme.px(660))
+        self.resize(wanted.boundedTo(window.screen().availableGeometry().size() * 0.9))
         self._stack = QStackedWidget(self)
         self._names = QVBoxLayout()
         self._names.setContentsMargins(8, 12, 8, 12)

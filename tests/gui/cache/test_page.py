@@ -15,6 +15,7 @@ from helix_desktop.gui.cache.page import CachePage
 from helix_desktop.gui.cache.port import Filter
 from helix_desktop.gui.cache.shapes import Shape
 from helix_desktop.gui.models.compare import CompareDialog
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.wants import Recall, ShowInChat, Want
 from tests.gui import story
 from tests.gui.cache.catalogue import MemoryCatalogue
@@ -342,3 +343,11 @@ def test_uses_are_those_of_the_entry_that_is_shown(page: CachePage, catalogue: M
     assert page.viewer.uses == ()
     page._doing._spawn = now
     held.let()
+
+
+def test_large_text_moves_the_second_buttons_into_the_menu(page: CachePage, theme: Theme) -> None:
+    assert page.viewer._copy.isVisible()
+    theme.set_zoom(2.0)
+    assert not page.viewer._copy.isVisible()
+    theme.set_zoom(1.0)
+    assert page.viewer._copy.isVisible()
