@@ -66,12 +66,13 @@ class Chart(Plot):
         self.update()
 
     def _describe(self) -> None:
-        points = self._story.points
+        points, events = self._story.points, self._story.events
         if points:
+            begun = bool(events) and not events[0].folds  # the beginning is an event as well
             words = tr(
                 "{steps} steps, {folds} folds, now {tokens} tokens",
                 steps=f"{self._story.totals.steps:,}",
-                folds=f"{len(self._story.events):,}",
+                folds=f"{len(events) - begun:,}",
                 tokens=short(points[-1]),
             )
             self.setAccessibleDescription(words)

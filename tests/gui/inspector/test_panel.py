@@ -88,9 +88,9 @@ def test_it_shows_the_sessions_own_meter(panel: Inspector, session: Commanded) -
     text = panel.view.text()
     meter = session.meter()
     assert "Context · 43.5K of 128K" in text
-    assert meter.used == 43_500 or abs(meter.used - 43_500) < 100
-    for line in ("System and tools  5.1K", "Handover 3  11.4K", "Tool outputs  16.8K", "hand over"):
-        assert line in text or line == "hand over"
+    assert abs(meter.used - 43_500) < 100
+    for line in ("System and tools  5.1K", "Handover 3  11.4K", "Tool outputs  16.8K"):
+        assert line in text
     assert session.forecast() in text
 
 
