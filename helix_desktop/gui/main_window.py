@@ -215,6 +215,8 @@ class MainWindow(Frame):
         if watched is not None:
             watched.leave()
             watched.deleteLater()
+        if self._wanted_workspace == workspace:
+            self._wanted_workspace = ""
         if self.bench is not None and self.bench.id == workspace:
             self.bridge.leave()
             self.bench = self.session = None
@@ -255,6 +257,9 @@ class MainWindow(Frame):
         self.refresh_workspaces(self._open_any)
 
     def _open_any(self) -> None:
+        """Unless one was asked for while they were listed, as by the link the program was started with."""
+        if self._wanted_workspace:
+            return
         rows = self._listed
         last = self.memory.get("workspace", default="")
         found = next((row.id for row in rows if row.id == last), rows[0].id if rows else "")

@@ -16,6 +16,7 @@ from helix_desktop.errors import Refused, StoreFailed
 from helix_desktop.gui import wanting
 from helix_desktop.gui.chat import saying
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript import wants
 from tests.gui import story
@@ -46,6 +47,17 @@ def test_the_workspace_asked_for_last_is_shown(window: MainWindow, held: Held) -
     held.let("open workspace infra")
     held.let("open workspace parser")
     assert shown(window)[0] == "infra"
+
+
+def test_the_link_a_program_was_started_with_is_followed(window: MainWindow, desk: FakeDesk, held: Held) -> None:
+    """Its workspace is asked for while the workspaces are still being listed."""
+    window.leave_workspace("storage-engine")
+    window.begin(desk)
+    window.go(Place("workspace", "parser"))
+    held.let("list the workspaces")
+    held.let()
+    held.let()
+    assert shown(window)[0] == "parser"
 
 
 def test_a_workspace_in_front_stays_when_it_was_chosen_again_meanwhile(window: MainWindow, held: Held) -> None:
