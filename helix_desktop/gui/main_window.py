@@ -156,6 +156,7 @@ class MainWindow(Frame):
                     then()
 
         def not_opened(error: HelixError) -> None:
+            self._wanted_workspace = ""
             self.notices.tell_error(error)
             if self.bench is None:
                 self.show_page("welcome")
@@ -173,7 +174,11 @@ class MainWindow(Frame):
             else:
                 self.refresh_workspaces()
 
-        self.doing.do(self._create(folder), name="create a workspace", then=created, owner=self)
+        def not_created(error: HelixError) -> None:
+            self._wanted_workspace = ""
+            self.notices.tell_error(error)
+
+        self.doing.do(self._create(folder), name="create a workspace", then=created, owner=self, failed=not_created)
 
     async def _create(self, folder: Path) -> Workbench:
         """A folder that has a workspace already is opened, not doubled."""
@@ -190,7 +195,7 @@ class MainWindow(Frame):
         if self.bench is not None:
             self.keep_layout()
             self.bridge.leave()
-        self.bench, self.session = bench, None
+        self.bench, self.session, self._wanted_workspace = bench, None, bench.id
         last = self.memory.get("conversation", bench.id, default="")
         self.memory.put("workspace", value=bench.id)
         self._watch(bench)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
@@ -57,6 +58,19 @@ def test_the_link_a_program_was_started_with_is_followed(window: MainWindow, des
     held.let("list the workspaces")
     held.let()
     held.let()
+    assert shown(window)[0] == "parser"
+
+
+def test_after_a_folder_that_could_not_be_opened_another_workspace_still_comes_to_the_front(
+    window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def full(name: str, folder: Path) -> FakeWorkbench:
+        raise StoreFailed("The disk is full.")
+
+    monkeypatch.setattr(desk, "create", full)
+    window.create_workspace(tmp_path)
+    assert window.notices.text == "The disk is full."
+    window.actions_["trash-workspace"].trigger()
     assert shown(window)[0] == "parser"
 
 
