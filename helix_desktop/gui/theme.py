@@ -8,12 +8,14 @@ A standard widget says what it is with the property `look` (`set_look`): "pill",
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication, QWidget
+from shiboken6 import isValid
 
 from helix_desktop import resources
 from helix_desktop.gui.tokens import DARK, LIGHT, Tokens, fill_of, policy_colour
@@ -109,6 +111,16 @@ class Theme(QObject):
     def px(self, length: float) -> int:
         """A length of the pictures at the present text zoom."""
         return max(1, round(length * self._zoom))
+
+    def fit(self, owner: QObject, give: Callable[..., object], *lengths: float) -> None:
+        """Give margins, spacings or widths in lengths of the pictures: now, and at every other zoom while `owner` lives."""
+
+        def fitted() -> None:
+            if isValid(owner):
+                give(*(self.px(length) if length else 0 for length in lengths))
+
+        fitted()
+        self.changed.connect(fitted)
 
     def font(self, size: float = TEXT, *, weight: QFont.Weight = QFont.Weight.Normal, mono: bool = False) -> QFont:
         font = QFont()

@@ -58,6 +58,16 @@ def test_it_opens_where_it_was_left(window: MainWindow) -> None:
     assert window.chat.composer._figures.text() == "43.5K / 128K · $0.06"
 
 
+def test_a_window_made_with_large_text_fits_again_with_usual_text(
+    theme: Theme, memory: Memory, settings: Settings, doing: Doing
+) -> None:
+    theme.set_zoom(2.0)
+    window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    theme.set_zoom(1.0)
+    sides = (window.pages.inspector, window.pages.timeline, window.pages.timeline.panel, window.pages.cache.viewer)
+    assert [side.minimumWidth() for side in sides] == [220, 260, 260, 300]
+
+
 def test_each_workspace_comes_back_with_the_conversation_that_was_open_in_it(
     window: MainWindow, desk: FakeDesk
 ) -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from PySide6.QtCore import QEvent
 from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.gui.theme import Theme, fill_sheet, set_look
@@ -65,3 +66,13 @@ def test_a_look_can_change_later(theme: Theme) -> None:
     set_look(button, "link")
     assert primary.name() == LIGHT.on_accent
     assert button.palette().color(QPalette.ColorRole.ButtonText).name() == LIGHT.accent
+
+
+def test_lengths_follow_the_zoom_while_their_owner_lives(theme: Theme) -> None:
+    owner, widths = QWidget(), list[tuple[int, ...]]()
+    theme.fit(owner, lambda *lengths: widths.append(lengths), 20, 0)
+    theme.set_zoom(2.0)
+    owner.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    theme.set_zoom(1.0)
+    assert widths == [(20, 0), (40, 0)]

@@ -39,8 +39,8 @@ class FilterBar(QWidget):
         set_look(self._hint, "kbd")
         self._tool, self._conversation, self._time, self._more = (self._pill() for _ in range(4))
         row = QHBoxLayout(self)
-        row.setContentsMargins(theme.px(20), theme.px(12), theme.px(20), theme.px(12))
-        row.setSpacing(theme.px(10))
+        theme.fit(self, row.setContentsMargins, 20, 12, 20, 12)
+        theme.fit(self, row.setSpacing, 10)
         row.addWidget(self.field, 1)
         for pill in (self._tool, self._conversation, self._time, self._more):
             row.addWidget(pill)
@@ -49,8 +49,8 @@ class FilterBar(QWidget):
         self.field.textChanged.connect(self._typed)
         self.field.returnPressed.connect(self._at_once)
         self.reset()
-        self.field.setMinimumWidth(theme.px(120))
-        self.setMinimumWidth(theme.px(300))
+        theme.fit(self, self.field.setMinimumWidth, 120)
+        theme.fit(self, self.setMinimumWidth, 300)
 
     def reset(self) -> None:
         """Everything again, as for another workspace."""

@@ -72,18 +72,18 @@ class EntryViewer(QWidget):
 
     def _lay_out(self, theme: Theme) -> None:
         head = QHBoxLayout()
-        head.setSpacing(theme.px(10))
+        theme.fit(self, head.setSpacing, 10)
         for widget in (self._hash, self._checked, self._used, self._shape):
             head.addWidget(widget)
         head.addStretch(1)
         for button in (self._copy, self._save, self._show, self._recall, self._more):
             head.addWidget(button)
         column = QVBoxLayout(self)
-        column.setContentsMargins(theme.px(20), theme.px(14), theme.px(20), theme.px(14))
-        column.setSpacing(theme.px(10))
+        theme.fit(self, column.setContentsMargins, 20, 14, 20, 14)
+        theme.fit(self, column.setSpacing, 10)
         column.addLayout(head)
         column.addWidget(self.body, 1)
-        self.setMinimumWidth(theme.px(300))
+        theme.fit(self, self.setMinimumWidth, 300)
         theme.changed.connect(self._settle)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -33,8 +33,8 @@ class EmptyChat(QWidget):
         )
         words.setProperty("look", "muted")
         words.setWordWrap(True)
-        words.setFixedWidth(theme.px(WIDTH))
-        words.setMinimumHeight(words.heightForWidth(theme.px(WIDTH)))
+        self._words = words
+        theme.fit(self, self._fit_words, WIDTH)
         words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         for widget in (self._title, words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
@@ -49,6 +49,10 @@ class EmptyChat(QWidget):
             button.clicked.connect(lambda _checked=False, s=suggestion: self.suggested.emit(s))
             column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addStretch(3)
+
+    def _fit_words(self, width: int) -> None:
+        self._words.setFixedWidth(width)
+        self._words.setMinimumHeight(self._words.heightForWidth(width))
 
     def show_name(self, name: str) -> None:
         self._title.setText(tr("What shall be done in {name}?", name=name))

@@ -70,7 +70,7 @@ class WelcomePage(QWidget):
         middle = QWidget(self)
         middle.setProperty("look", "plain")
         middle.setLayout(column)
-        middle.setMaximumWidth(theme.px(WIDTH))
+        theme.fit(self, middle.setMaximumWidth, WIDTH)
         row = QHBoxLayout()
         row.addStretch(1)
         row.addWidget(middle, 100)

@@ -87,10 +87,9 @@ class Inspector(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
 
     def _lay_out(self) -> None:
-        px = self._theme.px
         foot = QVBoxLayout()
-        foot.setContentsMargins(px(16), px(8), px(16), px(12))
-        foot.setSpacing(px(4))
+        self._theme.fit(self, foot.setContentsMargins, 16, 8, 16, 12)
+        self._theme.fit(self, foot.setSpacing, 4)
         row = QHBoxLayout()
         row.addWidget(self._step, 1)
         row.addWidget(self._now)
@@ -101,7 +100,7 @@ class Inspector(QWidget):
         column.setSpacing(0)
         column.addWidget(self.view, 1)
         column.addLayout(foot)
-        self.setMinimumWidth(px(220))
+        self._theme.fit(self, self.setMinimumWidth, 220)
 
     # --- what the window calls
 

@@ -86,13 +86,12 @@ class TimelinePage(QWidget):
         return pill
 
     def _lay_out(self) -> None:
-        px = self._theme.px
         chart = QVBoxLayout()
-        chart.setContentsMargins(px(24), px(20), 0, 0)
+        self._theme.fit(self, chart.setContentsMargins, 24, 20, 0, 0)
         chart.addWidget(self.chart)
         row = QHBoxLayout()
-        row.setContentsMargins(px(24), px(10), px(20), px(8))
-        row.setSpacing(px(6))
+        self._theme.fit(self, row.setContentsMargins, 24, 10, 20, 8)
+        self._theme.fit(self, row.setSpacing, 6)
         row.addWidget(self._kind_pill)
         row.addWidget(self._scope_pill)
         row.addStretch(1)
@@ -105,7 +104,7 @@ class TimelinePage(QWidget):
         column.addLayout(chart)
         column.addLayout(row)
         column.addWidget(self.list, 1)
-        self.setMinimumWidth(px(260))
+        self._theme.fit(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where there is little room the commands are in one menu."""

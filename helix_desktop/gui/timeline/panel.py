@@ -63,7 +63,7 @@ class Bars(QWidget):
         self._event: Event | None = None
         self._window = 0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setFixedHeight(theme.px(20))
+        theme.fit(self, self.setFixedHeight, 20)
 
     def show_event(self, event: Event, window: int) -> None:
         self._event, self._window = event, max(window, event.before)
@@ -125,21 +125,21 @@ class FoldPanel(QWidget):
     def _lay_out(self) -> None:
         px = self._theme.px
         named = QHBoxLayout()
-        named.setSpacing(px(8))
+        self._theme.fit(self, named.setSpacing, 8)
         named.addWidget(self._title)
         named.addWidget(self._kept)
         named.addStretch(1)
         buttons = QHBoxLayout()
-        buttons.setSpacing(px(8))
+        self._theme.fit(self, buttons.setSpacing, 8)
         for button in (self._edit, self._compare, self._undo):
             buttons.addWidget(button)
         self._head = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._head.setSpacing(px(8))
+        self._theme.fit(self, self._head.setSpacing, 8)
         self._head.addLayout(named, 1)
         self._head.addLayout(buttons)
         top = QVBoxLayout()
-        top.setContentsMargins(px(16), px(14), px(16), 0)
-        top.setSpacing(px(6))
+        self._theme.fit(self, top.setContentsMargins, 16, 14, 16, 0)
+        self._theme.fit(self, top.setSpacing, 6)
         top.addLayout(self._head)
         top.addSpacing(px(6))
         top.addWidget(self._bars)
@@ -148,7 +148,7 @@ class FoldPanel(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(top)
         column.addWidget(self._stack, 1)
-        self.setMinimumWidth(px(260))
+        self._theme.fit(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where there is little room the buttons stand under the title."""
@@ -167,7 +167,7 @@ class FoldPanel(QWidget):
         set_look(save, "primary")
         row.addWidget(save)
         column = QVBoxLayout(page)
-        column.setContentsMargins(self._theme.px(16), 0, self._theme.px(16), self._theme.px(14))
+        self._theme.fit(self, column.setContentsMargins, 16, 0, 16, 14)
         column.addWidget(self._editor, 1)
         column.addLayout(row)
         return page
