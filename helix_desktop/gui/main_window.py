@@ -24,7 +24,6 @@ from helix_desktop.engine.events import (
     StateChanged,
 )
 from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, Text, UserPart
-from helix_desktop.engine.policy import PRESETS
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gui import finding
 from helix_desktop.gui.actions import OF_A_CONVERSATION, OF_A_QUESTION, OF_A_WORKSPACE, Actions
@@ -40,6 +39,7 @@ from helix_desktop.gui.frame.frame import Frame
 from helix_desktop.gui.frame.notices import Notices, announce
 from helix_desktop.gui.frame.pages import CatalogueOf, Pages
 from helix_desktop.gui.frame.palette import Find, Palette
+from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.models.folds import kind_words
@@ -489,17 +489,6 @@ class MainWindow(Frame):
         self.keep_layout()
         self.pages.keep()
         self.memory.write()
-
-
-def policy_choices() -> list[tuple[str, str]]:
-    """The presets with the words of the top bar."""
-    words = {
-        "helix": tr("Helix policy"),
-        "observational": tr("Observational policy"),
-        "layered": tr("Layered policy"),
-        "none": tr("No folding"),
-    }
-    return [(name, words.get(name, name)) for name in PRESETS]
 
 
 def _words(parts: Sequence[UserPart]) -> str:

@@ -18,9 +18,10 @@ from helix_desktop.gui.chat.rules import RulesDialog
 from helix_desktop.gui.doing import Spawn
 from helix_desktop.gui.frame.first_start import ConnectDialog
 from helix_desktop.gui.frame.notify import Notifier
+from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.links import link as link_of
-from helix_desktop.gui.main_window import TITLE, MainWindow, policy_choices
+from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.ports import RulesFile, Workbench
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Model, Setup

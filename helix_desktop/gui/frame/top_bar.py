@@ -8,6 +8,7 @@ from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QMenu, QPushButton, QToolButton, QWidget
 
+from helix_desktop.engine.policy import PRESETS
 from helix_desktop.gui.icons import icon
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import hint
@@ -16,6 +17,17 @@ from helix_desktop.gui.words import tr
 HEIGHT = 48
 PAGES = ("chat", "cache", "timeline")
 LONGEST = 32  # characters of a choice that are shown
+
+
+def policy_choices() -> list[tuple[str, str]]:
+    """The presets with the words of this bar."""
+    words = {
+        "helix": tr("Helix policy"),
+        "observational": tr("Observational policy"),
+        "layered": tr("Layered policy"),
+        "none": tr("No folding"),
+    }
+    return [(name, words.get(name, name)) for name in PRESETS]
 
 
 class Pill(QPushButton):

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine import policy
 from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.main_window import policy_choices
+from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.fields import Declared, Value, row
