@@ -11,16 +11,18 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit, QMessageBox,
 
 from helix_desktop.gui.words import tr
 
+LONGEST = 200  # characters of a name
+
 
 def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[[str], object]) -> QInputDialog:
-    """Ask for a line; `then` gets it unless it is empty or was cancelled."""
+    """Ask for a line; `then` gets it, also what was pasted as one line, unless it is empty or was cancelled."""
     dialog = QInputDialog(parent)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setWindowTitle(title)
     dialog.setLabelText(label)
     dialog.setTextValue(text)
     dialog.resize(420, dialog.sizeHint().height())
-    dialog.textValueSelected.connect(lambda found: then(found.strip()) if found.strip() else None)
+    dialog.textValueSelected.connect(lambda found: then(_line(found)) if _line(found) else None)
     dialog.open()
     return dialog
 
@@ -123,3 +125,7 @@ class _Returned(QObject):
     def _opens(self) -> bool:
         """Not where a file would be replaced: the dialog asks first."""
         return self._dialog.acceptMode() is QFileDialog.AcceptMode.AcceptOpen
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:LONGEST]

@@ -35,7 +35,10 @@ class Lock:
         try:
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise StoreFailed(f"{path} cannot be opened: {error.strerror}.") from error
+            raise StoreFailed(
+                f"{path} cannot be opened: {error.strerror}.",
+                remedy="Nothing was changed. Let this folder be written to, or start with another one (--home).",
+            ) from error
         try:
             _take(self._handle)
         except OSError as error:

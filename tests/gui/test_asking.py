@@ -46,3 +46,12 @@ def test_a_folder_typed_as_a_whole_is_taken_whatever_is_selected(
     QTest.keyClick(line, Qt.Key.Key_Return)
     assert taken == [folder]
     assert not dialog.isVisible()
+
+
+def test_a_name_is_one_line_and_not_endless(application: object) -> None:
+    parent, names = QWidget(), list[str]()
+    dialog = asking.ask_text(parent, "Rename", "Title", "", names.append)
+    dialog.setTextValue(" one\u2028 two\tthree " + "x" * 1_000)
+    dialog.accept()
+    assert names[0].startswith("one two three x")
+    assert len(names[0]) == asking.LONGEST
