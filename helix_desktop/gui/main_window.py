@@ -155,14 +155,8 @@ class MainWindow(Frame):
                 if then is not None:
                     then()
 
-        def not_opened(error: HelixError) -> None:
-            self._wanted_workspace = ""
-            self.notices.tell_error(error)
-            if self.bench is None:
-                self.show_page("welcome")
-
         work = self.desk.open(workspace)
-        self.doing.do(work, name=f"open workspace {workspace}", then=opened, owner=self, failed=not_opened)
+        self.doing.do(work, name=f"open workspace {workspace}", then=opened, owner=self, failed=self._not_opened)
 
     def create_workspace(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
@@ -174,11 +168,14 @@ class MainWindow(Frame):
             else:
                 self.refresh_workspaces()
 
-        def not_created(error: HelixError) -> None:
-            self._wanted_workspace = ""
-            self.notices.tell_error(error)
+        work = self._create(folder)
+        self.doing.do(work, name="create a workspace", then=created, owner=self, failed=self._not_opened)
 
-        self.doing.do(self._create(folder), name="create a workspace", then=created, owner=self, failed=not_created)
+    def _not_opened(self, error: HelixError) -> None:
+        self._wanted_workspace = ""
+        self.notices.tell_error(error)
+        if self.bench is None:
+            self.show_page("welcome")
 
     async def _create(self, folder: Path) -> Workbench:
         """A folder that has a workspace already is opened, not doubled."""

@@ -50,6 +50,7 @@ class BoxesView(QAbstractScrollArea):
         self._laid_width = 0.0
         self._near: Box | None = None
         self._spot: Spot | None = None
+        self._wanted = 0  # the place to be kept, where it is not laid out as far yet
         self._anchor = self._caret = -1
         self._pressed: Hot | None = None
         self._press_at = QPoint()
@@ -60,18 +61,19 @@ class BoxesView(QAbstractScrollArea):
         self.viewport().setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.verticalScrollBar().setSingleStep(STEP)
+        self.verticalScrollBar().actionTriggered.connect(self._moved)
         theme.changed.connect(self._restyled)
 
     # --- what is shown
 
     def show_boxes(self, make: Make, *, keep_place: bool = False) -> None:
         """`make` gives the boxes for a width; it is called again when the width or the theme changes."""
-        place = self.verticalScrollBar().value() if keep_place else 0
+        self._wanted = self.verticalScrollBar().value() if keep_place else 0
         self._make = make
         self._anchor = self._caret = -1
         self._spot = None
         self._lay()
-        self.verticalScrollBar().setValue(place)
+        self.verticalScrollBar().setValue(self._wanted)
 
     def text(self) -> str:
         """All of the text."""
@@ -105,7 +107,13 @@ class BoxesView(QAbstractScrollArea):
         bar = self.verticalScrollBar()
         bar.setRange(0, max(0, round(self._stack.bottom) - self.viewport().height()))
         bar.setPageStep(self.viewport().height())
+        if bar.value() < self._wanted:
+            bar.setValue(self._wanted)
         self.viewport().update()
+
+    def _moved(self, _action: int) -> None:
+        """By the reader: the place that was kept is not gone back to."""
+        self._wanted = 0
 
     def _restyled(self) -> None:
         self._ink = Ink(self.theme)
@@ -197,6 +205,7 @@ class BoxesView(QAbstractScrollArea):
             self._anchor, self._caret = 0, self._stack.length
             self.viewport().update()
         elif key in steps:
+            self._wanted = 0
             bar.setValue(bar.value() + steps[key])
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and self._spot in self._stack.spots():
             self._act(self._stack.spot(self._spot)[0])
