@@ -78,6 +78,7 @@ class SettingsDialog(QDialog):
             self._stack.addWidget(self._pages[name])
         self._stack.setCurrentWidget(self._pages[name])
         self._buttons[name].setChecked(True)
+        self._buttons[name].setFocus()
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._makers)

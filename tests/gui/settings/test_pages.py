@@ -339,6 +339,7 @@ def test_the_dialog_makes_a_page_when_it_is_looked_at(window: MainWindow, progra
     for name in dialog.names():
         dialog.open_at(name)
         assert dialog._buttons[name].isChecked()
+        assert dialog.focusWidget() is dialog._buttons[name]
     dialog.open_at("no such page")
     assert dialog._buttons["appearance"].isChecked()
 
