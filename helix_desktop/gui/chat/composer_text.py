@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
@@ -14,6 +16,7 @@ from helix_desktop.gui.words import tr
 LINES = 10
 PASTED = 20_000  # characters; a longer paste becomes an attachment, which the window can hold without wrapping it
 KEPT = 200
+ALT_WRITES = sys.platform == "darwin"  # letters that have no key of their own
 
 
 class ComposerText(QPlainTextEdit):
@@ -95,7 +98,10 @@ class ComposerText(QPlainTextEdit):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if not self._composing and (self._completes(event) or self._sends(event) or self._walks(event)):
             return
-        super().keyPressEvent(event)
+        if event.modifiers() == Qt.KeyboardModifier.AltModifier and event.text() and not ALT_WRITES:
+            event.ignore()  # the key of an action that has nothing to do just now; it is no letter of the message
+        else:
+            super().keyPressEvent(event)
 
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's
         """Tab takes a suggestion while some are shown."""

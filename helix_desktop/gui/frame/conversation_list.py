@@ -31,6 +31,7 @@ from helix_desktop.gui.meter import paint_bar, share, spoken
 from helix_desktop.gui.ports import ConversationRow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import hint
+from helix_desktop.gui.transcript.ink import right_to_left
 from helix_desktop.gui.words import tr
 
 FETCHED = 200
@@ -233,10 +234,12 @@ class ConversationPainter(QStyledItemDelegate):
         box = self._placed(inner, box)
         painter.setFont(theme.font(13))
         painter.setPen(theme.colour("text"))
-        title = QFontMetrics(painter.font()).elidedText(
-            row.title or tr("New conversation"), Qt.TextElideMode.ElideRight, box.width()
-        )
-        painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, title)
+        title, usual = row.title or tr("New conversation"), painter.layoutDirection()
+        if right_to_left(title):
+            painter.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+        shown = QFontMetrics(painter.font()).elidedText(title, Qt.TextElideMode.ElideRight, box.width())
+        painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, shown)
+        painter.setLayoutDirection(usual)
 
     def _paint_state(self, painter: QPainter, box: QRect, running: Running) -> QRect:
         """The state as a word and a dot at the end of the line; returns the room that is left."""

@@ -15,7 +15,7 @@ from helix_desktop.gui.actions import Action, declared
 from helix_desktop.gui.chat.attachments import kept, restored
 from helix_desktop.gui.chat.completion import Asked, Offer, asked_for
 from helix_desktop.gui.chat.composer import Composer
-from helix_desktop.gui.chat.composer_text import LINES, PASTED
+from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
@@ -47,6 +47,13 @@ def test_enter_sends_and_empties_shift_enter_breaks_the_line(composer: Composer)
     QTest.keyClick(composer.text, Qt.Key.Key_Return)
     assert spy.at(0) == [(Text("first\nsecond"),), False]
     assert composer.text.toPlainText() == ""
+
+
+@pytest.mark.skipif(ALT_WRITES, reason="Option writes letters here")
+def test_the_key_of_an_action_that_has_nothing_to_do_writes_no_letter(composer: Composer) -> None:
+    QTest.keyClick(composer.text, Qt.Key.Key_Y, Qt.KeyboardModifier.AltModifier)
+    QTest.keyClicks(composer.text, "x")
+    assert composer.text.toPlainText() == "x"
 
 
 def test_enter_belongs_to_the_input_method_while_it_composes(composer: Composer) -> None:
