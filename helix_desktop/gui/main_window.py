@@ -192,6 +192,7 @@ class MainWindow(Frame):
         if self.bench is not None:
             self.keep_layout()
             self.bridge.leave()
+        self.notices.drop_offers()
         self.bench, self.session, self._wanted_workspace = bench, None, bench.id
         last = self.memory.get("conversation", bench.id, default="")
         self.memory.put("workspace", value=bench.id)

@@ -46,6 +46,7 @@ class Front(QObject):
         self._dialog: QDialog | None = None
         self._settings: SettingsDialog | None = None
         self._touring = False
+        self._told: list[Workbench] = []  # what their opening found
         self._notifier = Notifier(window.windowIcon(), spawn, self)
         self._notifier.clicked.connect(self._clicked)
         welcome = window.welcome
@@ -123,7 +124,8 @@ class Front(QObject):
         bench, notices = self._window.bench, self._window.notices
         if bench is None:
             return
-        if bench.notes:
+        if bench.notes and bench not in self._told:
+            self._told.append(bench)
             text = "\n\n".join(bench.notes)
             words = tr("Opening {name} has something to tell.", name=bench.name)
             title = tr("What opening found")

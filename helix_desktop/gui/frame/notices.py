@@ -22,7 +22,8 @@ WIDTH = 560
 class Notices(QWidget):
     """One notice at a time over the lower edge of its parent; the newest wins. Errors stay longer.
 
-    One that offers more than an undo, such as to read what opening had to mend, comes back after the newer one.
+    One that offers more than an undo, such as to read what opening had to mend, comes back after the newer one, until
+    another workspace is in front: what is offered is about the one that was.
     """
 
     def __init__(self, theme: Theme, parent: QWidget, lifted: Callable[[], int] = lambda: 0) -> None:
@@ -97,6 +98,13 @@ class Notices(QWidget):
             self._timer.start(SHOWN)
         else:
             self._leave()
+
+    def drop_offers(self) -> None:
+        """Nothing that is offered is meant any more."""
+        self._later.clear()
+        if self._offered is not None:
+            self._offered, self._undo = None, None
+            self.hide()
 
     def _leave(self) -> None:
         self.hide()

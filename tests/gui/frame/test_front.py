@@ -198,6 +198,10 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     assert 'roots = ["/elsewhere"]' in question.text()
     next(each for each in question.findChildren(QPushButton) if each.text() == "Allow them").click()
     assert parser.decided == [True]
+    window.notices.hide()
+    window.open_workspace("storage-engine")
+    window.open_workspace("parser")
+    assert "something to tell" not in window.notices.text
 
 
 def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(

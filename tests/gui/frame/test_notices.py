@@ -49,3 +49,17 @@ def test_what_is_offered_to_be_read_comes_back_after_a_newer_notice(theme: Theme
     assert notices.text == "It was mended."
     QTest.mouseClick(notices._close, Qt.MouseButton.LeftButton)
     assert (notices.text, done) == ("", ["rules"])
+
+
+def test_what_was_offered_goes_with_its_workspace_and_an_undo_stays(theme: Theme) -> None:
+    parent = QWidget()
+    parent.resize(800, 400)
+    parent.show()
+    notices = Notices(theme, parent)
+    notices.tell("Its folder is gone.", button="Choose a folder…", act=lambda: None)
+    notices.tell("There are rules.", button="Read", act=lambda: None)
+    notices.drop_offers()
+    assert notices.text == ""
+    notices.tell("It is in the trash.", act=lambda: None)
+    notices.drop_offers()
+    assert notices.text == "It is in the trash."
