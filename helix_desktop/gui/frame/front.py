@@ -46,7 +46,7 @@ class Front(QObject):
         self._dialog: QDialog | None = None
         self._settings: SettingsDialog | None = None
         self._touring = False
-        self._told: list[Workbench] = []  # what their opening found
+        self._told: set[tuple[str, ...]] = set()  # workspaces, and what opening them found
         self._notifier = Notifier(window.windowIcon(), spawn, self)
         self._notifier.clicked.connect(self._clicked)
         welcome = window.welcome
@@ -124,8 +124,9 @@ class Front(QObject):
         bench, notices = self._window.bench, self._window.notices
         if bench is None:
             return
-        if bench.notes and bench not in self._told:
-            self._told.append(bench)
+        found = (bench.id, *bench.notes)
+        if bench.notes and found not in self._told:
+            self._told.add(found)
             text = "\n\n".join(bench.notes)
             words = tr("Opening {name} has something to tell.", name=bench.name)
             title = tr("What opening found")
