@@ -140,12 +140,17 @@ def savings(figures: Savings) -> list[tuple[str, str, bool]]:
         (tr("Sent"), short(figures.sent), False),
     ]
     if figures.cache_read:
-        rows.append((tr("Read from provider cache"), f"{figures.cache_share:.0%}", False))
+        rows.append((tr("Read from provider cache"), _percent(figures.cache_share), False))
     if figures.paid:
         rows.append((tr("Cost so far"), money(figures.paid), False))
     if figures.share > 0:
-        saved = f"{figures.share:.0%}"
+        saved = _percent(figures.share)
         if figures.paid_without > figures.paid > 0:
             saved += f" · {money(figures.paid_without - figures.paid)}"
         rows.append((tr("Saved"), saved, True))
     return rows
+
+
+def _percent(share: float) -> str:
+    """Never all of it where some is left."""
+    return f"{min(round(share * 100), 100 if share >= 1 else 99)}%"

@@ -57,7 +57,11 @@ def kept(details: DetailsKept) -> str:
     """How many details the folded text still holds, by the model's own words or added; empty where none were found."""
     if not details.found:
         return ""
-    return tr("{kept} of {found} details kept", kept=details.kept + details.added + details.entry, found=details.found)
+    return tr(
+        "{kept} of {found} details kept",
+        kept=f"{details.kept + details.added + details.entry:,}",
+        found=f"{details.found:,}",
+    )
 
 
 def sentence(fold: Folded, folds: int = 1, before: int = 0, after: int = 0) -> str:
