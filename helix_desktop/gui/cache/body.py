@@ -83,21 +83,21 @@ class PictureView(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._image = QImage()
+        self.image = QImage()
 
     def show_image(self, image: QImage) -> None:
-        self._image = image
+        self.image = image
         self.setAccessibleName(tr("Picture, {w} by {h}", w=image.width(), h=image.height()))
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.fillRect(self.rect(), self._theme.colour("code"))
-        if not self._image.isNull():
-            scale = min(1.0, self.width() / self._image.width(), self.height() / self._image.height())
-            wide, high = self._image.width() * scale, self._image.height() * scale
+        if not self.image.isNull():
+            scale = min(1.0, self.width() / self.image.width(), self.height() / self.image.height())
+            wide, high = self.image.width() * scale, self.image.height() * scale
             painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-            painter.drawImage(QRectF((self.width() - wide) / 2, (self.height() - high) / 2, wide, high), self._image)
+            painter.drawImage(QRectF((self.width() - wide) / 2, (self.height() - high) / 2, wide, high), self.image)
         painter.end()
 
 
@@ -188,10 +188,15 @@ class EntryBody(QWidget):
             self.shape = shape
             self._show()
 
-    @property
-    def whole(self) -> bytes | None:
-        """All of the content, where it is here."""
-        return self._content if self._stored is not None and len(self._content) == self._stored.size else None
+    def copied(self) -> str | QImage:
+        """What is shown, as a clipboard takes it: of a text what is selected, else all that is here."""
+        if self._stored is None:
+            return ""
+        if self.shape is Shape.IMAGE:
+            return self._picture.image
+        if self.shape in (Shape.JSON, Shape.TABLE):
+            return self._content.decode("utf-8", "replace")
+        return self.lines.chosen_text() or "\n".join(self.lines.lines[i] for i in range(len(self.lines.lines)))
 
     def chosen_lines(self) -> tuple[int, int] | None:
         """The lines selected, counted from 1 in the entry; None without any, or where the count is not known."""

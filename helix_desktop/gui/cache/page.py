@@ -57,6 +57,7 @@ class CachePage(QWidget):
         self._query = ""
         self._fresh = False
         self._stale = False
+        self._line = 0  # of the entry that is being opened; 0: its beginning
         self.bar = FilterBar(theme, self)
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)
@@ -113,6 +114,7 @@ class CachePage(QWidget):
         self.model.arrived.connect(self._first_rows)
         self.model.counted.connect(self._first_rows)
         self.viewer.wanted.connect(self.wanted)
+        self.viewer.body.read.connect(self._show_line)
         self.viewer.save_wanted.connect(self.save)
         self.viewer.verify_wanted.connect(self.verify)
         self.viewer.pin_wanted.connect(self._pin)
@@ -277,10 +279,17 @@ class CachePage(QWidget):
         row = self.model.row(number)
         if row is None or self._catalogue is None:
             return
+        found, here = self.model.found(number), self._shows(row.stored.digest)
+        self._line = found.line if found is not None else 0
         self.viewer.open(self._catalogue, row)
-        found = self.model.found(number)
-        if found is not None and found.line > 0:
-            QTimer.singleShot(60, self, lambda: self.viewer.body.lines.show_line(found.line - 1))
+        if here:
+            self._show_line()
+
+    def _show_line(self) -> None:
+        """Where a search found something, once the entry has been read."""
+        line, self._line = self._line, 0
+        if line > 0:
+            self.viewer.body.lines.show_line(line - 1)
 
     # --- figures
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import Signal
-from PySide6.QtGui import QGuiApplication, QResizeEvent
+from PySide6.QtGui import QGuiApplication, QImage, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine.digest import Digest
@@ -161,9 +161,11 @@ class EntryViewer(QWidget):
 
     def copy(self) -> None:
         """The selected part of the text, else all that is shown."""
-        view = self.body.lines
-        text = view.chosen_text() or "\n".join(view.lines[i] for i in range(len(view.lines)))
-        QGuiApplication.clipboard().setText(text)
+        found, clipboard = self.body.copied(), QGuiApplication.clipboard()
+        if isinstance(found, QImage):
+            clipboard.setImage(found)
+        else:
+            clipboard.setText(found)
 
     def show_in_chat(self) -> None:
         """To the place that used it last."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QBuffer, QIODevice, QPoint, Qt
+from PySide6.QtGui import QColor, QGuiApplication, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMessageBox
 
@@ -351,3 +351,45 @@ def test_large_text_moves_the_second_buttons_into_the_menu(page: CachePage, them
     assert not page.viewer._copy.isVisible()
     theme.set_zoom(1.0)
     assert page.viewer._copy.isVisible()
+
+
+def test_what_is_copied_is_what_is_shown_whatever_its_shape(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    """The text of the entry before is still laid out behind a tree, a table or a picture."""
+    clipboard = QGuiApplication.clipboard()
+    page.show_entry(catalogue.lines[0].stored.digest)
+    settle()
+    for number, text in ((2, '{"a": [1, 2, {"b": null}], "c": "text"}'), (3, "name,count\nalpha,1\nbeta,2\n")):
+        page.show_entry(catalogue.lines[number].stored.digest)
+        settle()
+        assert page.viewer.body.shape in (Shape.JSON, Shape.TABLE)
+        page.viewer.copy()
+        assert clipboard.text() == text
+    picture = QImage(3, 2, QImage.Format.Format_RGB32)
+    picture.fill(QColor("#0d7d74"))
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    picture.save(buffer, "PNG")  # type: ignore[call-overload]  # Qt takes a str
+    line = catalogue.put(bytes(buffer.data().data()), source="x.png", media="image/png")
+    page.show_entry(line.stored.digest)
+    settle()
+    assert page.viewer.body.shape is Shape.IMAGE
+    page.viewer.copy()
+    assert clipboard.image().size() == picture.size()
+
+
+def test_the_line_a_search_found_is_shown_when_its_entry_has_come(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    text = "\n".join("needle" if number == 700 else f"line {number}" for number in range(1_000))
+    catalogue.put(text.encode(), source="long.txt")
+    held = page._doing._spawn = Held()
+    page.search("needle")
+    held.let("search")
+    QTest.qWait(80)
+    held.let("read an entry")
+    page._doing._spawn = now
+    held.let()
+    settle()
+    assert page.viewer.body.lines.verticalScrollBar().value() > 0
