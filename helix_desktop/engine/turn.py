@@ -207,19 +207,28 @@ class Turn:
         await self._record_results([task.result() for task in tasks])
 
     async def _run_one(self, call: ToolCall) -> Result:
-        started = self._crew.clock.now()
-        outcome = await self._crew.tools.run(call, self._context(call))
-        returned = await self._returned(call, outcome, self._crew.clock.now() - started)
+        """The call's own time: not how long the user thought about it."""
+        now, waits = self._crew.clock.now, list[float]()
+        started = now()
+        outcome = await self._crew.tools.run(call, self._context(call, waits))
+        returned = await self._returned(call, outcome, max(0.0, now() - started - sum(waits)))
         self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
         return returned, _beside(call, outcome), outcome.keep
 
-    def _context(self, call: ToolCall) -> CallContext:
-        here = self._conversation
+    def _context(self, call: ToolCall, waits: list[float]) -> CallContext:
+        here, now = self._conversation, self._crew.clock.now
 
         def show(text: str) -> None:
             here.tell(ToolShowed(here.id, call.id, text))
 
-        return CallContext(here.id, self._talk.ask, show)
+        async def ask(question: Question) -> Answer:
+            asked = now()
+            try:
+                return await self._talk.ask(question)
+            finally:
+                waits.append(now() - asked)
+
+        return CallContext(here.id, ask, show)
 
     async def _returned(self, call: ToolCall, outcome: Outcome, seconds: float) -> ToolReturned:
         head, tokens = await self._measured(outcome)

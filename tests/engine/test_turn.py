@@ -29,7 +29,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
 from helix_desktop.errors import BadKey, ContextTooLong, StoreFull
 from tests.conftest import Expect
-from tests.engine.agent import World, calls, says, world
+from tests.engine.agent import SteppedClock, World, calls, says, world
 
 HELLO = (Text("hello"),)
 
@@ -80,6 +80,27 @@ async def test_a_short_output_is_kept_as_head_and_every_output_is_in_the_cache()
     (result,) = at.of(ToolReturned)
     assert result.head == "look answers"
     assert await at.cache.get(result.output.digest) == b"look answers"
+
+
+async def test_the_time_a_call_took_is_its_own_and_not_how_long_the_user_thought() -> None:
+    at = await world(calls("look"), says("done"))
+    clock = at.session._crew.clock
+    assert isinstance(clock, SteppedClock)
+
+    async def look(call: ToolCall, context: CallContext) -> str:
+        await context.ask(Question(call, "Look", "look"))
+        await clock.sleep(2)
+        return "seen"
+
+    def think(event: Event) -> None:
+        if isinstance(event, Asked):
+            clock.time += 50
+            at.session.answer(event.number, Answer(allowed=True))
+
+    at.session.subscribe(think)
+    at.tools.runs = {"look": look}
+    await told(at)
+    assert [result.seconds for result in at.of(ToolReturned)] == [2]
 
 
 async def test_a_list_and_a_decision_stand_beside_the_result() -> None:
