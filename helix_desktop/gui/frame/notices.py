@@ -16,6 +16,8 @@ from helix_desktop.gui.words import tr
 
 SHOWN = 6_000
 SHOWN_ERROR = 15_000
+TOGETHER = 1_500  # milliseconds
+MOST = 4
 WIDTH = 560
 
 
@@ -32,6 +34,7 @@ class Notices(QWidget):
         self._theme = theme
         self._lifted = lifted
         self._undo: Callable[[], object] | None = None
+        self._errors: list[str] = []
         self._offered: Callable[[], None] | None = None  # tells again the one that is shown
         self._later: list[Callable[[], None]] = []
         self.setProperty("look", "notice")
@@ -66,6 +69,7 @@ class Notices(QWidget):
             self._later.append(self._offered)
         self._offered = partial(self.tell, text, button=button, act=act, stays=stays) if button else None
         self._undo = act
+        self._errors = []
         self._text.setText(text)
         self._button.setText(button or tr("Undo"))
         self._button.setVisible(act is not None)
@@ -77,8 +81,12 @@ class Notices(QWidget):
         announce(self, text)
 
     def tell_error(self, error: HelixError) -> None:
-        """What happened, and what to do."""
-        self.tell(str(error), stays=SHOWN_ERROR)
+        """What happened, and what to do. Errors of one moment, as of files dropped together, stand together."""
+        together = self._errors if self.text and self._timer.remainingTime() > SHOWN_ERROR - TOGETHER else []
+        told = [*(each for each in together if each != str(error)), str(error)]
+        lines = told if len(told) <= MOST else [tr("And {n} more:", n=len(told) - MOST), *told[-MOST:]]
+        self.tell("\n".join(lines), stays=SHOWN_ERROR)
+        self._errors = told
 
     def act(self) -> None:
         """Do what the button offers (also by the shortcut for undo)."""

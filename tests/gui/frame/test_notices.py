@@ -63,3 +63,19 @@ def test_what_was_offered_goes_with_its_workspace_and_an_undo_stays(theme: Theme
     notices.tell("It is in the trash.", act=lambda: None)
     notices.drop_offers()
     assert notices.text == "It is in the trash."
+
+
+def test_errors_of_one_moment_stand_together_and_a_later_one_alone(theme: Theme) -> None:
+    parent = QWidget()
+    parent.resize(800, 400)
+    parent.show()
+    notices = Notices(theme, parent)
+    for name in ("a", "b", "a"):
+        notices.tell_error(NotThere(f"{name} is gone."))
+    assert notices.text == "b is gone.\na is gone."
+    for number in range(6):
+        notices.tell_error(NotThere(f"{number} is gone."))
+    assert notices.text == "And 4 more:\n2 is gone.\n3 is gone.\n4 is gone.\n5 is gone."
+    notices.tell("Saved.")
+    notices.tell_error(NotThere("c is gone."))
+    assert notices.text == "c is gone."
