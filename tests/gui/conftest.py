@@ -75,8 +75,11 @@ def _dispose(widget: QWidget) -> None:
 
 
 @pytest.fixture
-def memory(tmp_path: Path, application: QApplication) -> Memory:
-    return Memory(tmp_path / "window.json")
+def memory(tmp_path: Path, application: QApplication) -> Iterator[Memory]:
+    """Gone with its timer on this thread, and not when a later test's thread collects it."""
+    made = Memory(tmp_path / "window.json")
+    yield made
+    made.deleteLater()
 
 
 @pytest.fixture
