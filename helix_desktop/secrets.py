@@ -148,7 +148,8 @@ class Secrets:
         call = tasks.detached(lambda: work(self._keyring()), name="keyring")
         call.add_done_callback(lambda late: late.cancelled() or late.exception())  # where nobody waits any more
         try:
-            return await asyncio.wait_for(asyncio.shield(call), self._limit)
+            async with asyncio.timeout(self._limit):
+                return await asyncio.shield(call)
         except TimeoutError as error:
             self._hanging = call
             raise NoKeyring(silent, remedy=CHOICES) from error
@@ -156,6 +157,8 @@ class Secrets:
             raise
         except Exception as error:  # backends raise what they like, D-Bus errors among it
             raise NoKeyring(f"The system's keyring cannot be used ({type(error).__name__}).", remedy=CHOICES) from error
+        finally:
+            del call  # its error holds this frame, and with it whoever asked
 
     def _read_file(self) -> dict[str, str]:
         try:

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from helix_desktop.errors import HelixError, Stopped
@@ -94,7 +95,7 @@ def detached(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
     The thread cannot be stopped: whoever stops waiting leaves it behind, and it does not keep the program from ending.
     """
     outcome: Future[T] = Future()
-    thread(lambda: _settle(outcome, work), name=name, daemon=True)
+    thread(partial(_settle, outcome, work), name=name, daemon=True)
     return asyncio.wrap_future(outcome)
 
 
@@ -110,6 +111,7 @@ def _settle(outcome: Future[T], work: Callable[[], T]) -> None:
         result = work()
     except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
         outcome.set_exception(error)
+        del outcome  # the error knows this frame, and would hold itself
     else:
         with contextlib.suppress(Exception):
             outcome.set_result(result)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import os, sys
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
@@ -28,6 +30,7 @@ print(sys.getrefcount(None) - before, len(heard))
 """
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="None is never freed here, whatever is counted")
 def test_void_calls_and_signals_leave_none_alone() -> None:
     """In a process of its own: what it guards against is an abort."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -105,3 +108,27 @@ def test_threads_and_pools_are_named() -> None:
     with tasks.pool("stores", threads=1) as pool:
         names.append(pool.submit(lambda: threading.current_thread().name).result())
     assert names == ["alone", "stores_0"]
+
+
+async def test_an_error_from_a_thread_keeps_nobody_alive_who_met_it() -> None:
+    class Asker:
+        pass
+
+    def fail() -> None:
+        raise ValueError
+
+    async def ask() -> weakref.ref[Asker]:
+        asker = Asker()
+        with contextlib.suppress(ValueError):
+            await tasks.detached(fail, name="a question")
+        return weakref.ref(asker)
+
+    gc.collect()
+    gc.disable()
+    try:
+        asked = await ask()
+        for _ in range(3):  # the loop lets go of the call that woke us
+            await asyncio.sleep(0)
+        assert asked() is None
+    finally:
+        gc.enable()

@@ -70,9 +70,13 @@ async def _told(printed: asyncio.StreamReader) -> str:
 
 async def _hang_up(process: asyncio.subprocess.Process) -> None:
     """As a terminal that is closed, so that what was begun is tidied up (a version manager's lock); then by force."""
-    for number in (signal.SIGHUP, signal.SIGKILL):
+    for numbers in (
+        (signal.SIGHUP, signal.SIGTERM),
+        (signal.SIGKILL,),
+    ):  # an interactive shell heeds the first, under nohup none
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+            for number in numbers:
+                os.killpg(process.pid, number)
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _GONE)
             return

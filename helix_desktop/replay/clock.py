@@ -54,6 +54,10 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_ended)
         return future
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's own
+        """Without the limit that newer Pythons set: it would be over at once."""
+        await super().shutdown_default_executor()
+
     def _thread_ended(self, _: object) -> None:
         self._threads -= 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def test_the_report_adds_up_with_the_journal(tmp_path: Path, capfd: pytest.Captu
     assert json.loads((out / "report.json").read_text()) == report
     assert "| saved |" in (out / "report.md").read_text()
     (journal,) = out.glob("home/workspaces/*/journal.sqlite3")
-    with sqlite3.connect(journal) as connection:
+    with closing(sqlite3.connect(journal)) as connection:
         facts = [json.loads(text) for (text,) in connection.execute("SELECT fact FROM facts ORDER BY seq")]
     assert report["facts"] == len(facts)
     assert report["sent"] == sum(fact.get("usage", {}).get("input", 0) for fact in facts)

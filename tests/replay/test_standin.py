@@ -6,10 +6,11 @@ import pytest
 
 from helix_desktop.engine.blocks import Message, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Stop, Text
+from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.errors import ContextTooLong, Overloaded
 from helix_desktop.replay import clock
 from helix_desktop.replay.retention import IDENTIFIER
-from helix_desktop.replay.standin import FOREVER, KINDS, SECTIONS, SIZES, Asked, StandIn
+from helix_desktop.replay.standin import FOREVER, KINDS, SIZES, Asked, StandIn
 
 
 class Words:

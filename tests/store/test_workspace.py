@@ -161,7 +161,7 @@ async def test_damage_met_while_open_is_mended_at_the_next_opening(
     again = await workspaces.open(workspace.id)
     assert [each.fact for each in await again.journal.read("c")][1] == UserSaid((Text("original"),))
     assert "3 facts are as they were, 0 are lost" in again.notes[0]
-    workspace._stores, workspace._lock, workspace.closed = again._stores, again._lock, again.closed
+    await again.aclose()
 
 
 async def test_collection_takes_what_nobody_uses(workspace: Workspace) -> None:
