@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QMenu,
-    QMessageBox,
     QPushButton,
     QSplitter,
     QVBoxLayout,
@@ -22,8 +22,9 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import CacheCorrupt, HelixError
-from helix_desktop.gui.asking import ask_new_file
+from helix_desktop.gui.asking import ask_new_file, ask_which
 from helix_desktop.gui.cache import work
 from helix_desktop.gui.cache.filters import FilterBar
 from helix_desktop.gui.cache.model import EntriesModel, Found
@@ -361,12 +362,12 @@ class CachePage(QWidget):
         row = self.viewer.row
         if row is None or self._catalogue is None:
             return
-        ask_new_file(self, tr("Save the entry as"), work.file_name(row), lambda path: self._save_to(row, path))
+        save = partial(self._save_to, self._catalogue, row.stored)
+        ask_new_file(self, tr("Save the entry as"), work.file_name(row), save)
 
-    def _save_to(self, row: Row, path: Path) -> None:
-        if self._catalogue is not None:
-            saving = work.save(self._catalogue, row.stored, path, self._say_saving)
-            self._doing.do(saving, name="save an entry", then=lambda _: self._saved(path), owner=self)
+    def _save_to(self, catalogue: Catalogue, stored: Stored, path: Path) -> None:
+        saving = work.save(catalogue, stored, path, self._say_saving)
+        self._doing.do(saving, name="save an entry", then=lambda _: self._saved(path), owner=self)
 
     def _say_saving(self, done: int, total: int) -> None:
         self._counts.setText(tr("Saving: {done} of {total}", done=size(done), total=size(total)))
@@ -415,24 +416,16 @@ class CachePage(QWidget):
 
     def forget(self) -> None:
         """Remove an entry for good, after saying what that means."""
-        row = self.viewer.row
-        if row is None:
+        row, catalogue = self.viewer.row, self._catalogue
+        if row is None or catalogue is None:
             return
-        box = QMessageBox(
-            QMessageBox.Icon.Warning, tr("Forget this entry"), tr("Forget this entry for good?"), parent=self
-        )
-        box.setTextFormat(Qt.TextFormat.PlainText)
-        box.setInformativeText(work.consequences(row, len(self.viewer.uses) or row.uses))
-        yes = box.addButton(tr("Forget for good"), QMessageBox.ButtonRole.DestructiveRole)
-        box.setDefaultButton(box.addButton(tr("Keep it"), QMessageBox.ButtonRole.RejectRole))
-        yes.clicked.connect(lambda: self._forget(row))
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.open()
 
-    def _forget(self, row: Row) -> None:
-        if self._catalogue is not None:
-            forgetting = self._catalogue.forget_entry(row.stored.digest)
-            self._ask(forgetting, "forget an entry", lambda _: self.renew())
+        def forget() -> None:
+            self._ask(catalogue.forget_entry(row.stored.digest), "forget an entry", lambda _: self.renew())
+
+        meant = work.consequences(row, len(self.viewer.uses) or row.uses)
+        text = "\n\n".join([tr("Forget this entry for good?"), meant])
+        ask_which(self, tr("Forget this entry"), text, tr("Keep it"), [(tr("Forget for good"), forget)])
 
     def renew(self) -> None:
         """What is gone must not be shown any longer."""

@@ -16,9 +16,10 @@ from PySide6.QtGui import (
     QMouseEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QApplication, QMenu, QMessageBox, QToolTip, QWidget
+from PySide6.QtWidgets import QApplication, QMenu, QToolTip, QWidget
 
 from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
+from helix_desktop.gui.asking import ask_which
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.boxes import Act, Address, CopyText, Hot, Toggle
 from helix_desktop.gui.transcript.code import CodeBox
@@ -374,18 +375,12 @@ class TranscriptView(Canvas):
             QGuiApplication.clipboard().setText(address)
             QToolTip.showText(self.cursor().pos(), hint(tr("Copied: {address}", address=shown[:200])), self)
             return
-        box = QMessageBox(
-            QMessageBox.Icon.Question, tr("Open a link"), tr("Open this address in the browser?"), parent=self
-        )
-        box.setInformativeText(shown)
-        box.setTextFormat(Qt.TextFormat.PlainText)
-        opening = box.addButton(tr("Open"), QMessageBox.ButtonRole.AcceptRole)
-        copying = box.addButton(tr("Copy address"), QMessageBox.ButtonRole.ActionRole)
-        box.addButton(tr("Cancel"), QMessageBox.ButtonRole.RejectRole)
-        opening.clicked.connect(lambda: self.wanted.emit(OpenLink(address)))
-        copying.clicked.connect(lambda: QGuiApplication.clipboard().setText(address))
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.open()
+        text = "\n\n".join([tr("Open this address in the browser?"), shown])
+        ways = [
+            (tr("Open"), partial(self.wanted.emit, OpenLink(address))),
+            (tr("Copy address"), partial(QGuiApplication.clipboard().setText, address)),
+        ]
+        ask_which(self, tr("Open a link"), text, "", ways)
 
     def announce(self, text: str) -> None:
         """Say something to a screen reader."""
