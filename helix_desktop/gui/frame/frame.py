@@ -6,13 +6,14 @@ Sizes and what is folded away belong to a workspace and are kept in `Memory`.
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from helix_desktop.gui.frame import sidebar as sidebar_module
 from helix_desktop.gui.frame.rail import Rail
 from helix_desktop.gui.frame.sidebar import Sidebar
 from helix_desktop.gui.frame.top_bar import PAGES, TopBar
+from helix_desktop.gui.keys import presses
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 
@@ -151,6 +152,10 @@ class Frame(QWidget):
         super().resizeEvent(event)
         if event.oldSize().width() != event.size().width():
             self._settle()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not presses(event):
+            super().keyPressEvent(event)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self._splitter and event.type() == QEvent.Type.Resize:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QButtonGroup,
     QDialog,
@@ -17,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.gui import forgetting
+from helix_desktop.gui.keys import presses
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.about import AboutPage
@@ -79,6 +81,10 @@ class SettingsDialog(QDialog):
         self._stack.setCurrentWidget(self._pages[name])
         self._buttons[name].setChecked(True)
         self._buttons[name].setFocus()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not presses(event):
+            super().keyPressEvent(event)
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._makers)

@@ -47,15 +47,13 @@ class StoragePage(Page):
         )
         self._room = self.button(tr("Make room…"))
         self._room.clicked.connect(self._ask_room)
-        self.sentence(tr("Removes what no conversation uses, down to the limit. What they were stays known."), "small")
+        self._about(tr("Removes what no conversation uses, down to the limit. What they were stays known."))
         self._export = self.button(tr("Export the workspace…"))
         self._export.clicked.connect(self.export_wanted)
-        self.sentence(tr("History and cache as one file; keys never."), "small")
+        self._about(tr("History and cache as one file; keys never."))
         self._forget = self.button(tr("Forget a text everywhere…"))
         self._forget.clicked.connect(self.forget_wanted)
-        self.sentence(
-            tr("A key or a password that slipped in: out of conversations, cache and backups, for good."), "small"
-        )
+        self._about(tr("A key or a password that slipped in: out of conversations, cache and backups, for good."))
         self._said = self.sentence("")
         self.refresh()
 
@@ -115,6 +113,10 @@ class StoragePage(Page):
         button = self.button(text)
         self.sentence(sentence, "small")
         button.clicked.connect(lambda _checked=False: self._run(button, work(), text, ends=ends))
+
+    def _about(self, text: str) -> None:
+        """What the button above does: nearer to it than to the next one."""
+        self.sentence(text, "small").setContentsMargins(0, 0, 0, 10)
 
     def _run(self, button: QPushButton, work: Coroutine[Any, Any, str], text: str, *, ends: bool = False) -> None:
         """`ends`: with this page, since there is nobody to hear of it then."""
