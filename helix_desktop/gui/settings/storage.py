@@ -111,7 +111,7 @@ class StoragePage(Page):
         self, text: str, sentence: str, work: Callable[[], Coroutine[Any, Any, str]], *, ends: bool = False
     ) -> None:
         button = self.button(text)
-        self.sentence(sentence, "small")
+        self._about(sentence)
         button.clicked.connect(lambda _checked=False: self._run(button, work(), text, ends=ends))
 
     def _about(self, text: str) -> None:
