@@ -78,7 +78,7 @@ class MainWindow(Frame):
         self._cost = 0.0
         self.actions_ = Actions(self, settings)
         self.pages = Pages(theme, doing, lambda: self.bench, catalogue_of, memory, self)
-        self.chat = ChatPage(theme, memory, self.pages.transcript, self._keys(), self)
+        self.chat = ChatPage(theme, memory, self.pages.transcript, self)
         self.add_page("chat", self.chat, self.pages.inspector)
         self.add_page("cache", self.pages.cache)
         self.add_page("timeline", self.pages.timeline, self.pages.timeline.panel)
@@ -96,10 +96,6 @@ class MainWindow(Frame):
         )
         self.attaching = Attaching(doing, lambda: self.bench, self.attacher)
         doing.failed.connect(self.notices.tell_error)
-        self.sidebar.search.show_shortcut(self.actions_.shortcut("palette").replace("+", " "))
-
-    def _keys(self) -> dict[str, str]:
-        return {name: self.actions_.shortcut(name) for name in OF_A_QUESTION}
 
     def _composer_height(self) -> int:
         """What stands at the lower edge and must not be covered: the composer, and what waits for the user above it."""

@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import FoldKind, UserPart
 from helix_desktop.engine.ports import Answer
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import forgetting, wanting
+from helix_desktop.gui.actions import OF_A_QUESTION
 from helix_desktop.gui.asking import ask_files, ask_folder
 from helix_desktop.gui.chat import saying
 from helix_desktop.gui.frame.top_bar import PAGES
@@ -270,6 +271,15 @@ def _wire_view(window: MainWindow) -> None:
     on("full-screen", lambda: _full_screen(window))
     window.actions_["zoom-in"].setShortcuts([window.actions_["zoom-in"].shortcut(), QKeySequence("Ctrl+=")])
     theme.changed.connect(window.update)
+    window.actions_.changed.connect(partial(_show_keys, window))
+    _show_keys(window)
+
+
+def _show_keys(window: MainWindow) -> None:
+    """Where a shortcut is named, as it is now."""
+    shortcut = window.actions_.shortcut
+    window.chat.approvals.keys = {name: shortcut(name) for name in OF_A_QUESTION}
+    window.sidebar.search.show_shortcut(shortcut("palette").replace("+", " "))
 
 
 def _zoom(window: MainWindow, steps: int) -> None:

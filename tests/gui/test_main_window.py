@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QAbstractButton, QInputDialog, QLabel, QMessageBox, QPushButton, QWidget
 
@@ -524,3 +525,13 @@ def test_the_cache_s_columns_and_divider_survive_a_restart(
     assert again.pages.cache._split.sizes() == sizes
     assert again.pages.cache.table.horizontalHeader().visualIndex(3) == 1
     assert again.pages.cache.model.sort_by is Sort.TOOL
+
+
+def test_a_changed_shortcut_is_named_wherever_it_stands(window: MainWindow, session: FakeSession) -> None:
+    window.actions_.change("palette", QKeySequence("Ctrl+J"))
+    window.actions_.change("allow-once", QKeySequence("Alt+J"))
+    session.ask(COMMAND)
+    window.bridge.flush()
+    assert window.sidebar.search._key.text() == "Ctrl J"
+    hints = [button.toolTip() for button in window.chat.approvals.findChildren(QPushButton)]
+    assert "Allow once (Alt+J)" in hints

@@ -226,7 +226,7 @@ class QuestionCard(QWidget):
 
 
 class Approvals(QWidget):
-    """The open questions of the conversation, the oldest first and alone. `answered(number, Answer)`; `typed`: see the card."""
+    """The open questions of the conversation, the oldest first and alone. `answered(number, Answer)`; `keys` of the actions that answer; `typed`: see the card."""
 
     answered = Signal(int, object)
     typed = Signal(str)
@@ -234,7 +234,7 @@ class Approvals(QWidget):
     def __init__(self, theme: Theme, keys: Mapping[str, str], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._keys = keys
+        self.keys = keys
         self._question: Question | None = None
         self._card: QuestionCard | None = None
         self.setProperty("look", "page")
@@ -276,7 +276,7 @@ class Approvals(QWidget):
             self._card = None
         self._question = question
         if question is not None:
-            self._card = QuestionCard(self._theme, question, self._keys, self)
+            self._card = QuestionCard(self._theme, question, self.keys, self)
             self._card.answered.connect(lambda answer: self.answered.emit(number, answer))
             self._card.typed.connect(self.typed)
             self._column.insertWidget(0, self._card)

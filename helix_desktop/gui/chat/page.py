@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
@@ -24,13 +22,12 @@ class ChatPage(QWidget):
         theme: Theme,
         memory: Memory,
         transcript: TranscriptPane,
-        keys: Mapping[str, str],
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.setProperty("look", "page")
         self.transcript = transcript
-        self.approvals = Approvals(theme, keys, self)
+        self.approvals = Approvals(theme, {}, self)
         self.way_on = WayOn(theme, self)
         self.composer = Composer(theme, memory, self)
         self.approvals.typed.connect(self._write)
