@@ -280,6 +280,7 @@ def _show_keys(window: MainWindow) -> None:
     shortcut = window.actions_.shortcut
     window.chat.approvals.keys = {name: shortcut(name) for name in OF_A_QUESTION}
     window.sidebar.search.show_shortcut(shortcut("palette").replace("+", " "))
+    window.pages.cache.bar.show_shortcut(shortcut("find").replace("+", " "))
 
 
 def _zoom(window: MainWindow, steps: int) -> None:

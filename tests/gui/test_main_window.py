@@ -532,6 +532,8 @@ def test_a_changed_shortcut_is_named_wherever_it_stands(window: MainWindow, sess
     window.actions_.change("allow-once", QKeySequence("Alt+J"))
     session.ask(COMMAND)
     window.bridge.flush()
+    window.actions_.change("find", QKeySequence("Ctrl+Y"))
     assert window.sidebar.search._key.text() == "Ctrl J"
+    assert window.pages.cache.bar._hint.text() == "Ctrl Y"
     hints = [button.toolTip() for button in window.chat.approvals.findChildren(QPushButton)]
     assert "Allow once (Alt+J)" in hints

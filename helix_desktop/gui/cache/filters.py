@@ -35,7 +35,7 @@ class FilterBar(QWidget):
         self.field.setAccessibleName(tr("Search inside cached outputs, or paste a hash"))
         self.field.setClearButtonEnabled(True)
         self.field.installEventFilter(self)
-        self._hint = QLabel("Ctrl F", self.field)
+        self._hint = QLabel(self.field)
         set_look(self._hint, "kbd")
         self._tool, self._conversation, self._time, self._more = (self._pill() for _ in range(4))
         row = QHBoxLayout(self)
@@ -51,6 +51,11 @@ class FilterBar(QWidget):
         self.reset()
         theme.fit(self, self.field.setMinimumWidth, 120)
         theme.fit(self, self.setMinimumWidth, 300)
+
+    def show_shortcut(self, shortcut: str) -> None:
+        """What brings the keyboard here."""
+        self._hint.setText(shortcut)
+        self._put_hint()
 
     def reset(self) -> None:
         """Everything again, as for another workspace."""
