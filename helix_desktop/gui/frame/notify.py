@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _SERVICE, _PATH = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
 TEXT = 200
 SHOWN = 8_000  # milliseconds
+KEPT = 50  # notifications that are still followed when they are clicked
 PATIENCE = 2.0  # seconds for the desktop to answer
 
 
@@ -76,6 +77,8 @@ class Notifier(QObject):
             return
         if reply.body and isinstance(reply.body[0], int):
             self._places[reply.body[0]] = place
+            for oldest in list(self._places)[:-KEPT]:
+                del self._places[oldest]
 
     async def _connected(self) -> DBusRouter:
         from jeepney.io.asyncio import DBusRouter, open_dbus_connection
