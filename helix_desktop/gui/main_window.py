@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QEvent, Signal
 
 from helix_desktop.engine.events import (
     Answered,
@@ -118,6 +118,12 @@ class MainWindow(Frame):
         self._desk = desk
         self.welcome.show_ready(ready=True)
         self.start()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Back in front: the command line may have made, renamed or trashed a workspace."""
+        super().changeEvent(event)
+        if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow() and self._desk is not None:
+            self.refresh_workspaces()
 
     def workspaces(self) -> Sequence[WorkspaceRow]:
         """As they were listed last: listing reads a file of each."""

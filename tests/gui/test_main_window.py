@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QAbstractButton, QInputDialog, QLabel, QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QInputDialog, QLabel, QMessageBox, QPushButton, QWidget
 
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.encoding import decode, encode
@@ -356,6 +356,17 @@ def test_a_folder_becomes_a_workspace_and_the_keyboard_is_in_the_message(
     window.create_workspace(tmp_path)
     assert len(desk.benches) == 4
     assert window.bench is desk.benches[tmp_path.name]
+
+
+def test_a_workspace_made_elsewhere_is_there_when_one_comes_back(
+    window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.benches["made"] = FakeWorkbench("made", "#6b4fa0", Path("/home/me/made"))  # on the command line
+    assert "made" not in [row.id for row in window.workspaces()]
+    monkeypatch.setattr(window, "isActiveWindow", lambda: True)
+    QApplication.sendEvent(window, QEvent(QEvent.Type.ActivationChange))
+    assert "made" in [row.id for row in window.workspaces()]
+    assert window.rail.workspace_at(4) == "made"
 
 
 def test_the_last_workspace_in_the_trash_leaves_another_one_open(window: MainWindow, desk: FakeDesk) -> None:

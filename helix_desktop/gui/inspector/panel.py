@@ -167,6 +167,7 @@ class Inspector(QWidget):
         last = len(self._steps)
         self.slider.blockSignals(True)
         self.slider.setRange(0, last)
+        self.slider.setVisible(last > 0)
         if at_end:
             self.slider.setValue(last)
         self.slider.blockSignals(False)

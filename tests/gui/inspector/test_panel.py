@@ -183,6 +183,7 @@ def test_without_a_conversation_it_says_what_will_be_here(theme: Theme) -> None:
     made = Inspector(theme, Doing(now))
     made.open(None)
     assert "will show here" in made.view.text()
+    assert made.slider.isHidden()  # there is nothing to go through
     made.hear([FactAppended(story.recorded()[0])])
 
 
