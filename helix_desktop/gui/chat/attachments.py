@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QLayout, QLayoutItem, QPushButton, QSizePolicy, QW
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored
+from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import hint
@@ -140,10 +141,7 @@ class Attachments(QWidget):
         self.changed.emit()
 
     def _refill(self) -> None:
-        while (item := self._flow.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.hide()
-                widget.deleteLater()
+        clear(self._flow)
         for attachment in self._held:
             self._flow.addWidget(self._chip(attachment))
         self.setVisible(bool(self._held))

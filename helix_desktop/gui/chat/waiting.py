@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
@@ -31,10 +32,7 @@ class WaitingMessages(QWidget):
 
     def show_texts(self, texts: Sequence[str]) -> None:
         """One line for each, in the order in which they will be sent."""
-        while (item := self._rows.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.hide()
-                widget.deleteLater()
+        clear(self._rows)
         for index, text in enumerate(texts):
             self._rows.addWidget(self._row(index, text))
         self.setVisible(bool(texts))

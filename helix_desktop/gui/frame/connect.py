@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QLine
 
 from helix_desktop.errors import HelixError, NoKeyring
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.setup import Model, Provider, Setup, Tested
 from helix_desktop.gui.words import count, tr
@@ -128,9 +129,7 @@ class ConnectPanel(QWidget):
     # --- what happens
 
     def _show_local(self, found: Sequence[tuple[Provider, Sequence[Model]]]) -> None:
-        while (item := self._found.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.deleteLater()
+        clear(self._found)
         self._looking.setVisible(not found)
         self._looking.setText(
             tr("None found. Ollama, LM Studio, llama.cpp and vLLM are found by themselves when they run.")

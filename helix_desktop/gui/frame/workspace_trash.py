@@ -14,6 +14,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.asking import ask_yes
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.sidebar import folder_words
+from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Desk, WorkspaceRow
 from helix_desktop.gui.words import tr
 
@@ -53,10 +54,7 @@ class TrashDialog(QDialog):
         self._doing.do(work, name="list the trash", then=self._show, owner=self)
 
     def _show(self, rows: Sequence[WorkspaceRow]) -> None:
-        while (item := self._rows.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.hide()
-                widget.deleteLater()
+        clear(self._rows)
         for row in rows:
             self._rows.addWidget(self._row(row))
         self._said.setText("" if rows else tr("There is no workspace in the trash."))

@@ -7,6 +7,8 @@ from typing import TypeVar
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from helix_desktop.gui.layouts import clear
+
 W = TypeVar("W", bound=QWidget)
 
 
@@ -28,7 +30,7 @@ class Page(QScrollArea):
         self._column.setSpacing(4)
         self._column.addStretch(1)
         self.setWidget(self._inside)
-        self._put(self._label(title, "large"))
+        self._title = self._put(self._label(title, "large"))
 
     @property
     def inside(self) -> QWidget:
@@ -58,10 +60,10 @@ class Page(QScrollArea):
 
     def clear(self) -> None:
         """Everything but the heading."""
-        while self._column.count() > 2:
-            item = self._column.takeAt(1)
-            if item is not None:
-                _dispose(item.widget(), item.layout())
+        self._column.removeWidget(self._title)
+        clear(self._column)
+        self._column.addWidget(self._title)
+        self._column.addStretch(1)
 
     def _label(self, text: str, look: str) -> QLabel:
         label = QLabel(text, self._inside)
@@ -73,11 +75,3 @@ class Page(QScrollArea):
     def _put(self, widget: W) -> W:
         self._column.insertWidget(self._column.count() - 1, widget)
         return widget
-
-
-def _dispose(widget: QWidget | None, layout: QLayout | None) -> None:
-    if widget is not None:
-        widget.hide()
-        widget.deleteLater()
-    while layout is not None and (item := layout.takeAt(0)) is not None:
-        _dispose(item.widget(), item.layout())

@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.fields import Declared, row
 from helix_desktop.gui.settings.page import Page
@@ -59,10 +60,7 @@ class PermissionsPage(Page):
         self._doing.do(self._bench.choose_mode(mode), name="choose a mode", owner=self)
 
     def _fill(self) -> None:
-        while (item := self._rules.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.hide()
-                widget.deleteLater()
+        clear(self._rules)
         rules = self._program.chosen(self._bench).rules
         for rule in rules:
             self._rules.addWidget(self._row(rule))

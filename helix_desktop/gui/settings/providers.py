@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWi
 from helix_desktop.gui.asking import ask_yes
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.connect import ConnectPanel
+from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.setup import Provider, Setup
 from helix_desktop.gui.words import count, tr
@@ -42,10 +43,7 @@ class ProvidersPage(Page):
         self.model_chosen.emit(model)
 
     def _show(self, providers: Sequence[Provider]) -> None:
-        while (item := self._rows.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.hide()
-                widget.deleteLater()
+        clear(self._rows)
         if not providers:
             label = QLabel(tr("None is set up yet."), self.inside)
             label.setProperty("look", "muted")

@@ -9,6 +9,7 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
+from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.program import Offered, Server
 from helix_desktop.gui.words import count, tr
@@ -112,7 +113,7 @@ class ServerCard(QWidget):
         self._show_log()
 
     def _show_tools(self) -> None:
-        _clear(self._tools)
+        clear(self._tools)
         for tool in self._offered or ():
             check = QCheckBox(tool.name, self._inside)
             check.setChecked(tool.on)
@@ -136,7 +137,7 @@ class ServerCard(QWidget):
         self._act("switch_tool", tool=tool, on=on)
 
     def _show_limits(self) -> None:
-        _clear(self._limits)
+        clear(self._limits)
         limits = (
             ("start_seconds", tr("Time to start"), tr("After so long without an answer, starting it has failed.")),
             ("call_seconds", tr("Time for a call"), tr("A call that takes longer is given up.")),
@@ -188,10 +189,3 @@ def state_words(server: Server) -> str:
         return tr("It waits for you to sign in.")
     tools = count(server.tools, "{n} tool", "{n} tools") if server.tools else ""
     return " · ".join(filter(None, [state.get(server.state, server.state), tools, server.why]))
-
-
-def _clear(layout: QVBoxLayout) -> None:
-    while (item := layout.takeAt(0)) is not None:
-        if (widget := item.widget()) is not None:
-            widget.hide()
-            widget.deleteLater()
