@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from helix_desktop.errors import NotThere, StoreBusy
 from helix_desktop.places import Places
 from helix_desktop.providers.catalog import SystemClock
 from helix_desktop.providers.configured import Configured
+from helix_desktop.providers.demo import DEMO
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
 from helix_desktop.store.transfer import Report, unheard
@@ -94,8 +95,9 @@ class Desk:
             await opened.aclose()
 
     async def create(self, name: str, folder: Path) -> Workbench:
-        """A workspace on a folder, with the models chosen last."""
-        models = next((dict(known.settings.models) for known in self._known.list() if known.settings.models), {})
+        """A workspace on a folder, with the models chosen last; the demonstration's script is none for work."""
+        last = (known.settings.models for known in self._known.list())
+        models = next((dict(chosen) for chosen in last if not _of_the_demonstration(chosen)), {})
         known = self._known.create(name, folder)
         bench = await self.open(known.id)
         if models:
@@ -195,3 +197,7 @@ def _closed(places: Places) -> tuple[Path, ...]:
 def _row(known: Known) -> WorkspaceRow:
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.home()
     return WorkspaceRow(known.id, known.name, known.settings.colour, folder, known.mistake)
+
+
+def _of_the_demonstration(models: Mapping[str, str]) -> bool:
+    return not models or models.get("main", "").partition("/")[0] == DEMO

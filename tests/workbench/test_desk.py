@@ -93,3 +93,15 @@ async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard
         assert bench.model == "demo/demo"
     finally:
         await desk.aclose()
+
+
+async def test_a_new_workspace_takes_over_the_models_chosen_last_but_not_the_demonstration(
+    desks: Desks, folder: Path
+) -> None:
+    desk = desks()
+    tour = await desk.create("Tour", folder)
+    await tour.choose_model("demo/demo")
+    mine = await desk.create("Mine", folder)
+    assert mine.model == ""
+    await mine.choose_model("openai/gpt-5")
+    assert (await desk.create("Another", folder)).model == "openai/gpt-5"
