@@ -84,6 +84,8 @@ class WelcomePage(QWidget):
         """The stores can be opened now, or not yet."""
         for button in (self.folder, self.tour, self._import):
             button.setEnabled(ready)
+        if ready and self.isVisible():
+            self.folder.setFocus()  # the first step is one key away
 
     def _card(self, column: QVBoxLayout, title: str, text: str, look: str) -> QPushButton:
         card = QWidget(self)

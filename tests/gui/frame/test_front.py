@@ -41,8 +41,10 @@ def test_without_a_workspace_there_is_a_welcome(
     window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
     wire(window)
     Front(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
+    window.show()
     window.begin(FakeDesk(empty=True))
     assert window.page == "welcome"
+    assert window.focusWidget() is window.welcome.folder
     assert not window.sidebar_shown
     welcome = window.findChildren(WelcomePage)[0]
     welcome.folder_given.emit(tmp_path)
