@@ -9,6 +9,7 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
+from helix_desktop.gui.asking import ask_yes
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.program import Offered, Server
@@ -81,7 +82,7 @@ class ServerCard(QWidget):
         self._switch = self._button(line, tr("Switch off"), lambda: self._act("switch", on=not self._server.enabled))
         self._test = self._button(line, tr("Test"), lambda: self._act("test"))
         self._restart = self._button(line, tr("Restart"), lambda: self._act("restart"))
-        self._remove = self._button(line, tr("Remove"), lambda: self._act("remove"))
+        self._remove = self._button(line, tr("Remove"), self._ask_remove)
         line.addStretch(1)
         return line
 
@@ -95,6 +96,11 @@ class ServerCard(QWidget):
 
     def _act(self, what: str, **given: object) -> None:
         self._do(self._acts(what, self._server.name, **given))
+
+    def _ask_remove(self) -> None:
+        """How it is started would have to be found again."""
+        text = tr("Forget {name} and how it is started?", name=self._server.name)
+        ask_yes(self, tr("Remove an MCP server"), text, tr("Forget it"), lambda: self._act("remove"))
 
     def _toggle(self) -> None:
         self._inside.setVisible(self._inside.isHidden())

@@ -257,6 +257,8 @@ def test_a_server_is_switched_off_restarted_and_removed(
     QTest.mouseClick(button(page, "Test"), Qt.MouseButton.LeftButton)
     assert "github answers: 3 tools." in said(page)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
+    assert len(program.running) == 1
+    next(each for each in page.findChildren(QMessageBox)[0].buttons() if each.text() == "Forget it").click()
     assert program.running == []
 
 
