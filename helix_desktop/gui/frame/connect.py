@@ -80,7 +80,7 @@ class ConnectPanel(QWidget):
         self._provider = QComboBox(self)
         for provider in self._setup.well_known():
             self._provider.addItem(provider.title, provider)
-        self._provider.addItem(tr("Another server (OpenAI-compatible)"), Provider(OTHER, OTHER, "", needs_key=True))
+        self._provider.addItem(tr("Another server (OpenAI-compatible)"), Provider(OTHER, OTHER, ""))
         self._provider.currentIndexChanged.connect(lambda _at: self._provider_changed())
         self._address = QLineEdit(self)
         self._address.setPlaceholderText("https://llm.example.org/v1")
@@ -153,7 +153,7 @@ class ConnectPanel(QWidget):
     def test(self) -> None:
         """Try the key; a good one is kept and the provider's best model taken."""
         provider, key = self._given(), self._key.text().strip()
-        if provider.needs_key and not key and provider.name != OTHER:
+        if provider.needs_key and not key:
             self._say(tr("Paste the key of {service} first.", service=provider.title))
             return
         self._say(tr("Asking {service}…", service=provider.title))
@@ -161,7 +161,7 @@ class ConnectPanel(QWidget):
 
         def good(tested: Tested) -> None:
             self._test.setEnabled(True)
-            self._say(count(len(tested.models), "The key works: {n} model.", "The key works: {n} models."))
+            self._say(_works(len(tested.models), keyed=bool(key)))
             self._add(provider, key, tested.best)
 
         work = self._setup.test(provider, key)
@@ -171,8 +171,8 @@ class ConnectPanel(QWidget):
         provider = self._chosen_provider()
         if provider.name != OTHER:
             return provider
-        address = self._address.text().strip()
-        host = address.partition("://")[2].partition("/")[0].partition(":")[0]
+        address = _address(self._address.text().strip())
+        host = address.partition("://")[2].partition("/")[0]
         name = "".join(sign if sign.isalnum() else "-" for sign in host.casefold()).strip("-")[:40] or OTHER
         return replace(provider, name=name, title=host or name, address=address, kind="openai-chat")
 
@@ -202,3 +202,17 @@ class ConnectPanel(QWidget):
         self._said.setProperty("look", look)
         self._said.style().unpolish(self._said)
         self._said.style().polish(self._said)
+
+
+def _address(given: str) -> str:
+    """As it was meant: without a scheme it is one of this machine or house, or a service of the web."""
+    if not given or "://" in given:
+        return given
+    near = given.startswith(("localhost", "127.", "192.168.", "10.", "[::1]"))
+    return f"{'http' if near else 'https'}://{given}"
+
+
+def _works(models: int, *, keyed: bool) -> str:
+    if keyed:
+        return count(models, "The key works: {n} model.", "The key works: {n} models.")
+    return count(models, "The server answers: {n} model.", "The server answers: {n} models.")

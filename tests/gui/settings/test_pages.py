@@ -158,6 +158,25 @@ def test_another_server_needs_an_address(window: MainWindow) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("written", "name", "address"),
+    [
+        ("http://127.0.0.1:8000/v1", "127-0-0-1-8000", "http://127.0.0.1:8000/v1"),
+        ("localhost:8080/v1", "localhost-8080", "http://localhost:8080/v1"),
+        ("llm.example.org/v1", "llm-example-org", "https://llm.example.org/v1"),
+    ],
+)
+def test_a_server_of_ones_own_needs_no_key(window: MainWindow, written: str, name: str, address: str) -> None:
+    setup = FakeSetup()
+    page = ProvidersPage(setup, window.doing)
+    panel = page._panel
+    panel._provider.setCurrentIndex(panel._provider.count() - 1)
+    panel._address.setText(written)
+    panel.test()
+    assert [(p.name, p.address, key) for p, key, _ in setup.added] == [(name, address, "")]
+    assert "The server answers: " in said(page)
+
+
 def test_removing_a_provider_is_asked_first(window: MainWindow) -> None:
     setup = FakeSetup()
     setup.added = [(ANTHROPIC, "good", "keyring")]
