@@ -209,7 +209,8 @@ def _answer(window: MainWindow, number: int, answer: Answer) -> None:
 
 
 def _unqueue(window: MainWindow, index: int, *, edit: bool) -> None:
-    if window.session is None or index >= len(window.session.queue):
+    """Not where one has been sent since the list was shown: the number would be another message's."""
+    if window.session is None or len(window.session.queue) != window.chat.composer.waiting.number:
         return
     taken: tuple[UserPart, ...] = window.session.unqueue(index)
     if edit:

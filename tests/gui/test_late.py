@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMessageBox, QPushButton
 
-from helix_desktop.engine.events import Folding
+from helix_desktop.engine.events import Folding, Running
 from helix_desktop.engine.facts import FoldKind, Rewound, Text, UserSaid
 from helix_desktop.engine.ports import Question
 from helix_desktop.errors import Refused, StoreFailed
@@ -184,6 +184,21 @@ def test_a_question_of_the_conversation_in_front_is_the_one_that_is_answered(
     card = window.chat.approvals.card
     assert card is not None
     assert card._question.preview == "ls"
+
+
+def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(
+    window: MainWindow, session: FakeSession
+) -> None:
+    session.set_running(Running.THINKING)
+    for words in ("one", "two", "three"):
+        write(window, words)
+    window.bridge.flush()
+    session.finish("done")  # “one” is sent; the list is shown anew in a moment
+    window.chat.composer.dropping.emit(1)
+    assert [waiting.parts for waiting in session.queue] == [(Text("two"),), (Text("three"),)]
+    window.bridge.flush()
+    window.chat.composer.dropping.emit(1)
+    assert [waiting.parts for waiting in session.queue] == [(Text("two"),)]
 
 
 def test_a_rewind_is_of_the_conversation_it_was_asked_for(window: MainWindow, session: FakeSession) -> None:

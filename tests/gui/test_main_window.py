@@ -123,6 +123,7 @@ def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWind
 def test_a_dropped_waiting_message_can_be_had_back(window: MainWindow, session: FakeSession) -> None:
     session.set_running(Running.THINKING)
     write(window, "next")
+    window.bridge.flush()
     window.chat.composer.dropping.emit(0)
     assert session.queue == []
     window.notices.act()

@@ -30,6 +30,10 @@ class WaitingMessages(QWidget):
         self.setAccessibleName(tr("Messages that wait"))
         self.hide()
 
+    @property
+    def number(self) -> int:
+        return self._rows.count()
+
     def show_texts(self, texts: Sequence[str]) -> None:
         """One line for each, in the order in which they will be sent."""
         clear(self._rows)
