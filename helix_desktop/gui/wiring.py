@@ -224,11 +224,19 @@ def _wire_pages(window: MainWindow) -> None:
     on = window.actions_.on
     window.pages.wanted.connect(partial(wanting.do, window))
     window.pages.cache.room_wanted.connect(lambda: window.settings_wanted.emit("storage"))
-    on("find", lambda: window.pages.find(window.page))
+    on("find", partial(_find, window))
     on("bottom", window.pages.follow)
     on("sidebar", window.toggle_sidebar)
     on("inspector", window.toggle_side)
     on("next-area", lambda: _next_area(window))
+
+
+def _find(window: MainWindow) -> None:
+    """On the page that is shown; where it has nothing to find with, everywhere."""
+    if window.page in ("chat", "cache"):
+        window.pages.find(window.page)
+    else:
+        window.palette_.open("")
 
 
 def _next_area(window: MainWindow) -> None:

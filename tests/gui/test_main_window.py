@@ -226,6 +226,12 @@ def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(window: MainWindow, 
     assert window.chat.composer._mode.text() == "Read only"
 
 
+def test_on_a_page_that_cannot_be_searched_everything_is(window: MainWindow) -> None:
+    window.show_page("timeline")
+    window.actions_["find"].trigger()
+    assert window.palette_.isVisible()
+
+
 def test_the_palette_finds_actions_conversations_and_messages(window: MainWindow) -> None:
     window.actions_["palette"].trigger()
     found = {find.text: find for find in window.palette_.finds}
