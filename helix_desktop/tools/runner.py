@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
+from helix_desktop.engine.strategies.caching import short_arguments
 from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
 from helix_desktop.tools import schema
 from helix_desktop.tools.permission import Action, Decision, Effect, Mode, Rule, allows, decide, rule_for
@@ -129,7 +130,8 @@ class Toolbox:
         except StoreFailed:
             raise
         except (HelixError, OSError) as error:
-            result = Result(_sentence(error), ok=False, note=_sentence(error)[:120], source=call.arguments[:80])
+            words = _sentence(error)
+            result = Result(words, ok=False, note=words[:120], source=short_arguments(call.arguments))
         return await self._outcome(call, result, asked, keep)
 
     def _understood(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
