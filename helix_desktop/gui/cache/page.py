@@ -230,6 +230,8 @@ class CachePage(QWidget):
         self._counts.setText(f"“{text}”: {places}")
         if found:
             self.table.go_to(0)
+        else:
+            self.viewer.clear()
 
     def _no_such_hash(self, error: HelixError) -> None:
         """Not a hash of ours: it may still stand in a text."""

@@ -137,6 +137,7 @@ def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) 
     page.search("abce")
     settle()
     assert page._counts.text() == "“abce”: 0 entries hold it"
+    assert page.viewer.row is None
 
 
 def test_every_kind_of_content_has_its_shape(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
