@@ -192,6 +192,14 @@ def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
     return action.danger if action.strict or mode is not Mode.ALLOW_ALL else ""
 
 
+_ASKED = {
+    Effect.EDIT: "changes",
+    Effect.RUN: "commands",
+    Effect.FETCH: "anything is fetched",
+    Effect.FOREIGN: "a server's tools are used",
+}
+
+
 def _by_mode(action: Action, mode: Mode) -> Decision:
     if action.effect is Effect.READ:
         return Decision("allow", "mode", "reading inside the workspace")
@@ -200,7 +208,7 @@ def _by_mode(action: Action, mode: Mode) -> Decision:
     if mode is Mode.ALLOW_EDITS and action.effect is Effect.EDIT:
         return Decision("allow", "mode", "this workspace allows edits")
     scopes = SCOPES if rule_for(action) else ("once",)
-    return Decision("ask", "mode", f"this workspace's mode is '{mode}'", scopes)
+    return Decision("ask", "mode", f"this workspace asks before {_ASKED[action.effect]}", scopes)
 
 
 def allows(rules: Iterable[Rule], action: Action) -> bool:

@@ -97,7 +97,7 @@ class QuestionCard(QWidget):
         self._inside.setSpacing(8)
         self._label(question.title, "title")
         if question.why:
-            self._label(question.why, "small")
+            self._label(question.why[:1].upper() + question.why[1:], "small")
         if question.preview:
             self._inside.addWidget(self._preview())
         if self._form is not None:
