@@ -53,7 +53,7 @@ class Composer(QWidget):
         self.setProperty("look", "composer")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAcceptDrops(True)
-        self.waiting = WaitingMessages(theme, self)
+        self.waiting = WaitingMessages(self)
         self.attachments = Attachments(theme, self)
         self.text = ComposerText(theme, self)
         self.text.setAcceptDrops(False)

@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from helix_desktop.gui.layouts import clear
-from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
+
+
+class OneLine(QLabel):
+    """As much of a text as there is room for."""
+
+    def __init__(self, words: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._words = words
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.setText(words)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.setText(self.fontMetrics().elidedText(self._words, Qt.TextElideMode.ElideRight, self.width()))
 
 
 class WaitingMessages(QWidget):
@@ -20,9 +34,8 @@ class WaitingMessages(QWidget):
     editing = Signal(int)
     dropping = Signal(int)
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._theme = theme
         self._rows = QVBoxLayout(self)
         self._rows.setContentsMargins(0, 0, 0, 0)
         self._rows.setSpacing(4)
@@ -50,19 +63,15 @@ class WaitingMessages(QWidget):
         line.setSpacing(4)
         waits = QLabel(tr("Waits"), row)
         waits.setProperty("look", "faint")
-        words = QLabel(row)
-        words.setTextFormat(Qt.TextFormat.PlainText)
-        short = QFontMetrics(self._theme.font()).elidedText(
-            " ".join(text[:400].split()), Qt.TextElideMode.ElideRight, self._theme.px(420)
-        )
-        words.setText(short)
+        short = " ".join(text[:400].split())
+        words = OneLine(short, row)
         words.setToolTip(hint(text[:2_000]))
         line.addWidget(waits)
         line.addWidget(words, 1)
         for name, signal in ((tr("Edit"), self.editing), (tr("Remove"), self.dropping)):
             button = QPushButton(name, row)
             button.setProperty("look", "link")
-            button.setAccessibleName(f"{name}: {short}")
+            button.setAccessibleName(f"{name}: {short[:80]}")
             button.clicked.connect(lambda _checked=False, s=signal: s.emit(index))
             line.addWidget(button)
         row.show()

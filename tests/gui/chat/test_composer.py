@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QEvent, QMimeData, Qt, QUrl
 from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Running
@@ -16,6 +16,7 @@ from helix_desktop.gui.chat.attachments import kept, restored
 from helix_desktop.gui.chat.completion import Asked, Offer, asked_for
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
+from helix_desktop.gui.chat.waiting import OneLine
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
@@ -254,6 +255,18 @@ def test_editing_an_earlier_message_sends_it_in_its_place(composer: Composer) ->
     QTest.keyClicks(composer.text, "new")
     QTest.keyClick(composer.text, Qt.Key.Key_Return)
     assert spy.count() == 1
+
+
+def test_a_waiting_message_shows_as_much_as_there_is_room_for(theme: Theme) -> None:
+    row = QWidget()
+    line = OneLine("one two three four five six seven eight nine ten", row)
+    row.show()
+    line.resize(1_000, 20)
+    assert line.text().endswith("ten")
+    line.resize(90, 20)
+    assert line.text().endswith("…")
+    line.resize(1_000, 20)
+    assert line.text().endswith("ten")
 
 
 def test_waiting_messages_can_be_edited_and_removed(composer: Composer) -> None:
