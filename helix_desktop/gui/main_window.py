@@ -418,6 +418,7 @@ class MainWindow(Frame):
                 self._asked(event)
         elif isinstance(event, Queued):
             composer.show_queue(event.texts)
+            self.chat.way_on.show_end(session)
         elif isinstance(event, Folding):
             self.top.tell("" if event.done else tr("Folding: {kind}…", kind=kind_words(event.kind)))
         elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):

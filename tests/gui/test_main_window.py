@@ -443,6 +443,19 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     assert not way_on.isVisible()
 
 
+def test_messages_that_wait_after_a_stop_are_sent_by_going_on(window: MainWindow, session: FakeSession) -> None:
+    write(window, "First.")
+    write(window, "Second.")
+    session.append(TurnEnded(TurnEnd.STOPPED))
+    session.set_running(Running.IDLE)
+    window.bridge.flush()
+    shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
+    assert [each.text() for each in shown] == ["Go on"]
+    session.unqueue(0)
+    window.bridge.flush()
+    assert not window.chat.way_on.isVisible()
+
+
 def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(window: MainWindow, session: FakeSession) -> None:
     session.append(UserSaid((Text("Count."),)))
     window.show_session(session)

@@ -60,20 +60,23 @@ class WayOn(QWidget):
         reason = end.reason if isinstance(end, TurnEnded) and idle else None
         broken = session is not None and idle and session.conversation.state.line.turn.running
         limited = reason in _LIMITS
-        self._words.setText(_words(limited=limited, broken=broken))
+        waiting = session is not None and idle and bool(session.queue) and reason is TurnEnd.STOPPED
+        self._words.setText(_words(limited=limited, broken=broken, waiting=waiting))
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
-        self._settings.setVisible(not broken)
-        self._go.setText(tr("Go on") if limited or broken else tr("Try again"))
-        self.setVisible(limited or broken or reason is TurnEnd.FAILED)
+        self._settings.setVisible(not broken and not waiting)
+        self._go.setText(tr("Go on") if limited or broken or waiting else tr("Try again"))
+        self.setVisible(limited or broken or waiting or reason is TurnEnd.FAILED)
 
     def _restyled(self) -> None:
         self._middle.setMaximumWidth(self._theme.px(COLUMN))
 
 
-def _words(*, limited: bool, broken: bool) -> str:
+def _words(*, limited: bool, broken: bool, waiting: bool) -> str:
     if broken:
         return tr("The answer was broken off before its end. Nothing that is written here is lost.")
     if limited:
         return tr("A limit ended the turn. Nothing is lost: raise it if you want, then go on.")
+    if waiting:
+        return tr("You stopped the agent. The messages that wait are sent when you go on.")
     return tr("Nothing is lost. It can be tried again.")

@@ -143,7 +143,7 @@ def savings(figures: Savings) -> list[tuple[str, str, bool]]:
         rows.append((tr("Read from provider cache"), _percent(figures.cache_share), False))
     if figures.paid:
         rows.append((tr("Cost so far"), money(figures.paid), False))
-    if figures.share > 0:
+    if figures.sent and figures.share > 0:  # of a stopped reply nothing is reported
         saved = _percent(figures.share)
         if figures.paid_without > figures.paid > 0:
             saved += f" · {money(figures.paid_without - figures.paid)}"

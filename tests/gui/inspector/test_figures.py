@@ -67,4 +67,5 @@ def test_savings() -> None:
     assert rows[-1][2]
     assert figures.savings(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1][1] == "50%"
     assert figures.savings(Savings(1, 1, 2_000, 0, 0.0, 0.0))[-1][1] == "99%"
+    assert len(figures.savings(Savings(1, 0, 2_000, 0, 0.0, 0.0))) == 2
     assert len(figures.savings(Savings(0, 0, 0, 0, 0.0, 0.0))) == 2
