@@ -291,7 +291,7 @@ class MainWindow(Frame):
     def _watch(self, bench: Workbench) -> None:
         if bench.id in self._watched:
             return
-        watched = self._watched[bench.id] = Watched(bench, self)
+        watched = self._watched[bench.id] = Watched(bench, self.memory, self)
         watched.changed.connect(lambda: self.refresh_conversations() if self.bench is bench else None)
         watched.settings_changed.connect(lambda: self._settings_changed(bench))
         watched.state_changed.connect(lambda conversation, running: self._state_changed(watched, conversation, running))
@@ -373,6 +373,8 @@ class MainWindow(Frame):
         composer.show_conversation(bench.id, name or "new", bench.name)
         composer.show_running(session.running if session else Running.IDLE)
         composer.show_queue([_words(waiting.parts) for waiting in session.queue] if session else [])
+        if session is not None and not session.queue:
+            composer.bring_back()
         self.chat.approvals.show_questions(session.questions if session else {})
         self.chat.way_on.show_end(session)
         self.top.tell("")

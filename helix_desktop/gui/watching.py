@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from helix_desktop.engine.events import Asked, Event, FactAppended, Running, StateChanged, Streamed, ToolShowed
+from helix_desktop.engine.events import Asked, Event, FactAppended, Queued, Running, StateChanged, Streamed, ToolShowed
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.gui.bridge import Bridge
+from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.unfinished import Unfinished
 
@@ -33,9 +34,10 @@ class Watched(QObject):
     state_changed = Signal(str, object)
     settled = Signal(str, object, str)
 
-    def __init__(self, bench: Workbench, parent: QObject) -> None:
+    def __init__(self, bench: Workbench, memory: Memory, parent: QObject) -> None:
         super().__init__(parent)
         self.bench = bench
+        self._memory = memory
         self._unfinished = Unfinished()
         self._states: dict[str, Running] = {}
         self._bridge = Bridge(self)
@@ -66,6 +68,8 @@ class Watched(QObject):
 
     def _heard(self, event: Event) -> None:
         self._unfinished.take(event)
+        if isinstance(event, Queued):  # what waits is nobody's fact yet, and outlives the program as a draft does
+            self._memory.put("waiting", self.bench.id, event.conversation, value=list(event.texts))
         if not isinstance(event, Streamed | ToolShowed):
             self._bridge.take(event)
 

@@ -443,6 +443,23 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     assert not way_on.isVisible()
 
 
+def test_messages_that_waited_when_the_program_ended_are_a_draft_again(
+    window: MainWindow, session: FakeSession, memory: Memory
+) -> None:
+    for text in ("First.", "Second.", "Third."):
+        write(window, text)
+    assert len(session.queue) == 2
+    write_draft = window.chat.composer.text
+    QTest.keyClicks(write_draft, "half")
+    window.show_session(session)
+    assert write_draft.toPlainText() == "half", "they still wait"
+    session.queue.clear()  # as the next process finds it
+    window.show_session(session)
+    assert write_draft.toPlainText() == "half\n\nSecond.\n\nThird."
+    window.show_session(session)
+    assert write_draft.toPlainText() == "half\n\nSecond.\n\nThird."
+
+
 def test_messages_that_wait_after_a_stop_are_sent_by_going_on(window: MainWindow, session: FakeSession) -> None:
     write(window, "First.")
     write(window, "Second.")

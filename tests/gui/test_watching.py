@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged, Streamed
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span
+from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.watching import Watched
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench, Row
@@ -21,8 +22,8 @@ def bench() -> FakeWorkbench:
 
 
 @pytest.fixture
-def watched(application: QApplication, bench: FakeWorkbench) -> Watched:
-    return Watched(bench, application)
+def watched(application: QApplication, bench: FakeWorkbench, memory: Memory) -> Watched:
+    return Watched(bench, memory, application)
 
 
 def tell(bench: FakeWorkbench, watched: Watched, *events: Event) -> None:
@@ -68,9 +69,9 @@ def test_many_facts_make_one_list(bench: FakeWorkbench, watched: Watched) -> Non
     assert changed.count() == 1
 
 
-def test_leaving_ends_it(bench: FakeWorkbench, application: QApplication) -> None:
+def test_leaving_ends_it(bench: FakeWorkbench, memory: Memory) -> None:
     parent = QObject()
-    watched = Watched(bench, parent)
+    watched = Watched(bench, memory, parent)
     watched.leave()
     assert bench._listeners == []
 

@@ -223,6 +223,14 @@ class Composer(QWidget):
                 self.attachments.add(part)
         self.text.setFocus()
 
+    def bring_back(self) -> None:
+        """Messages that waited here when the program ended: they are a draft now, and sent by nobody but the user."""
+        waited = self._memory.get("waiting", *self._place, default=list[str]())
+        if waited:
+            self._memory.put("waiting", *self._place, value=[])
+            self.text.setPlainText(_joined(self.text.toPlainText().strip(), waited))
+            self.text.moveCursor(self.text.textCursor().MoveOperation.End)
+
     @property
     def place(self) -> DraftPlace:
         """Where what stands here belongs to."""
