@@ -7,10 +7,11 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, Protocol, Self, cast
 
 from helix_desktop import tasks
 from helix_desktop.errors import NotThere, StoreFailed, WrongUse
@@ -42,13 +43,14 @@ class Terminal:
     """Standard input, output and error of this process; `source` and `target` put a file in their place.
 
     `gather`: take standard input to its end first, into a temporary file, so that whoever reads this console never
-    waits for whoever fills it. A target appears whole or not at all: when the block ends without an error. Binary on every platform.
+    waits for whoever fills it. A target appears whole or not at all, when the block ends without an error; what is no
+    file (a device, a pipe) is written to as it stands. Binary on every platform.
     """
 
     def __init__(self, *, source: Path | None = None, target: Path | None = None, gather: bool = False) -> None:
         self._source: IO[bytes] | None = _opened(source) if source else _gathered() if gather else None
-        self._target = target
-        self._beside = tempfile.NamedTemporaryFile(dir=_folder_of(target), delete=False) if target else None  # noqa: SIM115
+        self._target = Path(os.path.realpath(target)) if target else None  # a link stays, what it names is written
+        self._beside = _begun(self._target) if self._target else None
 
     def __enter__(self) -> Self:
         return self
@@ -57,40 +59,66 @@ class Terminal:
         if self._source:
             self._source.close()
         if self._beside and self._target:
-            self._beside.close()
-            if kind is None:
-                _rename(Path(self._beside.name), self._target)
-            else:
-                Path(self._beside.name).unlink()
+            _ended(self._beside, self._target, whole=kind is None)
 
     async def read(self) -> bytes:
-        if self._source:
-            return self._source.read(PIECE)
-        stream = sys.stdin.buffer.fileno() if sys.stdin else -1
-        return b"" if stream < 0 else await tasks.detached(lambda: os.read(stream, PIECE), name="standard input")
+        try:
+            if self._source:
+                return self._source.read(PIECE)
+            stream = sys.stdin.buffer.fileno() if sys.stdin else -1
+            return b"" if stream < 0 else await tasks.detached(lambda: os.read(stream, PIECE), name="standard input")
+        except OSError as error:
+            raise WrongUse(f"The input cannot be read: {error.strerror}.") from error
 
     async def write(self, data: bytes) -> None:
         if self._beside:
-            self._beside.write(data)
+            with _written(str(self._target)):
+                self._beside.write(data)
+        elif sys.stdout is None:
+            raise StoreFailed("Standard output is closed.", remedy="Nothing was lost; open it, or name a file.")
         else:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+            with _written("Standard output"):
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
 
     async def say(self, text: str) -> None:
-        sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
-        sys.stdout.buffer.flush()
+        """Where standard output is closed nobody wants to hear it."""
+        if sys.stdout is not None:
+            with _written("Standard output"):
+                sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+                sys.stdout.buffer.flush()
 
     async def complain(self, sentence: str) -> None:
-        sys.stderr.write(f"{sentence}\n")
-        sys.stderr.flush()
+        if sys.stderr is not None:
+            sys.stderr.write(f"{sentence}\n")
+            sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def _written(what: str) -> Iterator[None]:
+    """A reader who has seen enough (`| head`) is no failure of the disk."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StoreFailed(
+            f"{what} could not be written: {error.strerror}.",
+            remedy="What was to be written is incomplete; the workspace is as it was.",
+        ) from error
 
 
 def _gathered() -> IO[bytes]:
     with contextlib.ExitStack() as on_failure:
-        gathered = on_failure.enter_context(tempfile.TemporaryFile())
-        if sys.stdin:
-            shutil.copyfileobj(sys.stdin.buffer, gathered, PIECE)
-        gathered.seek(0)
+        try:
+            gathered = on_failure.enter_context(tempfile.TemporaryFile())
+            if sys.stdin:
+                shutil.copyfileobj(sys.stdin.buffer, gathered, PIECE)
+            gathered.seek(0)
+        except OSError as error:
+            raise StoreFailed(
+                f"Standard input could not be taken in: {error.strerror}.", remedy="Nothing was stored."
+            ) from error
         on_failure.pop_all()
         return gathered
 
@@ -104,12 +132,38 @@ def _opened(path: Path) -> BufferedReader:
         raise WrongUse(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def _folder_of(path: Path) -> Path:
-    if path.is_dir():
-        raise WrongUse(f"{path} is a folder; name a file.")
-    if not path.parent.is_dir():
-        raise NotThere(f"There is no folder {path.parent}.")
-    return path.parent
+def _begun(target: Path) -> IO[bytes]:
+    """A file beside the target, to be put in its place; or, where it is no file, the target itself."""
+    if target.is_dir():
+        raise WrongUse(f"{target} is a folder; name a file.")
+    if not target.parent.is_dir():
+        raise NotThere(f"There is no folder {target.parent}.")
+    try:
+        if _is_no_file(target):
+            return target.open("wb", buffering=0)
+        return cast(IO[bytes], tempfile.NamedTemporaryFile(dir=target.parent, delete=False))
+    except OSError as error:
+        raise WrongUse(f"{target} cannot be written: {error.strerror}.") from error
+
+
+def _is_no_file(target: Path) -> bool:
+    return target.exists() and not target.is_file()
+
+
+def _ended(beside: IO[bytes], target: Path, *, whole: bool) -> None:
+    if _is_no_file(target):
+        beside.close()
+        return
+    try:
+        beside.close()  # which writes the rest
+        if whole:
+            _rename(Path(beside.name), target)
+    except OSError as error:
+        raise StoreFailed(
+            f"{target} could not be written: {error.strerror}.", remedy="What stood there is as it was."
+        ) from error
+    finally:
+        Path(beside.name).unlink(missing_ok=True)
 
 
 def _rename(beside: Path, target: Path) -> None:
@@ -117,8 +171,4 @@ def _rename(beside: Path, target: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     beside.chmod(0o666 & ~umask)
-    try:
-        beside.replace(target)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise StoreFailed(f"{target} could not be written: {error.strerror}.") from error
+    beside.replace(target)

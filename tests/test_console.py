@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.console import PIECE, Terminal
-from helix_desktop.errors import NotThere, WrongUse
+from helix_desktop.errors import NotThere, StoreFailed, WrongUse
 
 
 async def test_a_source_is_read_piece_by_piece_and_a_target_appears_at_the_end(tmp_path: Path) -> None:
@@ -62,3 +63,68 @@ async def test_standard_streams_carry_bytes(capfdbinary: pytest.CaptureFixture[b
     await console.say("zwölf")
     await console.complain("broken")
     assert capfdbinary.readouterr() == (b"\xff\r\n\x00" + "zwölf\n".encode(), b"broken\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="devices and links of POSIX")
+async def test_a_device_is_written_to_and_a_link_stays_a_link(tmp_path: Path) -> None:
+    device = tmp_path / "device"
+    os.mkfifo(device)
+    reading = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    with Terminal(target=device) as console:
+        await console.write(b"through")
+    assert os.read(reading, 100) == b"through"
+    os.close(reading)
+    assert stat.S_ISFIFO(device.stat().st_mode)
+    link, real = tmp_path / "link", tmp_path / "real"
+    link.symlink_to(real)
+    with Terminal(target=link) as console:
+        await console.write(b"there")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"there"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["device", "link", "real"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full device")
+async def test_a_full_disk_is_said_and_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        pytest.raises(StoreFailed, match="/dev/full could not be written: No space"),
+        Terminal(target=Path("/dev/full")) as console,
+    ):
+        await console.write(b"content")
+    with open("/dev/full", "w", buffering=1) as full:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(StoreFailed, match="Standard output could not be written: No space"):
+            await Terminal().say("words")
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
+
+
+async def test_without_standard_output_lines_are_for_nobody_and_content_is_not_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    await Terminal().say("words")
+    await Terminal().complain("words")
+    with pytest.raises(StoreFailed, match="closed"):
+        await Terminal().write(b"content")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder nobody can write to, root included")
+def test_a_folder_that_takes_no_file_is_said() -> None:
+    with pytest.raises(WrongUse, match="/proc/none cannot be written"):
+        Terminal(target=Path("/proc/none"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder cannot be opened there")
+async def test_an_input_that_is_a_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    with os.fdopen(os.dup(os.open(os.devnull, os.O_RDONLY)), "r") as given:
+        os.dup2(folder, given.fileno())
+        monkeypatch.setattr(sys, "stdin", given)
+        with pytest.raises(WrongUse, match="input cannot be read: Is a directory"):
+            await Terminal().read()
+        with pytest.raises(StoreFailed, match="Standard input could not be taken in"):
+            Terminal(gather=True)
+    os.close(folder)
