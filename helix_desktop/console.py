@@ -104,7 +104,7 @@ def _written(what: str) -> Iterator[None]:
     except OSError as error:
         raise StoreFailed(
             f"{what} could not be written: {error.strerror}.",
-            remedy="What was to be written is incomplete; the workspace is as it was.",
+            remedy="What was to be written is incomplete; nothing in the workspace is lost.",
         ) from error
 
 

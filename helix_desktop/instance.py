@@ -24,7 +24,7 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +124,15 @@ class Owner:
             json.dump({"port": port, "token": self._token}, file)
 
     async def finish(self, *, limit: float | None = None) -> None:
-        """Take no more requests, and wait for those that run; after `limit` seconds they are ended."""
+        """Take no more requests, and wait for those that run; after `limit` seconds they are ended. In a task that is being
+        cancelled as well, where `asyncio.timeout` of Python 3.11.2 does not time out.
+        """
         self._leave()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit):
-                await self._tasks.ended()
-        await self._tasks.aclose(limit=2)
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._tasks.ended(), limit)
+        finally:
+            await self._tasks.aclose(limit=2)
 
     async def aclose(self) -> None:
         """Take no more requests, and end those that run."""
@@ -257,9 +260,11 @@ async def hand_over(wire: Wire, arguments: Sequence[str], console: Console) -> i
     """Have the owner at the other end run a command with this console. Its exit code; HelixError if it goes away."""
     helpers = Tasks("hand over")
     try:
-        await wire.send(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
+        with _gone():
+            await wire.send(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
         while True:
-            kind, content = await wire.receive()
+            with _gone():  # and not around what the console does: its reader may go away as well
+                kind, content = await wire.receive()
             if kind == b"X":
                 return int(content)
             if kind == b"R":
@@ -270,16 +275,28 @@ async def hand_over(wire: Wire, arguments: Sequence[str], console: Console) -> i
                 await console.say(content.decode("utf-8", "replace"))
             elif kind == b"E":
                 await console.complain(content.decode("utf-8", "replace"))
-    except (EOFError, ConnectionError) as error:
-        raise HelixError("The running program went away before it had answered.", remedy="Try again.") from error
     finally:
         await helpers.aclose(limit=1)
         await wire.close()
 
 
+@contextlib.contextmanager
+def _gone() -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, ConnectionError) as error:
+        raise HelixError("The running program went away before it had answered.", remedy="Try again.") from error
+
+
 async def _send_input(wire: Wire, console: Console) -> None:
+    """What cannot be read is said, and ends the input: the command would wait for it for ever."""
+    try:
+        piece = await console.read()
+    except HelixError as error:
+        await console.complain(str(error))
+        piece = b""
     with contextlib.suppress(ConnectionError):
-        await wire.send(b"I", await console.read())
+        await wire.send(b"I", piece)
         await wire.send(b"D")
 
 

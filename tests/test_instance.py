@@ -163,6 +163,55 @@ async def test_an_owner_that_goes_away_is_said_so(run: Path) -> None:
         await caller
 
 
+async def test_a_reader_that_has_seen_enough_is_not_the_owner_gone(run: Path) -> None:
+    class Head(MemoryConsole):
+        async def say(self, text: str) -> None:
+            raise BrokenPipeError
+
+    async def says(_arguments: list[str], console: Console) -> int:
+        await console.say("first")
+        return 0
+
+    async with owner(run, says):
+        with pytest.raises(BrokenPipeError):
+            await hand_over(run, [], Head())
+
+
+async def test_an_input_that_cannot_be_read_ends_and_is_said(run: Path) -> None:
+    class Unreadable(MemoryConsole):
+        async def read(self) -> bytes:
+            raise WrongUse("The input cannot be read.")
+
+    console = Unreadable()
+    async with owner(run, echo), asyncio.timeout(5):
+        assert await hand_over(run, ["put"], console) == 1
+    assert console.sentences == ["The input cannot be read.", "put"]
+
+
+async def test_an_owner_stopped_while_it_finishes_ends_what_runs(run: Path) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits(_arguments: list[str], _console: Console) -> int:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return 0
+
+    listening = await listen(run, "it", waits)
+    caller = asyncio.ensure_future(hand_over(run, [], MemoryConsole()))  # noqa: TID251
+    await begun.wait()
+    finishing = asyncio.ensure_future(listening.finish())  # noqa: TID251
+    await asyncio.sleep(0)
+    finishing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await finishing
+    assert ended.is_set()
+    with pytest.raises(HelixError, match="went away"):
+        await caller
+
+
 async def test_an_owner_that_finishes_answers_those_it_has_begun_with(run: Path) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
