@@ -23,7 +23,7 @@ from helix_desktop.engine.events import (
     Running,
     StateChanged,
 )
-from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, Text, UserPart
+from helix_desktop.engine.facts import Attachment, ModelReplied, Spent
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gui import finding
 from helix_desktop.gui.actions import OF_A_CONVERSATION, OF_A_QUESTION, OF_A_WORKSPACE, Actions
@@ -32,6 +32,7 @@ from helix_desktop.gui.chat.approvals import question_words
 from helix_desktop.gui.chat.attaching import Attaching
 from helix_desktop.gui.chat.composer import DraftPlace
 from helix_desktop.gui.chat.page import ChatPage
+from helix_desktop.gui.chat.waiting import in_words
 from helix_desktop.gui.conversation_acts import ConversationActs
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.first_start import WelcomePage
@@ -372,7 +373,7 @@ class MainWindow(Frame):
         composer = self.chat.composer
         composer.show_conversation(bench.id, name or "new", bench.name)
         composer.show_running(session.running if session else Running.IDLE)
-        composer.show_queue([_words(waiting.parts) for waiting in session.queue] if session else [])
+        composer.show_queue([in_words(waiting.parts) for waiting in session.queue] if session else [])
         if session is not None and not session.queue:
             composer.bring_back()
         self.chat.approvals.show_questions(session.questions if session else {})
@@ -494,11 +495,5 @@ class MainWindow(Frame):
         self.memory.write()
 
 
-def _words(parts: Sequence[UserPart]) -> str:
-    return " ".join(part.text if isinstance(part, Text) else f"[{part.name}]" for part in parts)
-
-
 def _cost(session: Session | None) -> float:
-    if session is None:
-        return 0.0
-    return sum(fact.usage.cost for fact in session.conversation.state.spent)
+    return sum(fact.usage.cost for fact in session.conversation.state.spent) if session else 0.0

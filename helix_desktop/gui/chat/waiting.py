@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
+from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
@@ -76,3 +77,8 @@ class WaitingMessages(QWidget):
             line.addWidget(button)
         row.show()
         return row
+
+
+def in_words(parts: Sequence[UserPart]) -> str:
+    """A message as its line shows it."""
+    return " ".join(part.text if isinstance(part, Text) else f"[{part.name}]" for part in parts)
