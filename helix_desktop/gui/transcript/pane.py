@@ -105,7 +105,8 @@ class TranscriptPane(QWidget):
 
     def _connect(self) -> None:
         self._end.clicked.connect(self.view.jump_to_end)
-        self.view.following_changed.connect(self._following)
+        self.view.following_changed.connect(lambda _following: self._show_button())
+        self.view.verticalScrollBar().rangeChanged.connect(lambda _least, _most: self._show_button())
         self.view.wanted.connect(self.wanted)
         self.view.find_wanted.connect(self.find)
         self.bar.changed.connect(self._look_for)
@@ -197,8 +198,9 @@ class TranscriptPane(QWidget):
         super().resizeEvent(event)
         self._put_button()
 
-    def _following(self, following: bool) -> None:  # noqa: FBT001 - a slot
-        self._end.setVisible(not following)
+    def _show_button(self) -> None:
+        """Where all of it can be seen there is no end to jump to."""
+        self._end.setVisible(not self.view.following and self.view.verticalScrollBar().maximum() > 0)
         self._put_button()
 
     def _put_button(self) -> None:

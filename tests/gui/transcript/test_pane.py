@@ -64,3 +64,17 @@ def test_the_selected_words_are_what_is_looked_for(pane: TranscriptPane, settle:
     pane.view.select_all()
     pane.find()
     assert pane.bar.field.text() == "one needle"
+
+
+def test_the_end_is_offered_only_where_it_cannot_be_seen(pane: TranscriptPane, settle: Settle) -> None:
+    told = Told()
+    told.user("Short.")
+    pane.open(told.facts)
+    settle()
+    pane.view._set_following(following=False)
+    assert not pane._end.isVisible()
+    pane.open(talk().facts)
+    settle()
+    assert not pane._end.isVisible()
+    pane.view._set_following(following=False)
+    assert pane._end.isVisible()
