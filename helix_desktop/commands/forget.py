@@ -47,6 +47,8 @@ async def forget(arguments: argparse.Namespace, workspace: Workspace, console: C
     from helix_desktop.workbench import bench
 
     text = await _read(console) if arguments.text == STANDARD else arguments.text
+    if not text and not arguments.hashes:
+        raise WrongUse("There is nothing to forget: standard input was empty.")
     entries = [await workspace.cache.resolve(name) for name in arguments.hashes]
     purged = await bench.forgetting(workspace)(text=text, entries=entries)
     if arguments.json:
@@ -79,8 +81,8 @@ def _described(purged: Purged) -> dict[str, object]:
 
 def _remembered(window: Path, text: str) -> tuple[str, ...]:
     """The window alone can change its drafts, and what was typed before: a running one would write them again."""
-    kept = window.read_text("utf-8", "replace") if text and window.exists() else ""
-    if json.dumps(text, ensure_ascii=False)[1:-1] not in kept:
+    kept = window.read_text("utf-8", "replace") if window.exists() else ""
+    if not text or json.dumps(text, ensure_ascii=False)[1:-1] not in kept:
         return ()
     return (
         f"It stands in {window} as well, as a draft or as typed before: forget it from the window, Settings, Storage.",

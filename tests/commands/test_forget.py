@@ -75,8 +75,8 @@ def test_what_the_window_remembers_is_named(helix: Helix, workspace: Path) -> No
 
 def test_an_entry_goes_by_its_hash(helix: Helix, workspace: Path) -> None:
     _, listed, _ = helix("cache", "list", "-w", "Work")
-    code, out, _ = helix("forget", "-w", "Work", listed.split()[0], "--yes", "--json")
-    assert code == 0
+    code, out, err = helix("forget", "-w", "Work", listed.split()[0], "--yes", "--json")
+    assert (code, err) == (0, "")  # nothing about what the window remembers: no text was given
     assert '"entries": [' in out
     code, _, err = helix("cache", "get", "-w", "Work", listed.split()[0])
     assert code == 1
@@ -89,3 +89,12 @@ def test_what_cannot_be_is_a_sentence(helix: Helix, workspace: Path, arguments: 
     assert code in (1, 2)
     assert out == ""
     assert err.strip()
+
+
+def test_an_empty_input_is_nothing_to_forget(helix: Helix, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
+    assert helix("forget", "-w", "Work", "--text", "-", "--yes") == (
+        2,
+        "",
+        "There is nothing to forget: standard input was empty.\n",
+    )
