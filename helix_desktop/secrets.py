@@ -176,13 +176,18 @@ class Secrets:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             handle, beside = tempfile.mkstemp(dir=self._file.parent)  # 0600
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(content, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(beside).replace(self._file)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    json.dump(content, file, indent=1)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(beside).replace(self._file)
+            finally:
+                Path(beside).unlink(missing_ok=True)  # no key lies about where this failed
         except OSError as error:
-            raise StoreFailed(f"The key could not be saved: {error.strerror}.") from error
+            raise StoreFailed(
+                f"The key could not be saved: {error.strerror}.", remedy="Those saved before are as they were."
+            ) from error
 
 
 def environment_variable(name: str) -> str:

@@ -229,11 +229,15 @@ def _write(path: Path, text: str) -> None:
     """Whole or not at all: written beside, synced, then put in its place."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as beside:
-            beside.write(text)
-            beside.flush()
-            os.fsync(beside.fileno())
-        Path(beside.name).replace(path)
+        handle, beside = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(beside).replace(path)
+        finally:
+            Path(beside).unlink(missing_ok=True)
     except OSError as error:
         raise StoreFailed(
             f"The settings could not be saved: {error}.", remedy="They hold until the program ends."

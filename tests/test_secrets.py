@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import stat
 import sys
 import threading
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.errors import ConfigMistake, NoKeyring, Refused
+from helix_desktop.errors import ConfigMistake, NoKeyring, Refused, StoreFailed
 from helix_desktop.secrets import Keyring, Secrets, Where, environment_variable
 
 KEY = "sk-test-0123456789abcdef"
@@ -151,6 +153,21 @@ async def test_a_damaged_key_file_is_named_and_left_alone(make: Make, key_file: 
     with pytest.raises(ConfigMistake, match=r"keys\.json, cannot be read"):
         await secrets.set("openai", KEY, where=Where.FILE)
     assert key_file.read_text() == "{"
+
+
+async def test_a_key_that_cannot_be_saved_lies_nowhere(
+    make: Make, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    secrets = make(consent=lambda: True)
+    await secrets.set("openai", "sk-first-0123456789", where=Where.FILE)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreFailed, match="No space"):
+        await secrets.set("openai", "sk-other-0123456789", where=Where.FILE)
+    assert [each.name for each in key_file.parent.iterdir()] == [key_file.name]
+    assert await make(consent=lambda: True).get("openai") == "sk-first-0123456789"
 
 
 async def test_a_silent_keyring_costs_its_limit_once_and_one_thread(make: Make) -> None:

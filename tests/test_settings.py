@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helix_desktop import settings
-from helix_desktop.errors import ConfigMistake
+from helix_desktop.errors import ConfigMistake, StoreFailed
 from helix_desktop.settings import LOG_SIZE, SHORTCUTS, THEME, ZOOM, Setting, Settings
 
 BY_HAND = """# mine
@@ -100,6 +102,18 @@ def test_a_value_that_is_not_allowed_changes_nothing(path: Path) -> None:
         kept.change(LOG_SIZE, 0)
     assert kept[LOG_SIZE] == LOG_SIZE.default
     assert not path.exists()
+
+
+def test_what_cannot_be_saved_leaves_nothing_behind(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    found = written(path, BY_HAND)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreFailed, match="No space"):
+        found.change(ZOOM, 150)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert path.read_text(encoding="utf-8") == BY_HAND
 
 
 def test_listeners_hear_of_changes_until_they_leave(path: Path) -> None:

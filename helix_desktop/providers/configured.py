@@ -14,6 +14,7 @@ Comments and order survive changes. No key is ever in it: those are in the keyri
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tempfile
@@ -187,17 +188,22 @@ class Configured:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}-")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(beside).replace(path)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(beside).replace(path)
+            finally:
+                Path(beside).unlink(missing_ok=True)
+        except UnicodeEncodeError as error:
+            raise WrongUse(f"What is not UTF-8 cannot stand in {path.name}.", remedy="Nothing was changed.") from error
         except OSError as error:
-            raise StoreFailed(f"{path} could not be saved: {error.strerror}.") from error
+            raise StoreFailed(f"{path} could not be saved: {error.strerror}.", remedy="It is as it was.") from error
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _set(table: Any, name: str, value: str | dict[str, str]) -> None:

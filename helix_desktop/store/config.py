@@ -18,7 +18,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
-from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed
+from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed, WrongUse
 
 VERSION = 1
 NAME = "workspace.toml"
@@ -270,7 +270,12 @@ def change(path: Path, changes: Mapping[str, Any]) -> Settings:
     for dotted, value in changes.items():
         _put(document, dotted.split("."), value)
     changed = tomlkit.dumps(document)
-    settings = parse(changed, path)
+    try:
+        settings = parse(changed, path)
+    except ConfigMistake as mistake:  # in what was asked for, not in the file
+        raise ConfigMistake(
+            mistake.what.rpartition(", line ")[2].partition(": ")[2], remedy="Nothing was changed."
+        ) from mistake
     write(path, changed)
     return settings
 
@@ -299,6 +304,12 @@ def write(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
         sync_folder(path.parent)
+    except UnicodeEncodeError as error:
+        beside.unlink()
+        raise WrongUse(
+            f"A name or a folder with bytes that are not UTF-8 cannot stand in {path.name}.",
+            remedy="Nothing was changed.",
+        ) from error
     except OSError as error:
         raise StoreFailed(
             f"{path} could not be written: {error.strerror}.", remedy="The old file is as it was."

@@ -95,7 +95,11 @@ class Workspaces:
         roots = (str(folder.absolute()),) if folder is not None else ()
         place = self._new_place(name)
         colour = colour or COLOURS[len(self.list()) % len(COLOURS)]
-        config.write(place / config.NAME, config.fresh(name, colour, roots))
+        try:
+            config.write(place / config.NAME, config.fresh(name, colour, roots))
+        except HelixError:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
         return _known(place)
 
     def _new_place(self, name: str) -> Path:

@@ -122,6 +122,15 @@ def test_names_are_plain(configured: Configured, file: Path, name: str) -> None:
     assert not file.exists()
 
 
+def test_what_cannot_be_saved_leaves_nothing_behind(configured: Configured, file: Path) -> None:
+    configured.put(WORK)
+    before = file.read_text()
+    with pytest.raises(WrongUse, match="not UTF-8"):
+        configured.put(replace(WORK, base_url="http://localhost/\udcff"))
+    assert file.read_text() == before
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
 def test_a_folder_in_the_way_is_a_sentence(configured: Configured, file: Path) -> None:
     file.mkdir(parents=True)
     with pytest.raises(StoreFailed, match="cannot be read"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed
+from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import config
 from helix_desktop.store.config import Settings, line_of, parse
 
@@ -159,9 +159,21 @@ def test_a_value_that_does_not_fit_is_refused_before_it_is_written(tmp_path: Pat
     path = tmp_path / "workspace.toml"
     config.write(path, config.fresh("A", "", ()))
     before = path.read_text()
-    with pytest.raises(ConfigMistake):
+    with pytest.raises(ConfigMistake) as refused:
         config.change(path, {"colour": "#nonsense"})
+    assert str(refused.value).startswith("colour = '#nonsense' is not what was expected")  # the file has no mistake
+    assert str(refused.value).endswith("Nothing was changed.")
     assert path.read_text() == before
+
+
+def test_a_name_that_is_not_utf_8_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "workspace.toml"
+    config.write(path, config.fresh("A", "", ()))
+    before = path.read_text()
+    with pytest.raises(WrongUse, match="not UTF-8"):
+        config.change(path, {"name": "a\udcff"})
+    assert path.read_text() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["workspace.toml"]
 
 
 def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:

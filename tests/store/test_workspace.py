@@ -48,6 +48,9 @@ def test_a_name_has_one_to_eighty_characters(workspaces: Workspaces, tmp_path: P
 
 def test_a_name_of_any_script_has_a_folder(workspaces: Workspaces, tmp_path: Path) -> None:
     assert workspaces.create("日本語", tmp_path).folder.is_dir()
+    with pytest.raises(WrongUse, match="not UTF-8"):
+        workspaces.create("a\udcff", tmp_path)
+    assert len(list(workspaces.folder.iterdir())) == 1
     with pytest.raises(NotThere):
         workspaces.create("x", tmp_path / "missing")
 
