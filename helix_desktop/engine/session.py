@@ -130,10 +130,6 @@ class Session:
         self._tell_queue()
         return taken.parts
 
-    def edit_queued(self, index: int, parts: tuple[UserPart, ...]) -> None:
-        self.queue[index] = replace(self.queue[index], parts=tuple(self._counted(part) for part in parts))
-        self._tell_queue()
-
     def answer(self, number: int, answer: Answer) -> None:
         """Answer a permission question; one that is gone already is let be."""
         future = self._answers.get(number)

@@ -97,6 +97,7 @@ class FoldPanel(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._shown: Shown | None = None
+        self._drafts: dict[tuple[str, str], str] = {}  # wordings that were left open, by conversation and fold
         self._title = QLabel(self)
         set_look(self._title, "title")
         self._kept = ChipLabel(theme, self)
@@ -180,6 +181,7 @@ class FoldPanel(QWidget):
     # --- what is shown
 
     def clear(self) -> None:
+        self._put_by()
         self._shown = None
         self._title.setText(tr("Folds"))
         for widget in (self._kept, self._edit, self._compare, self._undo, self._bars, self._figures):
@@ -191,8 +193,10 @@ class FoldPanel(QWidget):
         self._stack.setCurrentIndex(0)
 
     def show_fold(self, shown: Shown) -> None:
-        """Show a fold. An edit that is open is kept while the same fold is shown again."""
+        """Show a fold. A wording that was left open is there again with its fold."""
         same = self._shown is not None and self._shown.event is shown.event
+        if not same:
+            self._put_by()
         self._shown = shown
         event = shown.event
         self._title.setText(words.title(event))
@@ -209,7 +213,9 @@ class FoldPanel(QWidget):
             self._bars.show_event(event, shown.window)
             self._figures.setText(words.figures(event))
         if not same:
-            self._stack.setCurrentIndex(0)
+            draft = self._drafts.get(_key(shown))
+            self._editor.setPlainText(draft or "")
+            self._stack.setCurrentIndex(int(draft is not None and not self._edit.isHidden()))
         self.document.show_boxes(lambda ink, width: self._boxes(shown, ink, width), keep_place=same)
 
     def _boxes(self, shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
@@ -251,7 +257,13 @@ class FoldPanel(QWidget):
             self._stack.setCurrentIndex(1)
             self._editor.setFocus()
 
+    def _put_by(self) -> None:
+        if self._shown is not None and self._stack.currentIndex() == 1:
+            self._drafts[_key(self._shown)] = self._editor.toPlainText()
+
     def _end_edit(self) -> None:
+        if self._shown is not None:
+            self._drafts.pop(_key(self._shown), None)
         self._stack.setCurrentIndex(0)
 
     def _save_edit(self) -> None:
@@ -259,6 +271,10 @@ class FoldPanel(QWidget):
         if self._shown is not None and text.strip() and text != self._shown.text:
             self.edited.emit(self._shown.event.name, text)
         self._end_edit()
+
+
+def _key(shown: Shown) -> tuple[str, str]:
+    return shown.event.conversation, shown.event.name
 
 
 def _document(text: str, ink: Ink, width: float) -> Iterator[Box]:

@@ -166,6 +166,22 @@ def test_a_document_is_edited_by_hand_as_a_fact(page: Page, settle: Settle) -> N
     assert "Always ask." in timeline.panel.document.text()
 
 
+def test_a_wording_that_is_left_open_is_there_again(page: Page) -> None:
+    timeline, _ = page
+    panel, events = timeline.panel, timeline.story.events
+    QTest.mouseClick(panel._edit, LEFT)
+    panel._editor.setPlainText("half a sentence")
+    timeline._choose(events[0])
+    assert panel._stack.currentIndex() == 0
+    timeline._choose(events[-1])
+    assert panel._stack.currentIndex() == 1
+    assert panel._editor.toPlainText() == "half a sentence"
+    panel._end_edit()  # Cancel
+    timeline._choose(events[0])
+    timeline._choose(events[-1])
+    assert panel._stack.currentIndex() == 0
+
+
 def test_hand_over_now_with_a_wish(page: Page, settle: Settle) -> None:
     timeline, session = page
     QTest.mouseClick(timeline._now, LEFT)
