@@ -99,15 +99,18 @@ class Secrets:
         if where is Where.ENVIRONMENT:
             raise Refused(f"Set {environment_variable(name)} before the program starts; it cannot do that itself.")
         if where is Where.FILE and not self._consent():
-            raise Refused("Keys are written to a file only after you allowed it in the settings.")
+            raise Refused(
+                "Keys are written to a file only after you allowed it in the settings.",
+                remedy="Do it under Settings, Keys; without a window, set file = true under [keys] in settings.toml.",
+            )
         if where is Where.KEYRING:
             await self._call(lambda keyring: _keep(keyring, self._service, name, value))
-        self._session.pop(name, None)
-        if where is Where.SESSION:
-            self._session[name] = value
         if where is Where.FILE or self._file.exists():
             content = {key: kept for key, kept in self._read_file().items() if key != name}
             self._write_file({**content, name: value} if where is Where.FILE else content)
+        self._session.pop(name, None)
+        if where is Where.SESSION:
+            self._session[name] = value
 
     async def delete(self, name: str) -> None:
         """Forget it everywhere but in the environment; a keyring that is not there has nothing to forget."""

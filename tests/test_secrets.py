@@ -163,9 +163,12 @@ async def test_a_key_that_cannot_be_saved_lies_nowhere(
 
     secrets = make(consent=lambda: True)
     await secrets.set("openai", "sk-first-0123456789", where=Where.FILE)
+    await secrets.set("groq", "sk-third-0123456789", where=Where.SESSION)
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreFailed, match="No space"):
-        await secrets.set("openai", "sk-other-0123456789", where=Where.FILE)
+    for name in ("openai", "groq"):
+        with pytest.raises(StoreFailed, match="No space"):
+            await secrets.set(name, "sk-other-0123456789", where=Where.FILE)
+    assert await secrets.get("groq") == "sk-third-0123456789"
     assert [each.name for each in key_file.parent.iterdir()] == [key_file.name]
     assert await make(consent=lambda: True).get("openai") == "sk-first-0123456789"
 

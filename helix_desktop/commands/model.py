@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -144,14 +145,14 @@ async def _check(arguments: argparse.Namespace, desk: Desk) -> int:
     if not slash or not name:
         raise WrongUse("A model is written as PROVIDER/MODEL.", remedy="`helix-desktop model list` shows them.")
     corrections = {figure: value for figure in FIGURES if (value := getattr(arguments, figure)) is not None}
-    if any(value < 0 for value in corrections.values()):
-        raise WrongUse("A window and a price are not negative.")
+    if not all(0 <= value < math.inf for value in corrections.values()):
+        raise WrongUse("A window and a price are numbers of 0 or more.", remedy="Nothing was changed.")
     if not arguments.workspace and not corrections:
         raise WrongUse("Nothing to set.", remedy="Give --workspace to choose the model there, or a figure to correct.")
     config = desk.configured.get(provider)
+    await _known_there(desk, config, name)
     if corrections:
         desk.configured.correct(provider, name, corrections)
-    await _known_there(desk, config, name)
     if not arguments.workspace:
         info = model_info(desk.configured.get(provider), name)
         await (say_json(desk.console, _described(info)) if arguments.json else desk.console.say(_line(info)))

@@ -198,7 +198,8 @@ async def list_all(arguments: argparse.Namespace, desk: Desk) -> int:
     described += [one for one in others if one["needs_key"] and one["key"]]
     found = [one for one in await local.detect(desk.connections) if one.config.name not in names]
     described += [await _described(desk, one.config) | {"found": True, "models": len(one.models)} for one in found]
-    described.append(await _described(desk, PRESETS["demo"]))
+    if "demo" not in names:
+        described.append(await _described(desk, PRESETS["demo"]))
     if arguments.json:
         await say_json(desk.console, described)
         return 0

@@ -88,7 +88,9 @@ def test_the_demonstration_can_be_chosen(helix: Helix, ring: MemoryKeyring, work
         (("work/nope", "-w", "Thesis"), 1, "has no model 'nope'"),
         (("nobody/m", "-w", "Thesis"), 1, "There is no provider"),
         (("work/big", "-w", "Nowhere"), 1, "Nowhere"),
-        (("work/big", "--window", "-5"), 2, "not negative"),
+        (("work/big", "--window", "-5"), 2, "0 or more"),
+        (("work/big", "--input", "nan"), 2, "0 or more"),
+        (("work/big", "--input", "inf"), 2, "0 or more"),
         (("work/big", "-w", "Thesis", "--role", "odd"), 2, "invalid choice"),
     ],
 )
@@ -100,3 +102,10 @@ def test_mistakes_are_a_sentence(
         said = helix("model", "set", *arguments)
     assert (said.code, words in said.err) == (code, True), said.err
     assert "main" not in settings_of(workspace)
+
+
+def test_a_correction_of_a_model_that_is_not_there_changes_nothing(helix: Helix, ring: MemoryKeyring) -> None:
+    assert helix("model", "set", "demo/none", "--window", 5_000).code == 1
+    assert not places.find().providers.exists()
+    assert helix("model", "set", "demo/demo", "--window", 5_000).code == 0
+    assert [one["name"] for one in helix("provider", "list", "--json").json] == ["demo"]
