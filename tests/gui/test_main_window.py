@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QInputDialog, QLabe
 
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.encoding import decode, encode
-from helix_desktop.engine.events import Folding, ReadAnew, Running, Streamed
+from helix_desktop.engine.events import Answered, Folding, ReadAnew, Running, Streamed
 from helix_desktop.engine.facts import FoldKind, ModelReplied, Stop, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.view import state_of
@@ -526,6 +526,19 @@ def test_a_conversation_one_comes_back_to_shows_what_streams_from_its_beginning(
     view = window.chat.transcript.view
     view.select_all()
     assert view.selected_text().rstrip().endswith("one two three four")
+
+
+def test_a_question_that_goes_by_itself_leaves_the_keyboard_to_the_composer(
+    window: MainWindow, session: FakeSession
+) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    session.ask(COMMAND)
+    window.bridge.flush()
+    assert not window.chat.composer.text.hasFocus()
+    session.questions.clear()  # a stop takes it back
+    session.tell(Answered(session.id, 1))
+    window.bridge.flush()
+    assert window.chat.composer.text.hasFocus()
 
 
 def test_a_call_that_waits_for_the_user_says_so_also_to_somebody_who_comes_back(

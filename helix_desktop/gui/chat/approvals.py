@@ -12,7 +12,17 @@ from collections.abc import Mapping
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QSyntaxHighlighter, QTextCharFormat, QTextDocument
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
@@ -230,6 +240,7 @@ class Approvals(QWidget):
 
     answered = Signal(int, object)
     typed = Signal(str)
+    left = Signal()
 
     def __init__(self, theme: Theme, keys: Mapping[str, str], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -264,6 +275,8 @@ class Approvals(QWidget):
         """Show the oldest question and how many wait behind it. Each conversation counts its own from one."""
         number = min(questions, default=0)
         question = questions.get(number)
+        focused = QApplication.focusWidget()
+        held = self._card is not None and focused is not None and self._card.isAncestorOf(focused)
         self._more.setText(count(len(questions) - 1, "{n} more question waits", "{n} more questions wait"))
         self._more.setVisible(len(questions) > 1)
         self.setVisible(bool(questions))
@@ -281,3 +294,5 @@ class Approvals(QWidget):
             self._card.typed.connect(self.typed)
             self._column.insertWidget(0, self._card)
             self._card.show()
+        elif held:
+            self.left.emit()

@@ -31,6 +31,7 @@ class ChatPage(QWidget):
         self.way_on = WayOn(theme, self)
         self.composer = Composer(theme, memory, self)
         self.approvals.typed.connect(self._write)
+        self.approvals.left.connect(self.composer.text.setFocus)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.setSpacing(0)

@@ -22,6 +22,7 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
+    QLabel,
     QLineEdit,
     QListView,
     QStyle,
@@ -169,6 +170,9 @@ class Palette(QWidget):
         inside.setSpacing(8)
         inside.addWidget(self.line)
         inside.addWidget(self._list)
+        self._nothing = QLabel(tr("Nothing found"), self._list)
+        self._nothing.setProperty("look", "muted")
+        self._nothing.hide()
         self._timer = QTimer(self, interval=DELAY, singleShot=True)
         self._timer.timeout.connect(self._search)
         self.line.textChanged.connect(self._typed)
@@ -184,6 +188,7 @@ class Palette(QWidget):
     def open(self, words: str = "") -> None:
         self._known = self._at_hand()
         self._found, self._searched = (), ""
+        self._nothing.hide()
         self.line.setText(words)
         self.line.selectAll()
         self._refill()
@@ -204,6 +209,8 @@ class Palette(QWidget):
             self._found = finds
             chosen = self._list.currentIndex().row()
             self._refill()
+            self._nothing.setVisible(bool(words) and not self._model.rowCount())
+            self._nothing.move(self._theme.px(14), self._theme.px(8))
             if chosen >= 0:  # what was found stands behind what is known
                 self._list.setCurrentIndex(self._model.index(chosen))
 
@@ -252,6 +259,7 @@ class Palette(QWidget):
     def _typed(self, words: str) -> None:
         if not words.strip():
             self._found, self._searched = (), ""
+        self._nothing.hide()
         self._refill()
         self._timer.start()
 

@@ -79,6 +79,15 @@ def test_the_workspace_is_searched_once_typing_pauses_and_late_answers_are_dropp
     assert [find.text for find in palette.finds] == ["a message about locks"]
 
 
+def test_where_nothing_is_found_that_is_said(palette: Palette) -> None:
+    QTest.keyClicks(palette.line, "zzqq")
+    assert not palette._nothing.isVisible(), "nobody has answered yet"
+    palette.show_found("zzqq", [])
+    assert palette._nothing.isVisible()
+    QTest.keyClick(palette.line, Qt.Key.Key_Backspace)
+    assert not palette._nothing.isVisible()
+
+
 def test_an_answer_that_comes_does_not_move_the_choice(palette: Palette, done: list[str]) -> None:
     QTest.keyClicks(palette.line, "conversation")
     QTest.keyClick(palette.line, Qt.Key.Key_Down)
