@@ -106,6 +106,7 @@ def test_list_search_and_stats_for_people_and_programs(helix: Helix, workspace: 
     assert (len(shortened.out.splitlines()), "1 more" in shortened.err) == (1, True)
     found = helix("cache", "search", "-w", workspace, "two.log", "kettle", "--json").json
     assert (found[0]["source"], found[0]["line"]) == ("two.log", 1)
+    assert len(helix("cache", "search", "-w", workspace, "kettle", "--limit", 0, "--json").json) == 2
     assert helix("cache", "search", "-w", workspace, "teapot").code == 1
     assert "entries" in helix("cache", "stats", "-w", workspace).out
 
@@ -199,6 +200,7 @@ def test_verify_names_what_is_damaged_and_collect_makes_room(helix: Helix, works
         (["cache", "put", "-w", "Play", "-"], 1, "There is no workspace Play"),
         (["cache", "list"], 2, "--workspace"),
         (["cache", "list", "-w", "Work", "--limit", "-3"], 2, "-3"),
+        (["cache", "list", "-w", "Work", "--limit", "9" * 20], 2, "is no number"),
         (["workspace", "new", "X", "--folder", "/no/such"], 1, "/no/such"),
         (["cupboard"], 2, "cupboard"),
         (["workspace"], 2, "VERB"),

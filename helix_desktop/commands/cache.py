@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.workspace import Workspace
 
 STANDARD = Path("-")
+LONGEST = 18  # digits: what a database takes as a number
 BY_NAME = {
     ".json": "application/json",
     ".xml": "application/xml",
@@ -46,7 +47,7 @@ def add(nouns: Subparsers) -> None:
     one = _verb(verbs, "search", "entries that hold the words", search)
     one.add_argument("words", nargs="+", metavar="WORD")
     one.add_argument("--tool", default="", help="only in what this tool returned")
-    one.add_argument("--limit", type=_count, default=20, metavar="N")
+    one.add_argument("--limit", type=_count, default=20, metavar="N", help="0: all of them")
     _verb(verbs, "verify", "read every entry and compare it with its hash", verify)
     _verb(verbs, "stats", "how much there is", stats)
     one = _verb(verbs, "collect", "remove what no message uses and nobody put by hand", collect)
@@ -73,8 +74,8 @@ def _file(path: Path) -> Path | None:
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 0 or more")
+    if not text.isascii() or not text.isdigit() or len(text) > LONGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of 0 or more")
     return int(text)
 
 
@@ -187,7 +188,7 @@ def _described(row: Row) -> dict[str, Any]:
 async def search(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     await workspace.index.caught_up()
     hits = await workspace.index.search(
-        " ".join(arguments.words), tool=arguments.tool, limit=arguments.limit, entries_only=True
+        " ".join(arguments.words), tool=arguments.tool, limit=arguments.limit or -1, entries_only=True
     )
     found = [hit for hit in hits if hit.digest is not None]
     if arguments.json:

@@ -434,7 +434,9 @@ def _back_up_if_due(folder: Path) -> None:
 
 
 def _is_one(folder: Path) -> bool:
-    return not folder.name.startswith(".") and (folder / config.NAME).is_file()
+    """One whose settings are gone is one all the same: its conversations are there."""
+    settings, journal = folder / config.NAME, folder / "journal.sqlite3"
+    return not folder.name.startswith(".") and (settings.is_file() or journal.is_file())
 
 
 def _known(folder: Path, *, trashed: bool = False) -> Known:

@@ -51,6 +51,17 @@ def test_a_name_of_any_script_has_a_folder(workspaces: Workspaces, tmp_path: Pat
     with pytest.raises(WrongUse, match="not UTF-8"):
         workspaces.create("a\udcff", tmp_path)
     assert len(list(workspaces.folder.iterdir())) == 1
+
+
+async def test_one_whose_settings_are_gone_is_listed_and_says_so(workspaces: Workspaces, tmp_path: Path) -> None:
+    known = workspaces.create("A", tmp_path)
+    await (await workspaces.open(known.id)).aclose()
+    (known.folder / "workspace.toml").unlink()
+    (found,) = workspaces.list()
+    assert found.id == known.id
+    assert "workspace.toml is missing" in found.mistake
+    with pytest.raises(NotThere, match="toml is missing"):
+        await workspaces.open(known.id)
     with pytest.raises(NotThere):
         workspaces.create("x", tmp_path / "missing")
 
