@@ -196,11 +196,17 @@ async def show(arguments: argparse.Namespace, workspace: Workspace, console: Con
 
 async def export(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     size = 0
-    async for piece in workspace.export():
+    damaged: list[str] = []
+    async for piece in workspace.export(damaged):
         size += len(piece)
         await console.write(piece)
     if arguments.json:
-        await say_json(console, {"file": str(arguments.file), "bytes": size})
+        await say_json(console, {"file": str(arguments.file), "bytes": size, "damaged": damaged})
+    if damaged:
+        names = ", ".join(name[:16] for name in damaged[:5]) + (", …" if len(damaged) > 5 else "")
+        await console.complain(
+            f"Damaged, and so left out: {len(damaged):,} entries ({names}). All else is in the file."
+        )
     return 0
 
 

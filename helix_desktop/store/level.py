@@ -212,7 +212,8 @@ class Level:
 
 def failure(error: Exception, what: str) -> StoreFailed:
     """The error of ours that says what LevelDB's means."""
-    text = str(error)
+    said = error.args[0] if error.args else ""
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)  # plyvel's are bytes
     if isinstance(error, plyvel.CorruptionError):
         return CacheCorrupt(
             f"{what}: its files are damaged.", remedy="Helix Desktop repairs it when it opens the workspace."

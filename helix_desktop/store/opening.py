@@ -219,4 +219,10 @@ def open_index(workspace: Path, feed: Feed, count: Callable[[str], int]) -> Inde
 def drop_index(workspace: Path) -> None:
     """Delete the index; it comes back."""
     for old in workspace.glob(f"{INDEX}*"):
-        old.unlink()
+        try:
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        except OSError as error:
+            raise StoreFailed(
+                f"The index {old} cannot be made anew: {error.strerror}.",
+                remedy="Nothing is lost: it is made from journal and cache. Let its folder be written to.",
+            ) from error

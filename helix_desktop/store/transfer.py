@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +22,7 @@ import tomlkit
 from helix_desktop.engine import encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
-from helix_desktop.errors import CacheCorrupt, HelixError, NewerVersion, NotThere, WrongUse
+from helix_desktop.errors import CacheCorrupt, HelixError, NewerVersion, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import config
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.incoming import Staged
@@ -32,6 +34,7 @@ PROPOSED = ("roots", "permissions", "mcp")
 _PAGE = 200
 _LINE_LIMIT = 64 << 20  # no fact and no header of an entry is longer than this
 _BATCH = 64
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, KeyError, ValueError, NotImplementedError, RecursionError)
 Report = Callable[[int, int], None]  # bytes done, and of how many
 _KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
 _KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+")
@@ -55,12 +58,13 @@ class _Pipe(io.RawIOBase):
         return held
 
 
-def export(settings: Path, journal: JournalFile, cache: CacheFolder) -> Iterator[bytes]:
+def export(settings: Path, journal: JournalFile, cache: CacheFolder, left_out: list[str]) -> Iterator[bytes]:
     """The file, piece by piece; between two pieces others may use the stores.
 
-    Facts first: an entry they refer to was there before them. An entry that is damaged is left out, and the manifest
-    that ends the file counts it.
+    Facts first: an entry they refer to was there before them. An entry that is damaged is left out: its hash comes into
+    `left_out`, and into the manifest that ends the file.
     """
+    config.read(settings)  # a mistake made by hand meanwhile is told with its line
     pipe = _Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("workspace.toml", without_keys(settings.read_text("utf-8")))
@@ -70,7 +74,6 @@ def export(settings: Path, journal: JournalFile, cache: CacheFolder) -> Iterator
                 facts += len(lines)
                 member.write(b"".join(_fact_line(line) for line in lines))
                 yield pipe.taken()
-        left_out: list[str] = []
         entries = 0
         with archive.open("entries.bin", "w", force_zip64=True) as member:
             for record in _records(cache):
@@ -160,12 +163,12 @@ def _cleaned(value: Any, name: str = "", *, inside: bool = False) -> Any:
 def check(path: Path) -> dict[str, Any]:
     """The manifest; WrongUse where this is no export, NewerVersion where it is one of later."""
     if not path.is_file():
-        raise NotThere(f"{path} is not there.")
+        raise NotThere(f"{path} is no file." if path.exists() else f"{path} is not there.")
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read("manifest.json"))
             names = set(archive.namelist())
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError) as error:
+    except (*_BROKEN, OSError) as error:
         raise WrongUse(f"{path} is no complete export of a workspace.", remedy="Export it again.") from error
     if not isinstance(manifest, dict) or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names:
         raise WrongUse(f"{path} is no export of a workspace.", remedy="Choose a file made by Export.")
@@ -183,7 +186,7 @@ def unpack(path: Path, place: Path, *, name: str = "", report: Report = unheard)
 
     What `report` raises ends it: so it can be stopped.
     """
-    check(path)
+    manifest = check(path)
     try:
         with zipfile.ZipFile(path) as archive:
             facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
@@ -192,9 +195,19 @@ def unpack(path: Path, place: Path, *, name: str = "", report: Report = unheard)
             with archive.open("facts.jsonl") as member:
                 _take_facts(member, place / "journal.sqlite3", lambda done: report(done, facts + entries))
             with archive.open("entries.bin") as member:
-                return _take_entries(member, place / "cache", lambda done: report(facts + done, facts + entries))
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, NotImplementedError) as error:
+                said = _take_entries(member, place / "cache", lambda done: report(facts + done, facts + entries))
+    except (*_BROKEN, TypeError, EOFError) as error:
         raise WrongUse(f"{path} is damaged: {error}.", remedy="Export it again; nothing was imported.") from error
+    except OSError as error:
+        raise StoreFailed(f"{path} cannot be read: {error.strerror}.", remedy="Nothing was imported.") from error
+    missing = manifest.get("damaged")
+    return (*_missing(missing if isinstance(missing, list) else []), *said)
+
+
+def _missing(damaged: list[Any]) -> tuple[str, ...]:
+    return tuple(
+        f"The entry {str(each)[:64]} was damaged when this was exported, and is not in it." for each in damaged
+    )
 
 
 def _proposed(text: str, name: str) -> str:

@@ -275,10 +275,13 @@ class Workspace:
         self.settings = config.read(self.folder / config.NAME)
         return self.settings
 
-    async def export(self) -> AsyncIterator[bytes]:
-        """The workspace as one file, in pieces; others go on working with it meanwhile."""
+    async def export(self, left_out: list[str] | None = None) -> AsyncIterator[bytes]:
+        """The workspace as one file, in pieces; others go on working with it meanwhile. `left_out` gets the hashes of
+        entries that are damaged.
+        """
         stores = self._stores
-        pieces = transfer.export(self.folder / config.NAME, stores.journal, stores.cache)
+        damaged = [] if left_out is None else left_out
+        pieces = transfer.export(self.folder / config.NAME, stores.journal, stores.cache, damaged)
         while (piece := await stores.thread.run(next, pieces, None)) is not None:
             if piece:
                 yield piece

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 from contextlib import closing
@@ -155,6 +156,31 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, content: bytes) -> None:
         pass
     assert index.progress().orders == 0
     index.close()
+
+
+def test_a_folder_in_the_place_of_the_index_is_taken_away(tmp_path: Path) -> None:
+    (tmp_path / opening.INDEX).mkdir()
+    (tmp_path / opening.INDEX / "inside").touch()
+    index = opening.open_index(tmp_path, ListFeed(), lambda _: 0)
+    assert index.progress().rows == 0
+    index.close()
+
+
+def test_an_index_that_cannot_be_deleted_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    (tmp_path / opening.INDEX).write_bytes(b"nonsense" * 1000)
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(StoreFailed, match=r"Permission denied.*Nothing is lost"):
+        opening.open_index(tmp_path, ListFeed(), lambda _: 0)
+
+
+def test_what_the_cache_says_is_no_code(tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()
+    with pytest.raises(StoreFailed, match="Not a directory") as failed:
+        opening.open_cache(tmp_path, print)
+    assert "b'" not in str(failed.value)
 
 
 def test_an_index_of_an_older_version_is_made_anew(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import About
-from helix_desktop.errors import HelixError, NewerVersion, NotThere, WrongUse
+from helix_desktop.errors import ConfigMistake, HelixError, NewerVersion, NotThere, WrongUse
 from helix_desktop.store.transfer import without_keys
 from helix_desktop.store.workspace import Workspace, Workspaces
 
@@ -86,7 +86,13 @@ async def test_a_damaged_entry_is_left_out_and_named(
     path = await exported(workspace, tmp_path / "w.helix")
     with zipfile.ZipFile(path) as archive:
         assert json.loads(archive.read("manifest.json"))["damaged"] == [digests[1].hex]
-    copy = await workspaces.open((await workspaces.import_(path)).id)
+    left_out: list[str] = []
+    async for _ in workspace.export(left_out):
+        pass
+    assert left_out == [digests[1].hex]
+    known = await workspaces.import_(path)
+    assert f"{digests[1].hex} was damaged when this was exported" in (known.folder / "notes.txt").read_text()
+    copy = await workspaces.open(known.id)
     with pytest.raises(NotThere):
         await copy.cache.get(digests[1])
     assert await copy.cache.get(digests[2]) == b"x" * 3_000_000
@@ -193,6 +199,27 @@ async def test_a_damaged_file_is_refused_or_named_and_never_half_taken(
             shutil.rmtree((await workspaces.import_(bad)).folder)
     assert [each.name for each in workspaces.list()] == ["Thesis"]
     assert not list(workspaces.folder.glob(".importing*"))
+
+
+async def test_a_file_whose_compression_makes_no_sense_is_refused(
+    workspace: Workspace, workspaces: Workspaces, tmp_path: Path
+) -> None:
+    await filled(workspace)
+    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    content = bytearray(good.read_bytes())
+    for trial in range(40, len(content) - 400, len(content) // 20):
+        bad.write_bytes(content[:trial] + b"\xff" * 40 + content[trial + 40 :])
+        with pytest.raises(WrongUse, match="Export it again"):
+            await workspaces.import_(bad)
+    assert [each.name for each in workspaces.list()] == ["Thesis"]
+
+
+async def test_a_mistake_in_the_settings_is_told_when_it_is_exported(workspace: Workspace, tmp_path: Path) -> None:
+    with (workspace.folder / "workspace.toml").open("a") as file:
+        file.write("colour = ")
+    with pytest.raises(ConfigMistake, match="line"):
+        await exported(workspace, tmp_path / "w.helix")
+    assert not list(tmp_path.glob("w.helix*"))
 
 
 async def test_a_cancelled_import_leaves_nothing_and_says_how_far_it_was(
