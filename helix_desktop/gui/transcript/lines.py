@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from helix_desktop.engine.facts import Folded, FoldKind, ToolReturned
+from helix_desktop.engine.turn import UNREAD
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.figures import lasted
 from helix_desktop.gui.models.folds import change
@@ -66,7 +67,7 @@ class CallLine:
             Look.RUNNING: tr("running"),
             Look.WAITING: tr("waiting for you"),
             Look.FAILED: tr("failed"),
-            Look.REFUSED: tr("refused"),
+            Look.REFUSED: self.right,
             Look.CACHED: tr("cached"),
         }
         return ", ".join([self.words, states[self.look], *(chip.text for chip in self.chips)])
@@ -83,6 +84,8 @@ def call_line(state: CallState, now: float) -> CallLine:
         return CallLine(words, Look.CACHED, tuple(chips), tr("Recall"), Recall(returned.output.digest))
     if state.decided is not None and not state.decided.allowed:
         return CallLine(words, Look.REFUSED, tuple(chips), tr("refused"))
+    if returned.head == UNREAD and not returned.ok:
+        return CallLine(words, Look.REFUSED, tuple(chips), tr("stopped"))
     if not returned.ok:
         code = "" if returned.exit_code is None else tr("exit {code}", code=returned.exit_code)
         return CallLine(words, Look.FAILED, tuple(chips), code or tr("failed"))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.facts import Decided, Folded, FoldKind, PartRef, ToolCall, ToolReturned
+from helix_desktop.engine.turn import UNREAD
 from helix_desktop.gui.transcript.item import CallState
 from helix_desktop.gui.transcript.lines import Look, about, call_line, called, changed_lines
 from helix_desktop.gui.transcript.wants import OpenEntry, Recall
@@ -65,6 +66,9 @@ def test_how_it_went() -> None:
     refused = state(returned=ToolReturned("c1", OUTPUT, 9, ok=False), decided=Decided("c1", allowed=False, by="user"))
     assert call_line(refused, 102.0).look is Look.REFUSED
     assert "refused" in call_line(refused, 102.0).spoken
+    stopped = call_line(state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, head=UNREAD)), 102.0)
+    assert (stopped.look, stopped.right) == (Look.REFUSED, "stopped")
+    assert "stopped" in stopped.spoken
 
 
 def test_changed_lines_of_a_difference() -> None:
