@@ -17,6 +17,15 @@ from helix_desktop import tasks
 from helix_desktop.errors import NotThere, StoreFailed, WrongUse
 
 PIECE = 1 << 20
+# What a terminal would obey and not show: foreign text could set its title, its colours or the clipboard.
+_OBEYED = {
+    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"
+}
+
+
+def shown(text: str) -> str:
+    """The text as a terminal may be given it: what it would obey is visible as what it is, no text."""
+    return text.translate(_OBEYED)
 
 
 class Console(Protocol):
@@ -84,13 +93,14 @@ class Terminal:
     async def say(self, text: str) -> None:
         """Where standard output is closed nobody wants to hear it."""
         if sys.stdout is not None:
+            line = shown(text) if sys.stdout.isatty() else text
             with _written("Standard output"):
-                sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+                sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
                 sys.stdout.buffer.flush()
 
     async def complain(self, sentence: str) -> None:
         if sys.stderr is not None:
-            sys.stderr.write(f"{sentence}\n")
+            sys.stderr.write(f"{shown(sentence)}\n")
             sys.stderr.flush()
 
 

@@ -128,3 +128,17 @@ async def test_an_input_that_is_a_folder_is_said(tmp_path: Path, monkeypatch: py
         with pytest.raises(StoreFailed, match="Standard input could not be taken in"):
             Terminal(gather=True)
     os.close(folder)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")
+async def test_foreign_text_gives_a_terminal_no_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    near, far = os.openpty()
+    with os.fdopen(far, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        await Terminal().say("a\x1b]0;title\x07\tb")
+        await Terminal().complain("c\x9b31m")
+        monkeypatch.undo()
+        said = os.read(near, 1000).decode()
+    os.close(near)
+    assert said.split() == ["a\ufffd]0;title\ufffd", "b", "c\ufffd31m"]

@@ -6,7 +6,7 @@ import asyncio
 import json
 from dataclasses import dataclass, field
 
-from helix_desktop.console import Console
+from helix_desktop.console import Console, shown
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.encoding import encode
 from helix_desktop.engine.events import Asked, Event, FactAppended, Streamed
@@ -35,7 +35,7 @@ class Telling:
             case FactAppended(recorded):
                 self._fact(recorded)
             case Streamed(delta=TextDelta(text)) if not self.as_lines:
-                self._waiting.put_nowait(text)
+                self._waiting.put_nowait(shown(text))
             case _:
                 pass
 
@@ -43,7 +43,7 @@ class Telling:
         if self.as_lines:
             self._waiting.put_nowait(line(recorded) + "\n")
         elif words := _words(recorded.fact):
-            self._waiting.put_nowait(words)
+            self._waiting.put_nowait(shown(words))
         if isinstance(recorded.fact, TurnEnded):
             self.ended = recorded.fact
             self._waiting.put_nowait("")
@@ -55,9 +55,10 @@ class Telling:
 
     @property
     def why(self) -> str:
-        return (
-            f"The turn ended early: {self.ended.why or self.ended.reason.value}." if self.ended else "It did not end."
-        )
+        if self.ended is None:
+            return "It did not end."
+        why = self.ended.why or self.ended.reason.value
+        return f"The turn ended early: {why}{'' if why.endswith(('.', '?', '!', '…')) else '.'}"
 
     def _answer(self, question: Question) -> Answer:
         name = question.call.name

@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import UserSaid
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk
 from helix_desktop.workbench.tour import Quick
+from tests.peers.chat_server import ChatServer, refused, reply
 
 
 @pytest.fixture
@@ -111,3 +112,15 @@ async def test_beside_an_open_program_it_works_on_the_same_sessions(workspace: s
         assert [row.title for row in bench.conversations()] == ["hello from outside"]
     finally:
         await desk.aclose()
+
+
+def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ChatServer([reply("one \x1b]0;title\x07 two"), refused(401, "a bad key")]) as server:
+        assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
+        capfd.readouterr()
+        assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
+        assert "one \ufffd]0;title\ufffd two" in capfd.readouterr().out
+        assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 1
+        assert capfd.readouterr().err.endswith("Set this provider's key again.\n")
