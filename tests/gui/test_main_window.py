@@ -397,6 +397,19 @@ def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
     assert window.notices._text.text() == "storage-engine is open in another program. Close it there."
 
 
+def test_letters_nobody_else_wants_are_a_message(window: MainWindow, session: FakeSession) -> None:
+    """Whoever read back, or was asked something meanwhile, just goes on writing."""
+    composer = window.chat.composer.text
+    window.chat.transcript.view.setFocus()
+    QTest.keyClicks(window.chat.transcript.view, "Al")
+    session.ask(COMMAND)
+    window.bridge.flush()
+    allow = next(each for each in window.chat.approvals.findChildren(QPushButton) if each.text() == "Allow once")
+    QTest.keyClicks(allow, "so")
+    assert composer.toPlainText() == "Also"
+    assert window.chat.approvals.isVisible()
+
+
 def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
     window.actions_.on("tour", lambda: None)
     QTest.keyClicks(window.chat.composer.text, "/hand")

@@ -88,10 +88,9 @@ class Differences(QSyntaxHighlighter):
 
 
 class QuestionCard(QWidget):
-    """One question. `answered` carries the Answer; `typed` letters that were no answer."""
+    """One question. `answered` carries the Answer; letters that are none go on to the page."""
 
     answered = Signal(object)
-    typed = Signal(str)
 
     def __init__(self, theme: Theme, question: Question, keys: Mapping[str, str], parent: QWidget) -> None:
         super().__init__(parent)
@@ -148,14 +147,6 @@ class QuestionCard(QWidget):
         return (
             early and event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent) and event.key() in _PRESSING
         )
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Who goes on writing while a question comes writes a message."""
-        plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
-        if plain and event.text().strip() and event.text().isprintable():
-            self.typed.emit(event.text())
-        else:
-            super().keyPressEvent(event)
 
     def _label(self, text: str, look: str) -> QLabel:
         label = QLabel(harmless(text[:2_000]), self)
@@ -236,10 +227,9 @@ class QuestionCard(QWidget):
 
 
 class Approvals(QWidget):
-    """The open questions of the conversation, the oldest first and alone. `answered(number, Answer)`; `keys` of the actions that answer; `typed`: see the card."""
+    """The open questions of the conversation, the oldest first and alone. `answered(number, Answer)`; `keys` of the actions that answer."""
 
     answered = Signal(int, object)
-    typed = Signal(str)
     left = Signal()
 
     def __init__(self, theme: Theme, keys: Mapping[str, str], parent: QWidget | None = None) -> None:
@@ -291,7 +281,6 @@ class Approvals(QWidget):
         if question is not None:
             self._card = QuestionCard(self._theme, question, self.keys, self)
             self._card.answered.connect(lambda answer: self.answered.emit(number, answer))
-            self._card.typed.connect(self.typed)
             self._column.insertWidget(0, self._card)
             self._card.show()
         elif held:

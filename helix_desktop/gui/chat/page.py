@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtGui import QTextCursor
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from helix_desktop.gui.chat.approvals import Approvals
@@ -30,7 +31,6 @@ class ChatPage(QWidget):
         self.approvals = Approvals(theme, {}, self)
         self.way_on = WayOn(theme, self)
         self.composer = Composer(theme, memory, self)
-        self.approvals.typed.connect(self._write)
         self.approvals.left.connect(self.composer.text.setFocus)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
@@ -50,9 +50,14 @@ class ChatPage(QWidget):
         self.empty.show_name(name)
         self._above.setCurrentWidget(self.transcript if begun else self.empty)
 
-    def _write(self, letters: str) -> None:
-        self.composer.text.setFocus()
-        self.composer.text.insertPlainText(letters)
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Letters nobody else wants are a message: who read back, or was asked something, just goes on writing."""
+        plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
+        if plain and event.text().strip() and event.text().isprintable():
+            self.composer.text.setFocus()
+            self.composer.text.insertPlainText(event.text())
+        else:
+            super().keyPressEvent(event)
 
     def _suggest(self, words: str) -> None:
         self.composer.text.setPlainText(words)

@@ -77,13 +77,6 @@ def test_it_is_answered_with_the_keyboard_alone(approvals: Approvals) -> None:
     assert spy.at(0)[1].allowed
 
 
-def test_what_is_typed_while_a_question_comes_is_a_message_and_no_answer(approvals: Approvals) -> None:
-    answered, typed = QSignalSpy(approvals.answered), QSignalSpy(approvals.typed)
-    QTest.keyClicks(buttons(approvals)["Allow once"], "al")
-    assert [typed.at(at) for at in range(typed.count())] == [["a"], ["l"]]
-    assert answered.count() == 0
-
-
 def test_only_changed_lines_of_a_difference_are_coloured(theme: Theme) -> None:
     approvals = Approvals(theme, {})
     text = "--- a.txt\n+++ a.txt\n@@ -1,2 +1,2 @@\n-old\n+new\n--- of a list"
