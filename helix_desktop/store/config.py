@@ -7,6 +7,7 @@ taken as they are: who uses them checks them.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
@@ -305,12 +306,14 @@ def write(path: Path, text: str) -> None:
         beside.replace(path)
         sync_folder(path.parent)
     except UnicodeEncodeError as error:
-        beside.unlink()
+        beside.unlink(missing_ok=True)
         raise WrongUse(
             f"A name or a folder with bytes that are not UTF-8 cannot stand in {path.name}.",
             remedy="Nothing was changed.",
         ) from error
     except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
         raise StoreFailed(
             f"{path} could not be written: {error.strerror}.", remedy="The old file is as it was."
         ) from error

@@ -4,6 +4,7 @@ recovered and what was not. Nothing is ever overwritten that could still be need
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, StoreFull
-from helix_desktop.store import backup, level, mend
+from helix_desktop.store import backup, database, level, mend
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.care import Check
 from helix_desktop.store.config import sync_folder
@@ -80,6 +81,9 @@ def _take_log(journal: JournalFile, log: mend.Log | None, note: Note) -> None:
         read = int(journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
     except sqlite3.Error as error:
         journal.close()
+        failed = database.failure(error, JournalCorrupt, "journal")
+        if isinstance(failed, StoreFull):  # which damages nothing
+            raise failed from error
         raise JournalCorrupt(f"The journal's log cannot be taken over: {error}.") from error
     if read >= log.committed:
         return
@@ -138,10 +142,12 @@ def _aside(workspace: Path, paths: Iterable[Path]) -> Path:
             else:
                 shutil.copy2(path, aside)
     except OSError as error:
-        kind = StoreFull if error.errno == 28 else StoreFailed
-        raise kind(
-            f"The damaged files cannot be copied aside to {aside}: {error.strerror}.",
-            remedy="Make room and open it again.",
+        shutil.rmtree(aside, ignore_errors=True)  # half a copy is of no use, and each further try would take more room
+        full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)  # of a folder: one error for all
+        why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
+        raise (StoreFull if full else StoreFailed)(
+            f"The damaged files cannot be copied aside to {aside}: {why}.",
+            remedy="Nothing was changed. Make room and open it again." if full else "Nothing was changed.",
         ) from error
     return aside
 

@@ -5,13 +5,14 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
-from helix_desktop.errors import CacheCorrupt, HelixError, NewerVersion, StoreFailed
+from helix_desktop.errors import CacheCorrupt, HelixError, NewerVersion, StoreFailed, StoreFull
 from helix_desktop.store import backup, journal, opening
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.index import IndexFile
@@ -145,6 +146,47 @@ def test_a_disk_in_trouble_is_no_reason_to_repair(tmp_path: Path, monkeypatch: p
     with pytest.raises(StoreFailed, match="Input/output"):
         opening.open_cache(tmp_path, print)
     assert not (tmp_path / "damaged").exists()
+
+
+def test_a_full_disk_is_not_taken_for_a_damaged_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite takes the log over when the file opens, and for that it needs room."""
+
+    class Full(sqlite3.Connection):
+        def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:
+            if "wal_checkpoint" in sql:
+                error = sqlite3.OperationalError("database or disk is full")
+                error.sqlite_errorcode = sqlite3.SQLITE_FULL
+                raise error
+            return super().execute(sql, *given)
+
+    filled(tmp_path)
+    real = sqlite3.connect
+    kept = real(tmp_path / "journal.sqlite3")
+    kept.execute("PRAGMA user_version").fetchone()
+    writing = JournalFile(tmp_path / "journal.sqlite3")
+    writing.append("c", [UserSaid((Text("in the log"),))])
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", lambda *given, **more: real(*given, **{**more, "factory": Full}))
+        with pytest.raises(StoreFull, match="disk is full"):
+            opening.open_journal(tmp_path, print)
+    assert not (tmp_path / "damaged").exists()
+    writing.close()
+    kept.close()
+    assert whole(tmp_path) == ([], 3, 4)
+
+
+def test_a_copy_that_found_no_room_does_not_take_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: str, target: str) -> str:
+        Path(target).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device", target)
+
+    filled(tmp_path)
+    for path in (tmp_path / "cache").glob("CURRENT"):
+        path.write_bytes(b"nonsense\n")
+    monkeypatch.setattr(opening, "_link", full)
+    with pytest.raises(StoreFull, match="the disk is full"):
+        opening.open_cache(tmp_path, print)
+    assert list((tmp_path / "damaged").iterdir()) == []
 
 
 @pytest.mark.parametrize("content", [b"nonsense" * 1000, b""])
