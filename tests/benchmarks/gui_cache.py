@@ -199,7 +199,7 @@ async def trial(application: QApplication, entries: int) -> None:
             return page.model.rowCount() > 0 and page.model.row(min(row, page.model.rowCount() - 1)) is not None
 
         gaps.begin()
-        page.open(served, [])
+        page.open(served)
         print(f"{entries:,} entries: page shown in {await until(there):.0f} ms, {gaps.told()}")
         await until(lambda: not running)
         for sort in (Sort.SIZE, Sort.SOURCE, Sort.TOKENS, Sort.HASH, Sort.TOOL, Sort.TIME):
@@ -282,7 +282,7 @@ async def large_entry() -> None:
         doing.failed.connect(print)
         page.resize(1132, 852)
         page.show()
-        page.open(served, [])
+        page.open(served)
         await until(lambda: page.model.row(0) is not None)
         gaps, body = Gaps(), page.viewer.body
         for _ in range(3):

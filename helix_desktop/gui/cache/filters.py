@@ -78,7 +78,11 @@ class FilterBar(QWidget):
         """Ids and titles."""
         choices = [(title[:60] or name, title[:24] or name, name) for name, title in conversations[:60]]
         self._fill(
-            self._conversation, tr("Any conversation"), choices, lambda name: replace(self.filter, conversation=name)
+            self._conversation,
+            tr("Any conversation"),
+            choices,
+            lambda name: replace(self.filter, conversation=name),
+            self.filter.conversation,
         )
 
     def resizeEvent(self, event: object) -> None:

@@ -40,6 +40,7 @@ from helix_desktop.gui.words import count, tr
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 _LIVE = 400
 T = TypeVar("T")
+Conversations = Callable[[], Sequence[tuple[str, str]]]
 _AFTER = 120
 
 
@@ -56,8 +57,8 @@ class CachePage(QWidget):
         self._doing = doing
         self._catalogue: Catalogue | None = None
         self._query = ""
-        self._fresh = False
-        self._stale = False
+        self._fresh = self._stale = False
+        self._conversations: Conversations = tuple
         self._line = 0  # of the entry that is being opened; 0: its beginning
         self.bar = FilterBar(theme, self)
         self.model = EntriesModel(doing, self)
@@ -129,11 +130,12 @@ class CachePage(QWidget):
         self._over.setText(tr("{size} over the limit", size=size(beyond)))
         self._over.setVisible(beyond > 0)
 
-    def open(self, catalogue: Catalogue, conversations: Sequence[tuple[str, str]] = ()) -> None:
-        """Show a workspace's entries. `conversations`: ids and titles to filter by."""
+    def open(self, catalogue: Catalogue, conversations: Conversations = tuple) -> None:
+        """Show a workspace's entries. `conversations` gives ids and titles to filter by, as they are by then."""
         self._catalogue, self._query, self._fresh = catalogue, "", True
+        self._conversations = conversations
         self.bar.reset()
-        self.bar.set_conversations(conversations)
+        self.bar.set_conversations(conversations())
         self.table.cells.needles = ()
         self.viewer.body.lines.mark("")
         self.renew()
@@ -172,6 +174,7 @@ class CachePage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        self.bar.set_conversations(self._conversations())
         if self._stale:
             self._soon.start()
 

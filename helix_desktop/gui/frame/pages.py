@@ -82,7 +82,7 @@ class Pages(QObject):
         self._leave()
         self._leave = bench.watch_limit(self.cache.show_over)
         self.cache.show_over(bench.over_limit())
-        self.cache.open(self._catalogue_of(bench), [(row.id, row.title) for row in bench.conversations()])
+        self.cache.open(self._catalogue_of(bench), lambda: [(row.id, row.title) for row in bench.conversations()])
 
     def show_session(self, session: Session | None) -> None:
         """A conversation, where its reader was; None: one that has not begun."""

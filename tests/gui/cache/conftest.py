@@ -46,7 +46,7 @@ def page(theme: Theme, catalogue: MemoryCatalogue, settle: Callable[[], None]) -
     made._soon.setInterval(0)
     made._later.setInterval(0)
     made.show()
-    made.open(catalogue, [("c", "Extract the lock manager")])
+    made.open(catalogue, lambda: [("c", "Extract the lock manager")])
     settle()
     yield made
     made.close()

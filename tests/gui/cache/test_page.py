@@ -318,6 +318,16 @@ def test_filters_are_those_of_the_workspace(page: CachePage, catalogue: MemoryCa
     assert page.model.rowCount() == 305
 
 
+def test_a_conversation_begun_since_can_be_filtered_by(page: CachePage, catalogue: MemoryCatalogue) -> None:
+    known = [("c", "Before")]
+    page.open(catalogue, lambda: known)
+    page.hide()
+    known.append(("d", "Since"))
+    page.show()
+    menu = page.bar._conversation.menu()
+    assert [action.text() for action in menu.actions()] == ["Any conversation", "Before", "Since"]
+
+
 def test_pages_that_come_late_are_not_shown_as_others(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:

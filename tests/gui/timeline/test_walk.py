@@ -129,7 +129,7 @@ async def find_in_the_cache(theme: Theme, tasks: Tasks, bench: Workbench) -> Non
     page.wanted.connect(wanted.append)
     page.resize(1_100, 800)
     page.show()
-    page.open(browsing.of(bench), [(row.id, row.title) for row in bench.conversations()])
+    page.open(browsing.of(bench))
     await until(lambda: page.viewer.row is not None)
     QTest.keyClicks(page.bar.field, "adapter not trimmed")
     QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
