@@ -37,7 +37,7 @@ class Host:
     ) -> None:
         self._spawn = spawn
         self._given = environment
-        self._path: asyncio.Future[str] | None = None
+        self._path: asyncio.Task[str] | None = None
         self._needs = Needs(secret, self._environment, changed, dict(approved or {}), approve, keep)
         self._servers: dict[str, Hosted] = {}
         self._tasks: dict[str, asyncio.Task[Any]] = {}
@@ -94,7 +94,7 @@ class Host:
         server = Hosted(replace(config, enabled=True), needs)
         task = self._spawn(server.run(), name=f"test of MCP server {config.name}")
         try:
-            while server.status.state not in (State.READY, State.FAILED):
+            while server.status.state in (State.OFF, State.STARTING):
                 ready.clear()
                 await ready.wait()
             return server.status, server.all_tools, server.log_lines
@@ -103,15 +103,9 @@ class Host:
             await asyncio.wait([task], timeout=2)
 
     async def _environment(self) -> Mapping[str, str]:
-        """Asked for once, when the first server starts."""
+        """The shell is asked once, when the first server starts, by a task of its own: that server may be gone before it answers."""
         if self._path is None:
-            self._path = asyncio.get_running_loop().create_future()
-            try:
-                self._path.set_result(await login_path(self._given))
-            except BaseException:
-                self._path.cancel()
-                self._path = None
-                raise
+            self._path = self._spawn(login_path(self._given), name="login path")
         path = await asyncio.shield(self._path)
         return {name: self._given[name] for name in PASSED_ON.split() if name in self._given} | {"PATH": path}
 

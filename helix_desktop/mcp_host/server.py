@@ -217,7 +217,8 @@ class Hosted:
         self._lost = True
         self._news.set()
         for limit in self._limits:
-            limit.reschedule(0)
+            if not limit.expired():  # told already, and not yet awake
+                limit.reschedule(0)
 
     @asynccontextmanager
     async def _open(self, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:

@@ -95,10 +95,16 @@ class Servers:
         from helix_desktop.mcp_host.server import State
 
         server = (await self._hosting()).server(name)
-        await self._until(lambda: server.status.state is not State.STARTING)
-        if server.status.state is not State.READY:
+        if server.status.state is State.OFF:
+            raise WrongUse(f"The MCP server {name} is switched off.", remedy="Switch it on first, on its page.")
+
+        def settled() -> bool:
+            return server.status.state is not State.STARTING or server not in self.servers  # changed meanwhile
+
+        await self._until(settled)
+        if server.status.state is not State.READY and server in self.servers:
             server.sign_in(page)
-            await self._until(lambda: server.status.state is not State.STARTING)
+            await self._until(settled)
         return server.status
 
     async def _until(self, holds: Callable[[], bool]) -> None:

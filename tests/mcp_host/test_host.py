@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -68,3 +69,12 @@ async def test_servers_get_no_key_of_ours() -> None:
         environment = await here.host._environment()
         assert "OPENAI_API_KEY" not in environment
         assert environment["PATH"]
+
+
+async def test_a_server_that_goes_while_the_shell_is_asked_takes_no_other_with_it() -> None:
+    one, other = (dataclasses.replace(strange("well"), name=name) for name in ("one", "other"))
+    async with hosting(one, other) as here, asyncio.timeout(15):
+        while here.host._path is None:
+            await asyncio.sleep(0.001)
+        await here.host.configure([other])
+        await here.until(lambda: here.host.server("other").status.state is State.READY)

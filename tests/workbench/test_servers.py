@@ -7,10 +7,13 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from helix_desktop import places
 from helix_desktop.engine.events import Asked, Event
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.ports import Answer
+from helix_desktop.errors import WrongUse
 from helix_desktop.mcp_host.server import State
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets, Where
@@ -148,6 +151,10 @@ async def test_signing_in_says_how_it_ended_and_the_token_stays_with_the_keyring
             assert (status.state, status.tools) == (State.READY, 1)
             again = await bench.servers.sign_in("far", Browser())
             assert (again.state, len(known.clients)) == (State.READY, 1)
+            await bench.servers.switch("far", on=False)
+            async with asyncio.timeout(10):
+                with pytest.raises(WrongUse, match="switched off"):
+                    await bench.servers.sign_in("far", Browser())
         finally:
             await desk.aclose()
     written = [path for path in tmp_path.rglob("*") if path.is_file() and b"token-" in path.read_bytes()]
