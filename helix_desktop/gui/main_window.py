@@ -89,6 +89,8 @@ class MainWindow(Frame):
         if not memory.get("workspace", default=""):
             self.show_page("welcome")
         self.notices = Notices(theme, self._middle, self._composer_height)
+        for below in (self.chat.composer, self.chat.approvals, self.chat.way_on):
+            below.installEventFilter(self.notices)
         self.palette_ = Palette(theme, self._at_hand, self)
         self.bridge = Bridge(self)
         self.bridge.happened.connect(self._happened)
@@ -121,8 +123,7 @@ class MainWindow(Frame):
         self.start()
 
     def changeEvent(self, event: QEvent) -> None:
-        """Back in front: the command line may have made, renamed or trashed a workspace."""
-        super().changeEvent(event)
+        """The command line may have made, renamed or trashed a workspace meanwhile."""
         if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow() and self._desk is not None:
             self.refresh_workspaces()
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QKeySequence
+from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QInputDialog, QLabel, QMessageBox, QPushButton, QWidget
 
@@ -408,6 +408,25 @@ def test_letters_nobody_else_wants_are_a_message(window: MainWindow, session: Fa
     QTest.keyClicks(allow, "so")
     assert composer.toPlainText() == "Also"
     assert window.chat.approvals.isVisible()
+
+
+def test_a_file_that_falls_anywhere_on_the_chat_is_attached_and_no_notice_covers_it(
+    window: MainWindow, tmp_path: Path
+) -> None:
+    composer, place = window.chat.composer, QPoint(200, 200)
+    (tmp_path / "notes.txt").write_text("Use tabs.")
+    dropped = QMimeData()
+    dropped.setUrls([QUrl.fromLocalFile(str(tmp_path / name)) for name in ("notes.txt", "missing.txt")])
+    copy, left, none = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    entering = QDragEnterEvent(place, copy, dropped, left, none)
+    QApplication.sendEvent(window.chat, entering)
+    assert entering.isAccepted()
+    QApplication.sendEvent(window.chat, QDropEvent(QPointF(place), copy, dropped, left, none))
+    QApplication.processEvents()
+    assert "missing.txt" in window.notices.text
+    assert [each.name for each in composer.attachments.held] == ["notes.txt"]
+    over = window.notices.mapToGlobal(QPoint(0, window.notices.height())).y()
+    assert over <= composer.mapToGlobal(QPoint(0, 0)).y()
 
 
 def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:

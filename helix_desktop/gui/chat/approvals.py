@@ -28,6 +28,7 @@ from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
 from helix_desktop.gui.chat.forms import SchemaForm
 from helix_desktop.gui.links import open_link
+from helix_desktop.gui.said import said
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import count, tr
@@ -57,7 +58,8 @@ def of_a_server(question: Question) -> bool:
 
 def question_words(question: Question) -> str:
     """What is asked, for who hears it."""
-    return question.title if of_a_server(question) else tr("Permission needed: {what}", what=question.title)
+    title = said(question.title)
+    return title if of_a_server(question) else tr("Permission needed: {what}", what=title)
 
 
 def shown_preview(text: str) -> str:
@@ -104,9 +106,10 @@ class QuestionCard(QWidget):
         self._inside = QVBoxLayout(self)
         self._inside.setContentsMargins(14, 11, 14, 11)
         self._inside.setSpacing(8)
-        self._label(question.title, "title")
+        self._label(said(question.title), "title")
         if question.why:
-            self._label(question.why[:1].upper() + question.why[1:], "small")
+            why = said(question.why)
+            self._label(why[:1].upper() + why[1:], "small")
         if question.preview:
             self._inside.addWidget(self._preview())
         if self._form is not None:
@@ -124,7 +127,7 @@ class QuestionCard(QWidget):
         try:
             values = self._form.values() if self._form is not None else ""
         except WrongUse as error:
-            self._wrong.setText(error.what)
+            self._wrong.setText(said(error.what))
             self._wrong.show()
             return
         self.answered.emit(Answer(allowed=True, scope=scope, values=values))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.gui.chat.approvals import COLUMN
-from helix_desktop.gui.chat.attachments import Attachments, holds_files, kept, restored
+from helix_desktop.gui.chat.attachments import Attachments, kept, restored
 from helix_desktop.gui.chat.completion import Asked, Completion, Offer
 from helix_desktop.gui.chat.composer_text import ComposerText
 from helix_desktop.gui.chat.waiting import WaitingMessages
@@ -52,7 +52,6 @@ class Composer(QWidget):
         self._modes: Sequence[tuple[str, str]] = ()
         self.setProperty("look", "composer")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.setAcceptDrops(True)
         self.waiting = WaitingMessages(self)
         self.attachments = Attachments(theme, self)
         self.text = ComposerText(theme, self)
@@ -308,16 +307,7 @@ class Composer(QWidget):
         if offer.value is not None:
             self.taken.emit(offer)
 
-    # --- drops and looks -----------------------------------------------------------------------------------------
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if holds_files(event.mimeData()) or event.mimeData().hasText():
-            event.acceptProposedAction()
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        self.text.insertFromMimeData(event.mimeData())
-        event.acceptProposedAction()
-        self.text.setFocus()
+    # --- looks ---------------------------------------------------------------------------------------------------
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeyEvent, QTextCursor
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from helix_desktop.gui.chat.approvals import Approvals
+from helix_desktop.gui.chat.attachments import holds_files
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.empty import EmptyChat
 from helix_desktop.gui.chat.way_on import WayOn
@@ -27,6 +28,7 @@ class ChatPage(QWidget):
     ) -> None:
         super().__init__(parent)
         self.setProperty("look", "page")
+        self.setAcceptDrops(True)
         self.transcript = transcript
         self.approvals = Approvals(theme, {}, self)
         self.way_on = WayOn(theme, self)
@@ -49,6 +51,16 @@ class ChatPage(QWidget):
         """The transcript, or, before the first message, what will be here. `name`: of the workspace."""
         self.empty.show_name(name)
         self._above.setCurrentWidget(self.transcript if begun else self.empty)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if holds_files(event.mimeData()) or event.mimeData().hasText():
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Wherever it falls, it belongs to the message."""
+        self.composer.text.insertFromMimeData(event.mimeData())
+        event.acceptProposedAction()
+        self.composer.text.setFocus()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Letters nobody else wants are a message: who read back, or was asked something, just goes on writing."""

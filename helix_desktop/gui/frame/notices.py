@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.icons import icon
+from helix_desktop.gui.said import said
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
@@ -19,6 +20,8 @@ SHOWN_ERROR = 15_000
 TOGETHER = 1_500  # milliseconds
 MOST = 4
 WIDTH = 560
+
+_MOVED = frozenset({QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type.Hide})
 
 
 class Notices(QWidget):
@@ -83,7 +86,8 @@ class Notices(QWidget):
     def tell_error(self, error: HelixError) -> None:
         """What happened, and what to do. Errors of one moment, as of files dropped together, stand together."""
         together = self._errors if self.text and self._timer.remainingTime() > SHOWN_ERROR - TOGETHER else []
-        told = [*(each for each in together if each != str(error)), str(error)]
+        text = said(str(error))
+        told = [*(each for each in together if each != text), text]
         lines = told if len(told) <= MOST else [tr("And {n} more:", n=len(told) - MOST), *told[-MOST:]]
         self.tell("\n".join(lines), stays=SHOWN_ERROR)
         self._errors = told
@@ -96,7 +100,8 @@ class Notices(QWidget):
             act()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self.parentWidget() and event.type() == QEvent.Type.Resize:
+        """What it stands in, and what it stands above: it moves with them."""
+        if event.type() in _MOVED and not self.isHidden():
             self._place()
         return False
 
