@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +17,7 @@ from helix_desktop.providers.configured import Configured
 from helix_desktop.providers.demo import DEMO
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
+from helix_desktop.settings import KEYS_IN_FILE, Settings
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Known, Workspace, Workspaces
 from helix_desktop.tokens import Counter
@@ -89,10 +90,11 @@ class Desk:
         """Close it here; what runs in it is stopped."""
         if workspace in self._open:
             opened, bench, serving = self._open.pop(workspace)
-            if serving is not None:
-                await serving.finish()
-            await bench.aclose()
-            await opened.aclose()
+            async with AsyncExitStack() as last_first:  # whatever fails on the way, it can be opened again
+                last_first.push_async_callback(opened.aclose)
+                last_first.push_async_callback(bench.aclose)
+                if serving is not None:
+                    last_first.push_async_callback(serving.finish)
 
     async def create(self, name: str, folder: Path) -> Workbench:
         """A workspace on a folder, with the models chosen last; the demonstration's script is none for work."""
@@ -155,13 +157,14 @@ class Desk:
         await self.connections.aclose()
 
     async def _opened(self, workspace: str) -> tuple[Workspace, Workbench, Serving | None]:
-        opened = await self._taken(workspace)
-        try:
+        async with AsyncExitStack() as undo:
+            opened = await self._taken(workspace)
+            undo.push_async_callback(opened.aclose)
             bench = await Workbench.open(opened, self._shared())
-        except BaseException:
-            await opened.aclose()
-            raise
-        return opened, bench, await self._serve(opened) if self._serve else None
+            undo.push_async_callback(bench.aclose)
+            serving = await self._serve(opened) if self._serve else None
+            undo.pop_all()
+        return opened, bench, serving
 
     async def _taken(self, workspace: str) -> Workspace:
         """Open it as its owner; a command that has it for a moment is waited for."""
@@ -180,7 +183,9 @@ class Desk:
 @asynccontextmanager
 async def alone(workspace: Workspace, places: Places) -> AsyncIterator[Workbench]:
     """A workbench on a workspace that was opened for one command."""
-    access = Access(Configured(places.providers), Secrets(places.key_file), Connections(), Counter(), SystemClock())
+    consent = Settings(places.settings)[KEYS_IN_FILE]
+    secrets = Secrets(places.key_file, consent=lambda: consent)
+    access = Access(Configured(places.providers), secrets, Connections(), Counter(), SystemClock())
     bench = await Workbench.open(workspace, Shared(access, _closed(places)))
     try:
         yield bench

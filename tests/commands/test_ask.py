@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from pathlib import Path
 
@@ -124,3 +125,15 @@ def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(
         assert "one \ufffd]0;title\ufffd two" in capfd.readouterr().out
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 1
         assert capfd.readouterr().err.endswith("Set this provider's key again.\n")
+
+
+def test_a_key_in_the_file_the_user_allowed_is_used(workspace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = places.find()
+    where.settings.parent.mkdir(parents=True, exist_ok=True)
+    where.settings.write_text("[keys]\nfile = true\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("sk-kept-in-a-file-0123\n"))
+    with ChatServer([reply("hello")]) as server:
+        adding = ["provider", "add", "peer", "--base-url", server.base_url, "--key", "--keep", "file"]
+        assert cli.main(adding) == 0
+        assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
+        assert server.requests[-1].headers["authorization"] == "Bearer sk-kept-in-a-file-0123"
