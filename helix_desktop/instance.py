@@ -224,8 +224,14 @@ def _arguments(content: bytes) -> list[str]:
 
 async def listen(run: Path, name: str, answer: Answer, *, sockets: bool = SOCKETS) -> Owner:
     """Answer requests made to `name` from now on. Only who owns what the name stands for may call this."""
-    owner = Owner(_address(private(run), name, sockets=sockets), answer)
-    await owner.start(sockets=sockets)
+    try:
+        owner = Owner(_address(private(run), name, sockets=sockets), answer)
+        await owner.start(sockets=sockets)
+    except OSError as error:  # a disk full, or one that knows no sockets
+        raise HelixError(
+            f"Other commands cannot be listened to in {run}: {error.strerror or error}.",
+            remedy="Nothing was changed. Make room there, or start with another folder (--home).",
+        ) from error
     return owner
 
 

@@ -289,6 +289,13 @@ async def test_the_folder_has_to_be_private(run: Path) -> None:
             await reach(run, "it")
 
 
+async def test_a_folder_that_takes_no_socket_is_said(run: Path) -> None:
+    run.mkdir(mode=0o700)
+    (run / "it.sock").mkdir()
+    with pytest.raises(HelixError, match="cannot be listened to"):
+        await listen(run, "it", echo)
+
+
 async def test_a_link_in_place_of_the_folder_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     run.symlink_to(tmp_path / "elsewhere")

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,14 +72,13 @@ async def _as_owner(
     arguments: argparse.Namespace, workspace: Workspace, counting: Counting, run_folder: Path, console: Console
 ) -> int:
     leaving = not getattr(arguments, "lasting", False)
-    serving = await serve(workspace, run_folder, leaving=leaving, counting=counting)
-    try:
+    async with AsyncExitStack() as last_first:
+        last_first.push_async_callback(workspace.aclose)
+        serving = await serve(workspace, run_folder, leaving=leaving, counting=counting)
+        last_first.push_async_callback(serving.finish)
         for note in workspace.notes:  # what opening it had to mend
             await console.complain(note)
         return int(await arguments.work(arguments, workspace, console))
-    finally:
-        await serving.finish()
-        await workspace.aclose()
 
 
 class Counting:

@@ -386,9 +386,11 @@ class Workspace:
         if self._ended:
             return
         self._ended = True
-        await self._stores.aclose()
-        self._lock.release()
-        self.closed()
+        try:
+            await self._stores.aclose()
+        finally:
+            self._lock.release()
+            self.closed()
 
 
 @dataclass(frozen=True)
@@ -421,11 +423,12 @@ class Stores:
         self.background.submit(_back_up_if_due, folder)
 
     async def aclose(self) -> None:
-        await self.index.aclose()
-        await self.background.aclose()
-        await self.thread.run(self.cache.close)
-        await self.thread.run(self.journal.close)
-        await self.thread.aclose()
+        async with AsyncExitStack() as last_first:
+            last_first.push_async_callback(self.thread.aclose)
+            last_first.push_async_callback(self.thread.run, self.journal.close)
+            last_first.push_async_callback(self.thread.run, self.cache.close)
+            last_first.push_async_callback(self.background.aclose)
+            await self.index.aclose()
 
 
 def _back_up_if_due(folder: Path) -> None:

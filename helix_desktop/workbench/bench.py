@@ -8,6 +8,7 @@ import secrets as random
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -117,13 +118,14 @@ class Workbench:
     async def aclose(self) -> None:
         """Stop what runs, in order: sessions, commands, tasks. The workspace itself is closed by whoever opened it."""
         _open.pop(self.workspace, None)
-        sessions = tuple(self._sessions)
-        await asyncio.gather(*(session.aclose() for session in sessions))
-        for session in sessions:
-            await self.workspace.journal.set_meter(session.id, rows.written(session.meter()))
-        await self.servers.aclose()
-        await self._tasks.aclose(limit=1.0)
-        await self.kit.aclose()
+        async with AsyncExitStack() as last_first:  # on a full disk as well: no command and no server outlives it
+            last_first.push_async_callback(self.kit.aclose)
+            last_first.push_async_callback(self._tasks.aclose, limit=1.0)
+            last_first.push_async_callback(self.servers.aclose)
+            sessions = tuple(self._sessions)
+            await asyncio.gather(*(session.aclose() for session in sessions))
+            for session in sessions:
+                await self.workspace.journal.set_meter(session.id, rows.written(session.meter()))
 
     # --- what it is
 

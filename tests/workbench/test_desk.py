@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ import pytest
 from helix_desktop import places
 from helix_desktop.commands import beside
 from helix_desktop.engine.facts import Text, ToolReturned
-from helix_desktop.errors import NotThere, StoreFailed
+from helix_desktop.errors import NotThere, Refused, StoreFailed, StoreFull
 from helix_desktop.secrets import Secrets
+from helix_desktop.store.workspace import Workspace
 from helix_desktop.workbench import Desk, Workbench
 from tests.workbench.conftest import Desks
 
@@ -105,3 +108,42 @@ async def test_a_new_workspace_takes_over_the_models_chosen_last_but_not_the_dem
     assert mine.model == ""
     await mine.choose_model("openai/gpt-5")
     assert (await desk.create("Another", folder)).model == "openai/gpt-5"
+
+
+async def test_what_fails_while_it_opens_or_closes_leaves_it_to_be_opened_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent:
+        async def finish(self) -> None: ...
+
+    async def serve(_: Workspace) -> Silent:
+        if refusing:
+            raise Refused("The folder for sockets is not private to you.")
+        return Silent()
+
+    async def full(_conversation: str, _meter: str) -> None:
+        raise StoreFull("The journal could not be written: the disk is full.")
+
+    refusing = True
+    where = places.find(tmp_path / "home")
+    desk = Desk(where, Secrets(where.key_file, environ={}), serve=serve)
+    known = beside.all_of(where).create("Pairs", folder)
+    for _ in range(2):
+        with pytest.raises(Refused):
+            await desk.open(known.id)
+    refusing = False
+    bench = await desk.open(known.id)
+    await bench.new_conversation()
+    monkeypatch.setattr(bench.workspace.journal, "set_meter", full)
+    closed: list[str] = []
+    monkeypatch.setattr(bench.servers, "aclose", partial(_note, closed, bench.servers.aclose))
+    with pytest.raises(StoreFull):
+        await desk.close(known.id)
+    assert closed == ["closed"]
+    assert (await desk.open(known.id)).name == "Pairs"
+    await desk.aclose()
+
+
+async def _note(closed: list[str], closing: Callable[[], Awaitable[None]]) -> None:
+    await closing()
+    closed.append("closed")
