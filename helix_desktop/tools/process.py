@@ -28,6 +28,7 @@ class Command:
 
     process: asyncio.subprocess.Process
     lifeline: int
+    reading: bool = False  # somebody waits for what it prints
 
     @classmethod
     async def start(cls, command_line: CommandLine, folder: Path, environment: Mapping[str, str]) -> Command:
@@ -69,9 +70,19 @@ class Command:
 
     async def output(self) -> AsyncIterator[bytes]:
         """What it prints, until it and all it started have ended."""
-        printed = cast(asyncio.StreamReader, self.process.stdout)
-        while piece := await printed.read(_PIECE):
+        while piece := await self._read():
             yield piece
+
+    async def _read(self) -> bytes:
+        self.reading = True
+        try:
+            return await cast(asyncio.StreamReader, self.process.stdout).read(_PIECE)
+        finally:
+            self.reading = False
+
+    async def _emptied(self) -> None:
+        while await self._read():
+            pass
 
     def end(self) -> None:
         """Kill the whole tree now; returns at once. Harmless when it has ended."""
@@ -87,6 +98,9 @@ class Command:
         `asyncio.timeout` of Python 3.11.2 does not time out.
         """
         self.end()
+        if not self.reading:  # a pipe nobody reads is never closed, and holds up the end of the process
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._emptied(), _GRACE)
         while True:
             try:
                 return await asyncio.wait_for(self.process.wait(), _GRACE)

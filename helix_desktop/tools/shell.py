@@ -229,18 +229,19 @@ def _footer(end: _End, seconds: int, size: int) -> str:
 
 async def _in_time(command: Command, seconds: int, end: _End) -> AsyncIterator[bytes]:
     output = command.output()
-    deadline = asyncio.get_running_loop().time() + seconds
-    while True:
+    now = asyncio.get_running_loop().time
+    deadline = now() + seconds
+    while now() < deadline:  # what is printed all the time is never waited for
         try:
             async with asyncio.timeout_at(deadline):
                 piece = await anext(output, b"")
         except TimeoutError:
-            end.late = True
-            command.end()
-            return
+            break
         if not piece:
             return
         yield piece
+    end.late = True
+    command.end()
 
 
 class _Shower:
@@ -272,6 +273,9 @@ async def _leave_running(commands: Shell, line: str, command: Command) -> Result
     if len(running) >= commands.limits.background_commands:
         await command.gone()
         raise Refused(f"{len(running)} commands run in the background already.", remedy="Stop one with stop_command.")
+    ended = [name for name, one in commands.background.items() if one.code is not None]
+    for name in ended[: -commands.limits.background_commands]:  # with the megabytes each of them keeps
+        del commands.background[name]
     one = Background(f"bg{next(commands.numbers)}", line, command, time.time())
     commands.background[one.name] = one
     commands.spawn(_collect(commands, one), name=f"output of {one.name}")

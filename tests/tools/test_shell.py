@@ -2,19 +2,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import os
 import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import pytest_asyncio
 
 from helix_desktop.engine.ports import Answer
 from helix_desktop.tools.permission import Mode
+from helix_desktop.tools.process import Command
 from helix_desktop.tools.sandbox import Kind, holds
-from helix_desktop.tools.shell import Limits
+from helix_desktop.tools.shell import Limits, _End, _in_time
 from tests.tools.world import World, world
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")
@@ -79,6 +82,38 @@ async def test_a_command_that_takes_too_long_is_ended_with_its_children(everywhe
     assert everywhere.text(outcome).startswith("begun\n\n[stopped: it ran longer than 1 s.")
     assert not outcome.ok
     assert alive(mark) == []
+
+
+async def test_a_command_that_floods_is_ended_in_time_and_its_pipe_is_closed(here: World) -> None:
+    here.kit.commands.limits = Limits(output=1000)
+    outcome = await here.run("run_command", command="yes", seconds=1)
+    assert outcome.note.startswith("time over")
+    gc.collect()  # a pipe left open is a warning, and so an error
+
+
+async def test_what_is_printed_without_a_pause_does_not_outrun_the_clock() -> None:
+    class Flood:
+        pieces, ended = 0, False
+
+        async def output(self) -> AsyncIterator[bytes]:
+            while self.pieces < 100_000:
+                self.pieces += 1
+                yield b"y"
+
+        def end(self) -> None:
+            self.ended = True
+
+    flood, end = Flood(), _End(0)
+    async for _ in _in_time(cast(Command, flood), 0, end):
+        pass
+    assert (end.late, flood.ended, flood.pieces < 100_000) == (True, True, True)
+
+
+async def test_of_commands_that_ended_only_the_newest_are_kept(here: World) -> None:
+    here.kit.commands.limits = Limits(background_commands=2)
+    for number in range(5):
+        await here.run("run_command", command=f"echo {number}", background=True)
+    assert list(here.kit.commands.background) == ["bg3", "bg4", "bg5"]
 
 
 STUBBORN = """
