@@ -23,6 +23,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.said import said
 from helix_desktop.gui.words import count, tr
 
 WIDTH = 480
@@ -114,7 +115,7 @@ class ForgetText(QDialog):
             self._ended(told(purged), done=True)
 
         def failed(error: HelixError) -> None:
-            self._ended(str(error), done=False)
+            self._ended(said(str(error)), done=False)
 
         words = tr(
             "It is removed everywhere. In a large workspace this takes minutes; you can close this window meanwhile."

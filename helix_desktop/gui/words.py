@@ -14,6 +14,7 @@ from pathlib import Path
 from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
 
 from helix_desktop import resources
+from helix_desktop.gui import said
 
 LANGUAGES = {"en": "English", "zh_CN": "简体中文"}
 _in_force: dict[str, str] = {}
@@ -30,14 +31,15 @@ def count(number: int, one: str, many: str) -> str:
     return tr(one if number == 1 else many, n=f"{number:,}")
 
 
-def speak(words: Mapping[str, str]) -> None:
-    """Put the words of a language into force, from the English to the other text; none: English.
+def speak(words: Mapping[str, str], below: Mapping[str, str] | None = None) -> None:
+    """Put the words of a language into force, from the English to the other text; none: English. `below`: see `said`.
 
     A table, and no QTranslator in Python: Qt asks its translators on any thread, also while it holds locks of its own.
     A thread that decoded a picture waited there for the interpreter, whoever had that waited for the lock, for ever.
     """
     _in_force.clear()
     _in_force.update(words)
+    said.take(below or {})
 
 
 def language(chosen: str = "") -> str:
@@ -51,6 +53,11 @@ def catalogue_file(name: str) -> Path:
     return resources.folder() / "translations" / f"{name}.json"
 
 
+def sayings_file(name: str) -> Path:
+    """The templates of what is said below the window."""
+    return resources.folder() / "translations" / f"{name}.said.json"
+
+
 def install(application: QCoreApplication, chosen: str = "") -> None:
     """Put a language into force. Call it before the first widget is made."""
     name = language(chosen)
@@ -60,4 +67,4 @@ def install(application: QCoreApplication, chosen: str = "") -> None:
     of_qt = QTranslator(application)
     if of_qt.load(f"qtbase_{name}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)):
         application.installTranslator(of_qt)
-    speak(json.loads(catalogue_file(name).read_text("utf-8")))
+    speak(*(json.loads(file(name).read_text("utf-8")) for file in (catalogue_file, sayings_file)))

@@ -11,6 +11,7 @@ from helix_desktop.gui.frame.lasting import Lasting
 from helix_desktop.gui.frame.workspace_trash import TrashDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Imported, Workbench, WorkspaceRow
+from helix_desktop.gui.said import said
 from helix_desktop.gui.saving import file_name
 from helix_desktop.gui.tokens import WORKSPACE_COLOURS
 from helix_desktop.gui.words import tr
@@ -125,7 +126,7 @@ class WorkspaceActs:
         """What came, what could not, and that nothing of it is in force."""
         words = [tr("“{name}” is here with its history and its cache.", name=imported.name)]
         words.append(tr("No permission, MCP server or folder of it is in force."))
-        words += imported.left_out[:5]
+        words += map(said, imported.left_out[:5])
         act = partial(self.choose_folder, imported.id)
         self._window.notices.tell("\n".join(words), button=tr("Choose a folder…"), act=act, stays=STAYS)
 

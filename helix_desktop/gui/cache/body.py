@@ -38,6 +38,7 @@ from helix_desktop.gui.cache.tree import JsonTree
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.models.line_view import LineView, by_line
+from helix_desktop.gui.said import said
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.content import LARGEST_PICTURE, decoded
 from helix_desktop.gui.transcript.harmless import harmless
@@ -224,7 +225,7 @@ class EntryBody(QWidget):
 
         def failed(error: HelixError) -> None:
             if self._stored is stored:
-                self.say(str(error))
+                self.say(said(str(error)))
                 self.failed.emit(error)
 
         work = self._catalogue.read(stored.digest, start, max(length, 0))

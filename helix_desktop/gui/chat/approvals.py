@@ -108,7 +108,7 @@ class QuestionCard(QWidget):
         self._inside.setSpacing(8)
         self._label(said(question.title), "title")
         if question.why:
-            why = said(question.why)
+            why = question.why if of_a_server(question) and not question.form else said(question.why)
             self._label(why[:1].upper() + why[1:], "small")
         if question.preview:
             self._inside.addWidget(self._preview())

@@ -15,6 +15,7 @@ from helix_desktop.errors import HelixError, NoKeyring
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.meter import short
+from helix_desktop.gui.said import said
 from helix_desktop.gui.setup import Model, Provider, Setup, Tested
 from helix_desktop.gui.words import count, tr
 
@@ -148,7 +149,7 @@ class ConnectPanel(QWidget):
         return button
 
     def _none_found(self, error: HelixError) -> None:
-        self._looking.setText(str(error))
+        self._looking.setText(said(str(error)))
 
     def test(self) -> None:
         """Try the key; a good one is kept and the provider's best model taken."""
@@ -189,7 +190,7 @@ class ConnectPanel(QWidget):
 
     def _failed(self, error: HelixError) -> None:
         self._test.setEnabled(True)
-        self._say(str(error), look="danger")
+        self._say(said(str(error)), look="danger")
         for button in (self._session, self._file):
             button.setVisible(isinstance(error, NoKeyring))
 

@@ -23,6 +23,7 @@ from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.links import link as link_of
 from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.ports import RulesFile, Workbench
+from helix_desktop.gui.said import said
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Model, Setup
 from helix_desktop.gui.words import tr
@@ -127,7 +128,7 @@ class Front(QObject):
         found = (bench.id, *bench.notes)
         if bench.notes and found not in self._told:
             self._told.add(found)
-            text = "\n\n".join(bench.notes)
+            text = "\n\n".join(map(said, bench.notes))
             words = tr("Opening {name} has something to tell.", name=bench.name)
             title = tr("What opening found")
             notices.tell(words, button=tr("Read"), act=lambda: tell_text(self._window, title, text), stays=60_000)
@@ -227,8 +228,8 @@ class Front(QObject):
             return
         words = {
             Running.IDLE: tr("The agent is done."),
-            Running.ASKING: tr("The agent waits for you: {why}", why=why),
-            Running.FAILED: tr("It stopped: {why}", why=why),
+            Running.ASKING: tr("The agent waits for you: {why}", why=said(why)),
+            Running.FAILED: tr("It stopped: {why}", why=said(why)),
         }
         title = window.title_of(workspace, conversation) or TITLE
         self._notifier.tell(title, words[running], link_of(Place("conversation", workspace, conversation)))
@@ -262,7 +263,7 @@ class Front(QObject):
                 window.notices.tell(said, stays=20_000)
 
             def broke_off(error: HelixError) -> None:
-                over(str(error))
+                over(said(str(error)))
 
             window.doing.do(self._installation.tour(bench), name="tour", then=over, owner=window, failed=broke_off)
 

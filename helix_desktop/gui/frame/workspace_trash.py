@@ -16,6 +16,7 @@ from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.sidebar import folder_words
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Desk, WorkspaceRow
+from helix_desktop.gui.said import said
 from helix_desktop.gui.words import tr
 
 
@@ -112,7 +113,7 @@ class TrashDialog(QDialog):
 
     def _do(self, work: Coroutine[Any, Any, None], then: Callable[[None], object]) -> None:
         def failed(error: HelixError) -> None:
-            self._said.setText(str(error))
+            self._said.setText(said(str(error)))
             self._said.show()
 
         self._doing.do(work, name="the trash of workspaces", then=then, owner=self, failed=failed)

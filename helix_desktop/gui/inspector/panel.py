@@ -29,6 +29,7 @@ from helix_desktop.gui.models.figures import clock, money
 from helix_desktop.gui.models.folds import kind_words
 from helix_desktop.gui.models.past import Past, source
 from helix_desktop.gui.ports import Session, Workbench
+from helix_desktop.gui.said import said
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline.now import FoldNow
 from helix_desktop.gui.transcript.bars import HeadBox
@@ -252,12 +253,12 @@ class Inspector(QWidget):
             yield note(
                 ink,
                 width,
-                tr("Making now: {kind}. {why}", kind=kind_words(kind), why=why),
+                tr("Making now: {kind}. {why}", kind=kind_words(kind), why=said(why)),
                 gap=float(ink.px(6)),
                 colour="accent",
             )
         if self._session is not None:
-            yield note(ink, width, self._session.forecast(), gap=float(ink.px(6)))
+            yield note(ink, width, said(self._session.forecast()), gap=float(ink.px(6)))
         yield More(ink, width, tr("Fold now…"), Toggle(_FOLD), gap=float(ink.px(4)))
 
     def _blocks(self, ink: Ink, width: float, state: State) -> Iterator[Box]:

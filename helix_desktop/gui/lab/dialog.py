@@ -29,6 +29,7 @@ from helix_desktop.gui.lab.port import Outcome, Play, Wanted
 from helix_desktop.gui.lab.results import Results
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.said import said
 from helix_desktop.gui.saving import save
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
@@ -171,7 +172,7 @@ class Lab(QDialog):
         self._bar.setValue(done)
 
     def _failed(self, error: HelixError) -> None:
-        self._ended(str(error))
+        self._ended(said(str(error)))
 
     def _ended(self, words: str) -> None:
         self._working = None

@@ -8,6 +8,7 @@ from typing import Any
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
+from helix_desktop.gui.said import said
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.words import LANGUAGES, tr
@@ -50,7 +51,7 @@ class DeclaredPage(Page):
         try:
             self._settings.change(setting, value)
         except HelixError as error:
-            self._wrong.setText(str(error))
+            self._wrong.setText(said(str(error)))
             self._wrong.show()
         else:
             self._wrong.hide()

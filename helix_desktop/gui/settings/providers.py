@@ -11,6 +11,7 @@ from helix_desktop.gui.asking import ask_yes
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.connect import ConnectPanel
 from helix_desktop.gui.layouts import clear
+from helix_desktop.gui.said import said
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.setup import Provider, Setup
 from helix_desktop.gui.words import count, tr
@@ -85,14 +86,14 @@ class ProvidersPage(Page):
             return f"{provider.address} · {tr('needs no key')}"
         return f"{provider.address} · " + (tr("key: {where}", where=provider.key) if provider.key else tr("no key"))
 
-    def _test(self, provider: Provider, said: QLabel) -> None:
-        said.setText(tr("Asking…"))
+    def _test(self, provider: Provider, beside: QLabel) -> None:
+        beside.setText(tr("Asking…"))
         self._doing.do(
             self._setup.test(provider, ""),
             name="test a provider",
-            then=lambda tested: said.setText(count(len(tested.models), "{n} model", "{n} models")),
-            owner=said,
-            failed=lambda error: said.setText(error.what),
+            then=lambda tested: beside.setText(count(len(tested.models), "{n} model", "{n} models")),
+            owner=beside,
+            failed=lambda error: beside.setText(said(error.what)),
         )
 
     def _ask_remove(self, provider: Provider) -> None:

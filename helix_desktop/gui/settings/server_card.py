@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QLabel, QPlainText
 
 from helix_desktop.gui.asking import ask_yes
 from helix_desktop.gui.layouts import clear
+from helix_desktop.gui.said import said
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.program import Offered, Server
 from helix_desktop.gui.words import count, tr
@@ -187,11 +188,11 @@ class ServerCard(QWidget):
 def state_words(server: Server) -> str:
     """How a server is, in a line."""
     if server.mistake:
-        return tr("Its settings cannot be read: {why}", why=server.mistake)
+        return tr("Its settings cannot be read: {why}", why=said(server.mistake))
     if not server.enabled:
         return tr("switched off")
     state = {"starting": tr("starting"), "ready": tr("ready"), "failed": tr("failed"), "off": tr("off")}
     if server.state == "sign in":
         return tr("It waits for you to sign in.")
     tools = count(server.tools, "{n} tool", "{n} tools") if server.tools else ""
-    return " · ".join(filter(None, [state.get(server.state, server.state), tools, server.why]))
+    return " · ".join(filter(None, [state.get(server.state, server.state), tools, said(server.why)]))

@@ -13,6 +13,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.asking import ask_yes
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.said import said
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.settings.server_card import ServerCard
@@ -69,7 +70,7 @@ class ServersPage(Page):
         try:
             servers = self._program.servers(self._bench)
         except HelixError as error:
-            self._wrong.setText(str(error))
+            self._wrong.setText(said(str(error)))
             return
         for name in [name for name in self._cards if name not in {server.name for server in servers}]:
             gone = self._cards.pop(name)
@@ -106,7 +107,7 @@ class ServersPage(Page):
 
         def failed(error: HelixError) -> None:
             self._said.setText("")
-            self._wrong.setText(str(error))
+            self._wrong.setText(said(str(error)))
 
         self._doing.do(work, name="change the MCP servers", then=done, owner=self, failed=failed)
 
@@ -116,7 +117,7 @@ class ServersPage(Page):
         try:
             servers = self._program.read_servers(text, name)
         except HelixError as error:
-            self._wrong.setText(str(error))
+            self._wrong.setText(said(str(error)))
             return
         self._wrong.setText("")
         shown = "\n".join(f"{server.name}: {server.words}" for server in servers)

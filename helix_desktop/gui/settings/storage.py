@@ -13,6 +13,7 @@ from helix_desktop.gui.asking import ask_yes
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.said import said
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Going, Installation, Kept
@@ -128,7 +129,7 @@ class StoragePage(Page):
 
         button.setEnabled(False)
         self._say(tr("Working…"))
-        running = self._doing.do(work, name=text, then=done, owner=self, failed=lambda error: done(str(error)))
+        running = self._doing.do(work, name=text, then=done, owner=self, failed=lambda error: done(said(str(error))))
         if ends:
             self.destroyed.connect(lambda _page: running.cancel())
 

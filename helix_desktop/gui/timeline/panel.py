@@ -25,6 +25,7 @@ from helix_desktop.gui.meter import paint_bar
 from helix_desktop.gui.models.boxes_view import BoxesView
 from helix_desktop.gui.models.chip import ChipLabel
 from helix_desktop.gui.models.folds import KIND, covered, kept
+from helix_desktop.gui.said import said
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline import words
 from helix_desktop.gui.timeline.story import Event
@@ -314,7 +315,7 @@ def _replaced(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
     fold: Folded = event.folds[0]
     if fold.why:
         yield heading(tr("Why"), ink, width)
-        yield note(ink, width, fold.why[:1_000], font=ink.text)
+        yield note(ink, width, said(fold.why)[:1_000], font=ink.text)
     if described := words.details(event):
         yield heading(tr("Details"), ink, width)
         yield note(ink, width, described, font=ink.text)
@@ -324,12 +325,12 @@ def _replaced(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
     parts = [fold.cover for fold in event.folds if isinstance(fold.cover, PartRef)]
     yield heading(tr("Replaced outputs") if parts else tr("Replaced messages"), ink, width)
     number = len(parts) or covered(fold)
-    said = (
+    sentence = (
         count(number, "{n} output, still in the cache.", "{n} outputs, all still in the cache.")
         if parts
         else (count(number, "{n} message, still in the journal.", "{n} messages, all still in the journal."))
     )
-    yield note(ink, width, said, font=ink.text)
+    yield note(ink, width, sentence, font=ink.text)
     act = Toggle(_BEFORE_AFTER)
     yield More(ink, width, tr("Show what the model saw before and after"), act, gap=float(ink.px(2)))
 

@@ -11,6 +11,7 @@ from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.figures import day, lasted
 from helix_desktop.gui.models.folds import change, covered, kept
 from helix_desktop.gui.models.folds import title as fold_title
+from helix_desktop.gui.said import said
 from helix_desktop.gui.timeline.story import Event, Story
 from helix_desktop.gui.words import count, tr
 
@@ -132,7 +133,7 @@ def as_markdown(story: Story, heading: str) -> str:
         if not event.folds:
             continue
         fold = event.folds[0]
-        lines += [f"{tr('Why')}: {fold.why}"] if fold.why else []
+        lines += [f"{tr('Why')}: {said(fold.why)}"] if fold.why else []
         if fold.kind is FoldKind.MARKER:
             lines += [f"- `{digest.hex}`" for each in event.folds for digest in each.entries]
         else:

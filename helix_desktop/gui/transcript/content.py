@@ -14,6 +14,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, Stored
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.said import said
 from helix_desktop.gui.transcript.items import Items
 from helix_desktop.gui.words import tr
 
@@ -99,7 +100,7 @@ class Content(QObject):
             self._asked.discard(key)
             digest = key[1] if isinstance(key, tuple) else key
             if isinstance(digest, Digest):
-                self._trouble[digest] = str(error)
+                self._trouble[digest] = said(str(error))
             self.arrived.emit()
 
         self._doing.do(work, name="content of the chat", then=came, owner=self, failed=failed)  # type: ignore[arg-type]

@@ -42,6 +42,8 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
+from helix_desktop.gui.models.folds import kind_words
+from helix_desktop.gui.said import said
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
 from helix_desktop.gui.words import tr
 
@@ -124,7 +126,7 @@ class Items:
         if isinstance(delta, CallDelta):
             return self._grow_call(delta)
         if isinstance(delta, Waiting):
-            text = tr("Waiting {seconds} s, then another try: {why}", seconds=round(delta.seconds), why=delta.why)
+            text = tr("Waiting {seconds} s, then another try: {why}", seconds=round(delta.seconds), why=said(delta.why))
             return self._add_live(ItemKind.WAITING, text)
         return Change(len(self.all))
 
@@ -310,7 +312,7 @@ class Items:
         return self._of_cover(fact.ref)
 
     def _fold_failed(self, recorded: Recorded, fact: FoldFailed) -> Iterable[int]:
-        text = tr("Saving context did not work ({kind}): {why}", kind=fact.kind.value, why=fact.why)
+        text = tr("Saving context did not work ({kind}): {why}", kind=kind_words(fact.kind), why=said(fact.why))
         self._put(Item(ItemKind.NOTE, recorded, 0, text))
         return ()
 
@@ -477,7 +479,7 @@ def _ended_how(fact: TurnEnded) -> str:
         TurnEnd.SPENDING_LIMIT: tr("The spending limit is reached."),
         TurnEnd.REPEATING: tr("The agent was repeating itself."),
     }
-    return f"{words[fact.reason]} {fact.why}".strip() if fact.reason in words else ""
+    return f"{words[fact.reason]} {said(fact.why)}".strip() if fact.reason in words else ""
 
 
 _STEPS: dict[type, Callable[..., Iterable[int]]] = {
