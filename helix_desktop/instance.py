@@ -179,7 +179,8 @@ class Owner:
     async def _run(self, wire: Wire, arguments: list[str]) -> None:
         """Run the command while listening for its input; a caller that goes away takes the command with it."""
         console = FarConsole(wire)
-        work = self._tasks.spawn(_answered(self._answer, arguments, console), name=" ".join(arguments[:2]))
+        # the log has the names of tasks, and what somebody asks or wants forgotten may stand in any argument
+        work = self._tasks.spawn(_answered(self._answer, arguments, console), name="answer")
         listening = self._tasks.spawn(_listen_for_input(wire, console), name="input")
         try:
             await asyncio.wait({work, listening}, return_when=asyncio.FIRST_COMPLETED)

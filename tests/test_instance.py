@@ -148,6 +148,19 @@ async def test_a_caller_that_goes_away_takes_its_command_with_it(run: Path, sock
         await asyncio.wait_for(ended.wait(), 5)
 
 
+async def test_what_somebody_asks_is_in_no_name_the_log_would_carry(run: Path) -> None:
+    names: list[str] = []
+
+    async def answers(_arguments: list[str], _console: Console) -> int:
+        names.extend(task.get_name() for task in asyncio.all_tasks())
+        return 0
+
+    async with owner(run, answers):
+        await hand_over(run, ["forget", "--text=hunter2"], MemoryConsole())
+    assert names
+    assert not [name for name in names if "hunter2" in name]
+
+
 async def test_an_owner_that_goes_away_is_said_so(run: Path) -> None:
     begun = asyncio.Event()
 

@@ -77,5 +77,5 @@ def message(line: bytes) -> Incoming:
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
-        log.warning("a message over stdio is no JSON-RPC: %s", line[:100])
+        log.warning("a message of %d bytes over stdio is no JSON-RPC", len(line))
         return error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -186,7 +186,7 @@ async def _meet(
         async with asyncio.timeout(10):
             head = await reader.readuntil(b"\r\n\r\n")
         target = urlsplit(head.split(b" ", 2)[1].decode("ascii"))
-    except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError):
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError):
         return
     said = {name: values[0] for name, values in parse_qs(target.query).items()}
     ours = (
@@ -195,6 +195,10 @@ async def _meet(
         and bool({"code", "error"} & said.keys())
         and not answer.done()
     )
+    if ours and "code" in said:  # before the browser is answered: it may be gone
+        answer.set_result(AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
+    elif ours:
+        answer.set_exception(Refused(f"Signing in was refused: {said['error'][:200]}."))
     words = "You are signed in; this page can be closed." if "code" in said else "Signing in was refused."
     status = "200 OK" if ours else "404 Not Found"
     body = words if ours else "Nothing is here."
@@ -202,10 +206,5 @@ async def _meet(
         f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         f"Connection: close\r\n\r\n{body}".encode()
     )
-    await writer.drain()
-    if not ours:
-        return
-    if "code" in said:
-        answer.set_result(AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
-    else:
-        answer.set_exception(Refused(f"Signing in was refused: {said['error'][:200]}."))
+    with suppress(OSError):
+        await writer.drain()

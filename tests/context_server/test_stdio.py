@@ -52,11 +52,15 @@ async def test_messages_are_lines_however_they_are_cut() -> None:
     assert out[1]["result"]["structuredContent"] == {"workspace": "w", "entries": 2}
 
 
-async def test_rubbish_does_not_end_the_connection(expect: Expect) -> None:
+async def test_rubbish_does_not_end_the_connection_and_stands_in_no_log(
+    expect: Expect, caplog: pytest.LogCaptureFixture
+) -> None:
     expect("no JSON-RPC")
     expect("")
-    out = await exchanged(HELLO, b"rubbish\n[]\n{}\n\n", request(2, "tools/list"), answers=2)
+    out = await exchanged(HELLO, b'rubbish\n[]\n{"rubbish": 1}\n\n', request(2, "tools/list"), answers=2)
     assert out[-1]["id"] == 2
+    assert "no JSON-RPC" in caplog.text
+    assert "rubbish" not in caplog.text
 
 
 async def test_a_line_too_long_is_dropped_without_being_kept(monkeypatch: pytest.MonkeyPatch, expect: Expect) -> None:

@@ -6,16 +6,17 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
+from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from mcp.shared.auth import OAuthClientInformationFull
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
 from pydantic import AnyUrl
 
 from helix_desktop.mcp_host.config import ServerConfig
 from helix_desktop.mcp_host.server import State
-from helix_desktop.mcp_host.signing_in import secret_of
+from helix_desktop.mcp_host.signing_in import _meet, secret_of
 from tests.conftest import Expect
 from tests.mcp_host.signing_server import Signing, signing
 from tests.mcp_host.world import Here, hosting
@@ -128,6 +129,21 @@ async def test_who_says_no_is_not_asked_again_by_itself() -> None:
         await here.until(lambda: state(here) in {State.SIGN_IN, State.FAILED})
         assert len(browser.pages) == 1
         assert "refused: access_denied" in here.host.server("far").status.why
+
+
+async def test_who_came_back_counts_though_the_browser_has_gone_and_comes_twice() -> None:
+    class Gone:
+        def write(self, data: bytes) -> None: ...
+
+        async def drain(self) -> None:
+            raise ConnectionResetError
+
+    answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+    for _ in range(2):
+        reader = asyncio.StreamReader()
+        reader.feed_data(b"GET /signed-in?code=first&state=s HTTP/1.1\r\n\r\n")
+        await _meet(reader, cast(asyncio.StreamWriter, Gone()), answer, ["s"])
+    assert (await answer).code == "first"
 
 
 async def test_a_stranger_cannot_come_back_in_the_users_place() -> None:
