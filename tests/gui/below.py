@@ -29,6 +29,7 @@ PLACES = {  # which argument of what is read by people
     "apply": (2,),
     "_failed": (1,),
     "failure": (1,),
+    "Finding": (0, 2, 3),
     "_corrupt": (2,),
 }
 RETURNED = {"forecast", "outlook", "figures", "_sentence", "_unanswered", "_failure", "wait_for", "_asked_for"}
@@ -62,7 +63,7 @@ def texts(module: Path, *, with_errors: bool = True) -> set[str]:
 def sentences(text: str) -> Iterator[str]:
     """One by one; what is put in before or behind as a sentence of its own is none of this text."""
     for each in _SENTENCE.split(" ".join(text.split())):
-        alone = re.sub(r"(?<=[.!?])\{\}$", "", re.sub(r"^(\{\} ?)+(?=[A-Z])", "", each))
+        alone = re.sub(r"(?<=[.!?])\{\}$", "", re.sub(r"^(\{\} ?)+(?=[A-Z][a-z])", "", each))
         if re.search(r"[A-Za-z]{2}", alone):
             yield alone
 

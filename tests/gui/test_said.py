@@ -20,7 +20,6 @@ NOT_SHOWN = {  # what the window shows nothing of
     "engine/recall.py",  # a tool's answers, for the model
     "replay/standin.py",
     "store/memory.py",  # the same sentences as the journal and the cache
-    "doctor.py",  # findings, which are copied for reports
 }  # fmt: skip
 LEFT_OUT = {
     "A conversation needs an id.",  # mistakes of the program itself
@@ -28,6 +27,7 @@ LEFT_OUT = {
     "[It ended early: {}.",  # for the model that delegated
     "The system refused: {}",  # for the model whose call it was
     "The workspace in {} is open in another program (process ).",  # said only with a number
+    *("Python", "Qt", "SQLite", "LevelDB"),
     "not all of them could be read and written",  # only together with a sentence that is there
     "the disk is full",
 }

@@ -34,6 +34,7 @@ from helix_desktop.gui.cache.viewer import EntryViewer
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.models.compare import CompareDialog
 from helix_desktop.gui.models.figures import size
+from helix_desktop.gui.said import said
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import count, tr
 
@@ -238,7 +239,7 @@ class CachePage(QWidget):
 
     def _no_such_hash(self, error: HelixError) -> None:
         """Not a hash of ours: it may still stand in a text."""
-        self._counts.setText(str(error))
+        self._counts.setText(said(str(error)))
         self._search_contents(self._query)
 
     def _show_all(self) -> None:
@@ -391,7 +392,7 @@ class CachePage(QWidget):
             self._say_checked(digest, tr("Every byte matches the hash."), good=True)
 
         def not_good(error: HelixError) -> None:
-            self._say_checked(digest, str(error), good=None if not isinstance(error, CacheCorrupt) else False)
+            self._say_checked(digest, said(str(error)), good=None if not isinstance(error, CacheCorrupt) else False)
 
         self._ask(self._catalogue.verify(digest), "verify an entry", good, not_good)
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 from helix_desktop import __version__
 from helix_desktop.gui.asking import tell_text
 from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.said import said
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Finding, Installation
 from helix_desktop.gui.words import tr
@@ -37,13 +38,14 @@ class AboutPage(Page):
     def _show(self, findings: Sequence[Finding]) -> None:
         lines = []
         for finding in findings:
-            text = f"{SIGNS.get(finding.state, '')} {finding.what}: {finding.says} {finding.remedy}".strip()
-            label = QLabel(text, self.inside)
+            sign = SIGNS.get(finding.state, "")
+            shown = f"{said(finding.what)}: {said(finding.says)} {said(finding.remedy)}"
+            label = QLabel(f"{sign} {shown}".strip(), self.inside)
             label.setWordWrap(True)
             label.setTextFormat(Qt.TextFormat.PlainText)
             label.setProperty("look", "danger" if finding.state == "bad" else "small")
             self._findings.addWidget(label)
-            lines.append(text)
+            lines.append(f"{sign} {finding.what}: {finding.says} {finding.remedy}".strip())  # a report is English
         self._text = "\n".join(lines)
 
     def _copied(self) -> None:
