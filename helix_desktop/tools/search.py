@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -23,6 +24,9 @@ from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag,
 MOST_HITS = 500
 _LARGEST_FILE = 4 * 1024 * 1024
 _LONGEST_LINE = 400
+_LONGEST_ROW = 1 << 20  # bytes of JSON; a longer one would hold up the event loop
+_LONGEST_PATH = 32 * 1024
+_BEGINS = re.compile(rb'\{"type":"(match|context)","data":\{"path":(\{"\w+":"(?:[^"\\]|\\.)*"\})')
 _PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
@@ -87,9 +91,7 @@ class _Gathered:
 
 
 async def _gather(command: Command, use: Use, got: _Gathered, most: int) -> None:
-    rest = b""
-    async for piece in command.output():
-        *rows, rest = (rest + piece).split(b"\n")
+    async for rows in _rows(command.output()):
         for row in rows:
             try:
                 said = json.loads(row)
@@ -104,6 +106,28 @@ async def _gather(command: Command, use: Use, got: _Gathered, most: int) -> None
                 got.hits += hit
                 if got.hits <= most:
                     got.lines.append(line)
+
+
+async def _rows(output: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    """Whole rows as they come. Of one that is too long (a file that is one line, with every match in it) only a note."""
+    rest = head = b""
+    async for piece in output:
+        *rows, rest = (rest + piece).split(b"\n")
+        if head and rows:
+            rows[0], head = _noted(head), b""
+        if head or len(rest) > _LONGEST_ROW:
+            head, rest = head or rest[:_LONGEST_PATH], b""
+        yield rows
+
+
+def _noted(head: bytes) -> bytes:
+    """A row of which only the beginning is there, without its line."""
+    begins = _BEGINS.match(head)
+    if begins is None:
+        return b""
+    said = f"[a line of over {_LONGEST_LINE:,} characters that is too long to be shown]"
+    data = {"path": json.loads(begins[2]), "lines": {"text": said}, "line_number": None, "submatches": []}
+    return json.dumps({"type": begins[1].decode(), "data": data}).encode()
 
 
 def _line(use: Use, data: dict[str, Any], *, hit: bool) -> Line:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from helix_desktop.tools.permission import Rule
 from helix_desktop.tools.process import Command
 from helix_desktop.tools.sandbox import Kind, Sandbox, holds
+from helix_desktop.tools.search import _rows
 from tests.tools.world import World
 
 
@@ -32,6 +35,29 @@ async def test_files_are_searched(way: World) -> None:
         await way.said("search_files", pattern="two", path="src/b.ts", context=1) == "src/b.ts-1- one\nsrc/b.ts:2: two"
     )
     assert "no line matches" in await way.said("search_files", pattern="four")
+
+
+async def test_a_file_that_is_one_huge_line_does_not_spoil_the_search(way: World) -> None:
+    way.write("bundle.js", "needle x " * 200_000 + "\nneedle of the next line\n")
+    way.write("short.txt", "a needle\n")
+    rows = (await way.said("search_files", pattern="needle")).splitlines()
+    assert rows[-1] == "short.txt:1: a needle"
+    assert [row.partition(":")[0] for row in rows] == ["bundle.js", "bundle.js", "short.txt"]
+    assert rows[1] == "bundle.js:2: needle of the next line"
+    assert max(map(len, rows)) < 1_000
+
+
+async def test_of_a_row_too_long_only_a_note_is_kept() -> None:
+    row = b'{"type":"match","data":{"path":{"text":"a\\"b.js"},"lines":{"text":"' + b"x" * 5_000_000 + b'"}}}'
+    said = row + b"\n{}\n"
+
+    async def output() -> AsyncIterator[bytes]:
+        for at in range(0, len(said), 65_536):
+            yield said[at : at + 65_536]
+
+    noted, other = [row async for rows in _rows(output()) for row in rows]
+    assert (json.loads(noted)["type"], json.loads(noted)["data"]["path"]["text"]) == ("match", 'a"b.js')
+    assert (len(noted) < 1_000, other) == (True, b"{}")
 
 
 async def test_names_and_lines_cannot_pass_for_other_files(way: World) -> None:
