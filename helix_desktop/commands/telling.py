@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from helix_desktop.console import Console, shown
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.encoding import encode
-from helix_desktop.engine.events import Asked, Event, FactAppended, Streamed
-from helix_desktop.engine.facts import Fact, Folded, ModelReplied, Recorded, Text, ToolCall, TurnEnded
+from helix_desktop.engine.events import Asked, Event, FactAppended, Running, StateChanged, Streamed
+from helix_desktop.engine.facts import Fact, Folded, ModelReplied, Recorded, Text, ToolCall, TurnEnd, TurnEnded
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.session import Session
 
@@ -34,6 +34,8 @@ class Telling:
                 self.session.answer(number, self._answer(question))
             case FactAppended(recorded):
                 self._fact(recorded)
+            case StateChanged(running=Running.IDLE | Running.FAILED, why=why):
+                self._over(why)
             case Streamed(delta=TextDelta(text)) if not self.as_lines:
                 self._waiting.put_nowait(shown(text))
             case _:
@@ -47,6 +49,12 @@ class Telling:
         if isinstance(recorded.fact, TurnEnded):
             self.ended = recorded.fact
             self._waiting.put_nowait("")
+
+    def _over(self, why: str) -> None:
+        """Nothing goes on any more: also where the turn's end found no room in the journal."""
+        if self.ended is None:
+            self.ended = TurnEnded(TurnEnd.FAILED, why)
+        self._waiting.put_nowait("")
 
     async def tell(self, console: Console) -> None:
         """Until the turn has ended."""

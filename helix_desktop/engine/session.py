@@ -337,7 +337,7 @@ class Session:
         """The next message and all that answers it. What cannot even be recorded is told as the reason."""
         try:
             await self._say_next()
-            talk = Talk(self._ask, self._take_steering, self._set)
+            talk = Talk(self._ask, self._take_steering, self._steer_again, self._set)
             return await Turn(self.conversation, self._crew, self._steward, self._contents, talk).run()
         except HelixError as error:
             return TurnEnded(TurnEnd.FAILED, str(error))
@@ -347,11 +347,27 @@ class Session:
             raise
 
     async def _say_next(self) -> None:
-        if self.queue:
-            said = UserSaid(self.queue.pop(0).parts)
-            self._tell_queue()
+        """A message that is stopped, or finds no room, before it is recorded waits again."""
+        if not self.queue:
+            return
+        waiting = self.queue.pop(0)
+        said = UserSaid(waiting.parts)
+        self._tell_queue()
+        try:
             await self._title(said)
-            await self.conversation.append(*await self._steward.admit_message(said))
+            facts = await self._steward.admit_message(said)
+        except BaseException:
+            self._put_back([waiting])
+            raise
+        try:
+            await self.conversation.append(*facts)
+        except HelixError:  # and not when it is stopped: what was begun is recorded
+            self._put_back([waiting])
+            raise
+
+    def _put_back(self, waiting: Sequence[Waiting]) -> None:
+        self.queue[:0] = waiting
+        self._tell_queue()
 
     async def _title(self, said: UserSaid) -> None:
         if not self.conversation.state.title:
@@ -366,6 +382,9 @@ class Session:
             self.queue = [waiting for waiting in self.queue if not waiting.steer]
             self._tell_queue()
         return steering
+
+    def _steer_again(self, steering: Sequence[tuple[UserPart, ...]]) -> None:
+        self._put_back([Waiting(parts, steer=True) for parts in steering])
 
     async def _ask(self, question: Question) -> Answer:
         if self._elsewhere is not None:

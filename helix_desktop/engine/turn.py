@@ -47,10 +47,11 @@ UNREAD = "This call was stopped before it was done."
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """The turn's line to the user: questions and its state out, steering messages in."""
+    """The turn's line to the user: questions and its state out, steering messages in, and back where they found no room."""
 
     ask: Callable[[Question], Awaitable[Answer]]
     steering: Callable[[], Sequence[tuple[UserPart, ...]]]
+    steer_again: Callable[[Sequence[tuple[UserPart, ...]]], None]
     running: Callable[[Running], None]
 
 
@@ -283,10 +284,14 @@ class Turn:
 
     async def _take_steering(self, *, within: bool) -> bool:
         """Messages sent meanwhile stand after the whole batch of results."""
-        waiting = [UserSaid(parts, steering=within) for parts in self._talk.steering()]
-        if waiting:
-            await self._conversation.append(*waiting)
-        return bool(waiting)
+        steering = self._talk.steering()
+        if steering:
+            try:
+                await self._conversation.append(*(UserSaid(parts, steering=within) for parts in steering))
+            except HelixError:
+                self._talk.steer_again(steering)
+                raise
+        return bool(steering)
 
     def _end(self, reply: Reply, *, going_on: bool) -> TurnEnded | None:
         """Why the turn ends here, or None."""

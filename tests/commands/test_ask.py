@@ -6,13 +6,17 @@ import asyncio
 import io
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from helix_desktop import cli, places
 from helix_desktop.commands import beside
-from helix_desktop.engine.events import Event, FactAppended
+from helix_desktop.commands.telling import Telling
+from helix_desktop.console import Console
+from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged
 from helix_desktop.engine.facts import UserSaid
+from helix_desktop.engine.session import Session
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk
 from helix_desktop.workbench.tour import Quick
@@ -137,3 +141,11 @@ def test_a_key_in_the_file_the_user_allowed_is_used(workspace: str, monkeypatch:
         assert cli.main(adding) == 0
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
         assert server.requests[-1].headers["authorization"] == "Bearer sk-kept-in-a-file-0123"
+
+
+async def test_a_turn_whose_end_found_no_room_ends_all_the_same() -> None:
+    telling = Telling(cast(Session, None), frozenset(), as_lines=False)
+    telling.hear(StateChanged("c", Running.FAILED, "The disk is full."))
+    async with asyncio.timeout(5):
+        await telling.tell(cast(Console, None))
+    assert telling.why == "The turn ended early: The disk is full."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
     DocumentEdited,
+    Fact,
     FileChanged,
     FoldKind,
     Forgotten,
@@ -23,6 +25,7 @@ from helix_desktop.engine.facts import (
     ModelSet,
     PartRef,
     Pinned,
+    Recorded,
     Rewound,
     Span,
     Stop,
@@ -33,7 +36,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About, CallContext, Outcome
-from helix_desktop.errors import NotThere, Refused
+from helix_desktop.errors import NotThere, Refused, StoreFull
 from tests.engine.agent import World, calls, says, world
 
 
@@ -202,6 +205,46 @@ async def test_archiving_pinning_and_the_trash_are_facts() -> None:
         (None, None, True),
         (None, None, False),
     ]
+
+
+async def test_what_finds_no_room_waits_and_goes_out_when_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = await world(says("one"), says("two"))
+    real, full = at.journal.append, True
+
+    async def append(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+        if full:
+            raise StoreFull("The disk is full.")
+        return await real(conversation, facts)
+
+    monkeypatch.setattr(at.journal, "append", append)
+    await told(at, "hello")
+    assert (at.session.running, [waiting.parts for waiting in at.session.queue]) == (
+        Running.FAILED,
+        [(Text("hello", 1),)],
+    )
+    full = False
+    await told(at, "more")
+    assert (at.session.queue, [text for text in asked(at, 1) if text in ("hello", "more")]) == ([], ["hello", "more"])
+
+
+async def test_a_message_that_is_stopped_before_it_is_recorded_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = await world(says("one"))
+    real, begun, go = at.journal.append, asyncio.Event(), asyncio.Event()
+
+    async def append(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+        begun.set()
+        await go.wait()
+        return await real(conversation, facts)
+
+    monkeypatch.setattr(at.journal, "append", append)
+    at.session.send((Text("hello"),))
+    await begun.wait()
+    at.session.stop()
+    go.set()
+    await at.session.idle()
+    assert [waiting.parts for waiting in at.session.queue] == [(Text("hello", 1),)]
+    await told(at, "more")
+    assert [fact.parts[0] for fact in at.of(UserSaid)] == [Text("hello", 1), Text("more", 1)]
 
 
 async def test_closing_stops_the_turn_and_leaves_a_conversation_that_can_be_continued() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,10 @@ from helix_desktop.engine.crew import Limits
 from helix_desktop.engine.events import Asked, Event, Running
 from helix_desktop.engine.facts import (
     Decided,
+    Fact,
     ModelReplied,
     Reasoning,
+    Recorded,
     Stop,
     SystemSet,
     Text,
@@ -332,6 +335,26 @@ async def test_a_store_that_refuses_ends_the_turn_with_its_sentence() -> None:
         "The disk is full. Make room; nothing that was acknowledged is lost.",
     )
     assert [result.ok for result in at.of(ToolReturned)] == [False]
+
+
+async def test_a_steering_message_that_finds_no_room_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = await world(calls("run"))
+    real = at.journal.append
+
+    async def append(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+        if any(isinstance(fact, UserSaid) and fact.steering for fact in facts):
+            raise StoreFull("The disk is full.")
+        return await real(conversation, facts)
+
+    async def steer(call: ToolCall, context: CallContext) -> str:
+        at.session.send((Text("not so"),), steer=True)
+        return "done"
+
+    monkeypatch.setattr(at.journal, "append", append)
+    at.tools.runs = {"run": steer}
+    end = await told(at)
+    assert (end.reason, end.why) == (TurnEnd.FAILED, "The disk is full.")
+    assert [(waiting.steer, waiting.parts[0]) for waiting in at.session.queue] == [(True, Text("not so", 2))]
 
 
 async def test_stopping_while_an_excerpt_is_made_keeps_the_results() -> None:
