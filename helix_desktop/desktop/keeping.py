@@ -15,6 +15,8 @@ from helix_desktop.gui.links import open_link
 from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.ports import Desk
 from helix_desktop.gui.ports import Workbench as Shown
+from helix_desktop.gui.said import in_a_row
+from helix_desktop.gui.said import said as told
 from helix_desktop.gui.settings.program import Finding, Going, Kept, Offered, Server, WorkspaceSettings
 from helix_desktop.gui.words import count, tr
 from helix_desktop.places import Places
@@ -76,7 +78,7 @@ class Keeping:
             return tr(
                 "{n} entries, {size}: every byte is as its hash says.", n=f"{result.checked:,}", size=size(result.bytes)
             )
-        names = "\n".join(f"{digest.short}: {why}" for digest, why in result.damaged[:20])
+        names = "\n".join(f"{digest.short}: {told(why)}" for digest, why in result.damaged[:20])
         return count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:") + "\n" + names
 
     async def going(self, bench: Shown) -> Going:
@@ -146,7 +148,7 @@ class Keeping:
 
         status = await _real(bench).servers.sign_in(name, page)
         if status.state != "ready":
-            raise Refused(tr("{name} is not ready. {why}", name=name, why=status.why))
+            raise Refused(tr("{name} is not ready. {why}", name=name, why=told(status.why)))
 
     async def switch_tool(self, bench: Shown, name: str, tool: str, *, on: bool) -> None:
         await _real(bench).servers.switch_tool(name, tool, on=on)
@@ -158,7 +160,7 @@ class Keeping:
         status, tools, lines = await _real(bench).servers.test(name)
         wrote = tr("It wrote: {line}", line=lines[-1][:300]) if lines and status.why else ""
         said = tr("{name} answers: {tools}.", name=name, tools=count(len(tools), "{n} tool", "{n} tools"))
-        return " ".join(filter(None, [status.why or said, wrote]))
+        return in_a_row(told(status.why) or said, wrote)
 
     async def choose_model(self, bench: Shown, name: str, role: str) -> None:
         await _real(bench).choose_model(name, role)

@@ -83,6 +83,14 @@ def said(text: str) -> str:
     return _each(text[:LONGEST], _SENTENCES, DEPTH) + text[LONGEST:]
 
 
+def in_a_row(*sentences: str) -> str:
+    """Sentences of this language behind each other; empty ones are left out."""
+    told = ""
+    for each in filter(None, sentences):
+        told += _apart(told, " ") + each if told else each
+    return told
+
+
 def _each(text: str, between: re.Pattern[str], depth: int) -> str:
     """Piece by piece: the fewest that together are something known, else the next one as it is."""
     pieces = between.split(text, maxsplit=PIECES)

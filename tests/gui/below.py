@@ -29,10 +29,11 @@ PLACES = {  # which argument of what is read by people
     "apply": (2,),
     "_failed": (1,),
     "failure": (1,),
+    "quarantine": (1,),
     "Finding": (0, 2, 3),
     "_corrupt": (2,),
 }
-RETURNED = {"forecast", "outlook", "figures", "_sentence", "_unanswered", "_failure", "wait_for", "_asked_for"}
+RETURNED = {"forecast", "outlook", "figures", "_sentence", "_unanswered", "_failure", "wait_for", "_asked_for", "_why"}
 LISTS = {"notes", "warnings", "later", "lost"}
 MOST = 8  # ways one sentence may come out
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")

@@ -35,6 +35,7 @@ PUT_TOGETHER = {  # in the source, of several pieces
     "it closed the connection.",
     "it sent a message of more than {} bytes.",
     "the connection was lost.",
+    "It last wrote: {} It is tried again in {} s.",
     "the text was too long",
     "{} in pieces: {}",
     "{} over its own context: {}",
@@ -119,6 +120,10 @@ def test_what_is_put_in_stays(language: str) -> None:
         ),
         ("This workspace asks before commands", "此工作区在运行命令前询问"),
         ("It closed the connection. It is tried again in 4 s.", "它关闭了连接。4 秒后重试。"),
+        (
+            "It did not answer within 30 s. It last wrote: listening on 1. It is tried again in 4 s.",
+            "它未在 30 秒内应答。它最后写道：listening on 1. 4 秒后重试。",
+        ),
         ("Today has cost $2.10; the limit is $2.00.", "今天已花费 $2.10；上限为 $2.00。"),
         ("Edit src/a b.py", "修改 src/a b.py"),
         ("Read timed out.", "Read timed out."),

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 from helix_desktop import __version__
 from helix_desktop.gui.asking import tell_text
 from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.said import said
+from helix_desktop.gui.said import in_a_row, said
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Finding, Installation
 from helix_desktop.gui.words import tr
@@ -39,7 +39,8 @@ class AboutPage(Page):
         lines = []
         for finding in findings:
             sign = SIGNS.get(finding.state, "")
-            shown = f"{said(finding.what)}: {said(finding.says)} {said(finding.remedy)}"
+            told = in_a_row(said(finding.says), said(finding.remedy))
+            shown = tr("{what}: {says}", what=said(finding.what), says=told)
             label = QLabel(f"{sign} {shown}".strip(), self.inside)
             label.setWordWrap(True)
             label.setTextFormat(Qt.TextFormat.PlainText)

@@ -43,7 +43,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.gui.models.folds import kind_words
-from helix_desktop.gui.said import said
+from helix_desktop.gui.said import in_a_row, said
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
 from helix_desktop.gui.words import tr
 
@@ -479,7 +479,7 @@ def _ended_how(fact: TurnEnded) -> str:
         TurnEnd.SPENDING_LIMIT: tr("The spending limit is reached."),
         TurnEnd.REPEATING: tr("The agent was repeating itself."),
     }
-    return f"{words[fact.reason]} {said(fact.why)}".strip() if fact.reason in words else ""
+    return in_a_row(words[fact.reason], said(fact.why)) if fact.reason in words else ""
 
 
 _STEPS: dict[type, Callable[..., Iterable[int]]] = {
