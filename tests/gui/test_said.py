@@ -8,11 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtWidgets import QLabel, QWidget
 
+from helix_desktop.engine.facts import FoldFailed, FoldKind, Recorded, ToolCall, TurnEnd, TurnEnded
+from helix_desktop.engine.ports import Question
+from helix_desktop.errors import StoreBusy
 from helix_desktop.gui import said as saying
 from helix_desktop.gui import words
+from helix_desktop.gui.chat.approvals import QuestionCard
+from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.said import said
-from tests.gui import below
+from helix_desktop.gui.settings.program import Server
+from helix_desktop.gui.settings.server_card import state_words
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.items import Items
+from tests.gui import below, story
 
 LANGUAGES = [name for name in words.LANGUAGES if name != "en"]
 NOT_SHOWN = {  # what the window shows nothing of
@@ -73,9 +83,9 @@ def names_in(text: str) -> set[str]:
 
 @pytest.fixture
 def chinese() -> Iterator[None]:
-    saying.take(table("zh_CN"))
+    words.speak(json.loads(words.catalogue_file("zh_CN").read_text("utf-8")), table("zh_CN"))
     yield
-    saying.take({})
+    words.speak({})
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -158,3 +168,38 @@ def test_long_and_hostile_texts_are_no_trouble(text: str) -> None:
     told = said(text)
     assert time.process_time() - started < 1.0
     assert told.endswith(text[saying.LONGEST :])
+
+
+@pytest.mark.usefixtures("chinese")
+def test_a_notice_says_an_error_in_the_language(theme: Theme) -> None:
+    parent = QWidget()
+    notices = Notices(theme, parent)
+    notices.tell_error(StoreBusy("ws is open already in this program.", remedy="Use it there."))
+    assert notices.text == "ws 已在此程序中打开。请在那里使用。"
+
+
+@pytest.mark.usefixtures("chinese")
+def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(theme: Theme) -> None:
+    asked = Question(story.call(1, "write_file"), "Create a.py", "+a", "this workspace asks before changes")
+    parent = QWidget()
+    card = QuestionCard(theme, asked, {}, parent)
+    assert [label.text() for label in card.findChildren(QLabel)][:2] == ["新建 a.py", "此工作区在修改前询问"]
+    page = Question(
+        ToolCall("", "x__elicitation", ""), "The server x asks", "https://x", "Nothing was sent.", ("once",)
+    )
+    card = QuestionCard(theme, page, {}, parent)
+    assert [label.text() for label in card.findChildren(QLabel)][:2] == ["服务器 x 询问", "Nothing was sent."]
+
+
+@pytest.mark.usefixtures("chinese")
+def test_ends_failures_and_servers_are_told_in_the_language() -> None:
+    ended = TurnEnded(TurnEnd.SPENDING_LIMIT, "Today has cost $3.00; the limit is $2.00.")
+    failed = FoldFailed(FoldKind.HANDOVER, "No model is there to write.")
+    items = Items()
+    items.extend([Recorded("c", 1, 0.0, ended), Recorded("c", 2, 0.0, failed)])
+    assert [item.text for item in items.all] == [
+        "已达到花费上限。今天已花费 $3.00；上限为 $2.00。",
+        "节省上下文未成功（交接）：没有可用来写的模型。",
+    ]
+    server = Server("x", "x", state="failed", why="It closed the connection. It is tried again in 5 s.")
+    assert state_words(server) == "失败 · 它关闭了连接。5 秒后重试。"

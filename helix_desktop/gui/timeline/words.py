@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind
+from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.figures import day, lasted
 from helix_desktop.gui.models.folds import change, covered, kept
@@ -18,7 +19,6 @@ from helix_desktop.gui.words import count, tr
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _SOURCE = re.compile(r"\[(\d{1,7})\](?!\()")
-_PRESETS = {"layered": "Layered", "helix": "Helix", "observational": "Observational", "none": "None"}
 
 
 def title(event: Event) -> str:
@@ -29,9 +29,9 @@ def title(event: Event) -> str:
 def line(event: Event, window: int) -> str:
     """The second line of the list."""
     if not event.folds:
-        preset = _PRESETS.get(event.words, event.words)
+        named = tr("{name} policy", name=event.words) if event.words else ""
         parts = [
-            tr("{name} policy", name=tr(preset)) if preset else "",
+            dict(policy_choices()).get(event.words, named),
             tr("{n} window", n=short(window)) if window else "",
         ]
         return " · ".join(part for part in parts if part)

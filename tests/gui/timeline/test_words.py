@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from helix_desktop.engine.digest import Digest
+from helix_desktop.gui import words as spoken
 from helix_desktop.gui.models.difference import difference
 from helix_desktop.gui.timeline import words
 from helix_desktop.gui.timeline.story import Story
@@ -25,6 +28,11 @@ def test_titles_and_lines(written: Written) -> None:
         "Handover 2",
     ]
     assert words.line(story.events[0], story.window) == "Layered policy · 128K window"
+    spoken.speak(json.loads(spoken.catalogue_file("zh_CN").read_text("utf-8")))
+    try:
+        assert words.line(story.events[0], 0) == "分层策略"
+    finally:
+        spoken.speak({})
     assert words.line(story.events[1], 0) == "15K → 90 tokens · one prefix change"
     assert words.line(story.events[2], 0).endswith("42 of 42 details kept")
     assert words.figures(story.events[3]).endswith("9.8 s · fast · did not block you")
