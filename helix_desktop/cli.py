@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -16,7 +17,9 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line. Exit codes: 0 done; 1 not there, or failed; 2 wrong use. Errors are sentences on stderr."""
+    """Run a command line. Exit codes: 0 done; 1 not there, or failed; 2 wrong use; 130 stopped with Ctrl+C. Errors are
+    sentences on stderr.
+    """
     given = list(sys.argv[1:] if argv is None else argv)
     _speak_utf8()
     link = given.pop() if given and given[-1].startswith("helix:") else ""  # what a desktop hands over for a link
@@ -32,8 +35,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()
+        print("The disk is full, or the file that takes the output is. Make room and try again.", file=sys.stderr)
+        return FAILED
+
+
+def _drop_output() -> None:
+    """What still waits to be written would fail once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _command(arguments: argparse.Namespace) -> int:

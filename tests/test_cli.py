@@ -237,6 +237,15 @@ def test_what_reads_only_the_beginning_is_no_error(workspace: str, tmp_path: Pat
         assert (got.wait(20), got.stderr.read()) == (0, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full device")
+@pytest.mark.parametrize("arguments", [["mcp", "install", "-w", "Work"], ["workspace", "list"], ["doctor"]])
+def test_an_output_that_is_full_is_a_sentence(workspace: str, arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        ran = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=-1, check=False)
+    assert ran.returncode == 1
+    assert len(ran.stderr.splitlines()) == 1, ran.stderr.decode()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for a process's memory")
 def test_a_large_file_never_stands_in_memory(workspace: str, tmp_path: Path) -> None:
     """What the process holds itself, not the pages of files the kernel may take back at any time."""

@@ -30,7 +30,8 @@ def parser() -> argparse.ArgumentParser:
     whole = Parser(
         prog="helix-desktop",
         description="Work with AI agents for hours without the context window in the way.",
-        epilog="Without a command the window opens. Exit codes: 0 done, 1 not there or failed, 2 wrong use.",
+        epilog="Without a command the window opens. Exit codes: 0 done, 1 not there or failed, 2 wrong use, 130 stopped with"
+        " Ctrl+C.",
     )
     whole.add_argument("--home", type=Path, metavar="DIR", help="keep everything in DIR (also: HELIX_HOME)")
     whole.add_argument("--version", action="version", version=f"Helix Desktop {__version__}")

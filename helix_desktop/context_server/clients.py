@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.errors import ConfigMistake, WrongUse
+from helix_desktop.errors import ConfigMistake, StoreFailed, WrongUse
 
 CLIENTS = ("claude-code", "cursor", "vscode", "goose")
 
@@ -73,18 +74,36 @@ def write(found: Snippet) -> bool:
     if servers.get(name) == found.entry:
         return False
     servers[name] = found.entry
-    found.file.parent.mkdir(parents=True, exist_ok=True)
-    beside = found.file.with_name(f".{found.file.name}.{os.getpid()}")
-    beside.write_text(json.dumps(whole, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    beside.replace(found.file)
+    try:
+        _put(Path(os.path.realpath(found.file)), json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
+    except OSError as error:
+        raise StoreFailed(
+            f"{found.file} cannot be written: {error.strerror}.",
+            remedy="It is as it was; put in what is shown by hand.",
+        ) from error
     return True
 
 
-def _read(file: Path) -> dict[str, Any]:
-    if not file.exists():
-        return {}
+def _put(file: Path, text: str) -> None:
+    """In its place whole or not at all, with the rights it had: tokens of other servers may stand in it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
+        beside.write_text(text, encoding="utf-8")
+        if file.exists():
+            shutil.copymode(file, beside)
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        if not file.exists():
+            return {}
         whole = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StoreFailed(f"{file} cannot be read: {error.strerror}; nothing was written.") from error
     except ValueError as error:
         remedy = "Put in what is shown by hand; a file with comments is not written to."
         raise ConfigMistake(f"{file} is no plain JSON ({error}); nothing was written.", remedy=remedy) from None

@@ -138,8 +138,9 @@ class Writing(Reading):
 
 def failure(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFailed:
     """The error of ours that says what SQLite's means."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
+    exactly = getattr(error, "sqlite_errorcode", 0)
+    code = exactly & 0xFF
+    if code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE:  # the second: not even room to open it
         return StoreFull(f"The {what} could not be written: the disk is full.", remedy="Make room and try again.")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy(f"The {what} is used by another process.", remedy="Close it there, or wait.")

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import stat
+import sys
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.context_server import clients
-from helix_desktop.errors import ConfigMistake, WrongUse
+from helix_desktop.errors import ConfigMistake, StoreFailed, WrongUse
 
 COMMAND = ["helix-desktop", "mcp", "--workspace", "w-1"]
 
@@ -44,6 +46,27 @@ def test_what_is_not_understood_is_left_untouched(content: str, tmp_path: Path) 
     with pytest.raises(ConfigMistake, match="nothing was written"):
         clients.write(found)
     assert found.file.read_text() == content
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and rights of POSIX")
+def test_a_link_stays_and_the_rights_stay(tmp_path: Path) -> None:
+    found, real = made("claude-code", tmp_path), tmp_path / "kept elsewhere.json"
+    real.write_text("{}")
+    real.chmod(0o600)
+    found.file.parent.mkdir(parents=True)
+    found.file.symlink_to(real)
+    assert clients.write(found)
+    assert found.file.is_symlink()
+    assert "helix" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+
+
+def test_a_file_in_the_way_is_a_sentence(tmp_path: Path) -> None:
+    found = made("cursor", tmp_path)
+    found.file.parent.parent.mkdir(parents=True)
+    found.file.parent.write_text("no folder")
+    with pytest.raises(StoreFailed, match="cannot be"):
+        clients.write(found)
 
 
 def test_gooses_is_shown_and_not_written(tmp_path: Path) -> None:

@@ -41,6 +41,15 @@ def test_a_newer_one_is_left_alone(connection: sqlite3.Connection, tmp_path: Pat
         database.prepare(other, SCHEMA, application=7, version=1, what="journal")
 
 
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE])
+def test_a_full_disk_is_called_so(code: int) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    assert isinstance(database.failure(error, JournalCorrupt, "journal"), StoreFull)
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    assert not isinstance(database.failure(error, JournalCorrupt, "journal"), StoreFull)
+
+
 def fail_in_the_middle(connection: sqlite3.Connection) -> None:
     with Writing(connection, JournalCorrupt, "journal"):
         connection.execute("INSERT INTO things VALUES('lost')")
