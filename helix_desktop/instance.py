@@ -35,6 +35,7 @@ from helix_desktop.tasks import Tasks
 VERSION = 1
 HEADER = struct.Struct(">cI")
 LARGEST = PIECE
+HELLO_SECONDS = 10.0  # an owner that hangs, or was stopped, keeps nobody waiting for ever
 SOCKETS = sys.platform != "win32"
 
 Answer = Callable[[list[str], Console], Awaitable[int]]
@@ -237,7 +238,7 @@ async def listen(run: Path, name: str, answer: Answer, *, sockets: bool = SOCKET
 
 
 async def reach(run: Path, name: str, *, sockets: bool = SOCKETS) -> Wire | None:
-    """A connection to the owner of `name`, for `hand_over`; None if nobody listens."""
+    """A connection to the owner of `name`, for `hand_over`; None if nobody listens, or nobody who answers."""
     address = _address(run, name, sockets=sockets)
     if not address.exists():
         return None
@@ -247,8 +248,9 @@ async def reach(run: Path, name: str, *, sockets: bool = SOCKETS) -> Wire | None
     except (OSError, ValueError, KeyError):
         return None
     try:
-        await wire.receive()  # an owner about to leave closes instead of saying hello
-    except (OSError, EOFError):
+        async with asyncio.timeout(HELLO_SECONDS):
+            await wire.receive()  # an owner about to leave closes instead of saying hello
+    except (OSError, EOFError):  # TimeoutError among them
         await wire.close()
         return None
     return wire

@@ -93,6 +93,16 @@ async def test_nobody_there(run: Path, sockets: bool) -> None:
     assert await reach(run, "it", sockets=sockets) is None
 
 
+async def test_an_owner_that_hangs_is_nobody(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance, "HELLO_SECONDS", 0.05)
+    run.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(run / "it.sock"))
+        silent.listen()
+        async with asyncio.timeout(5):
+            assert await reach(run, "it") is None
+
+
 async def test_many_at_once_keep_apart(run: Path) -> None:
     consoles = [MemoryConsole(str(number).encode()) for number in range(20)]
     async with owner(run, echo):
