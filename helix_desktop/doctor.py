@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import __version__, display, logs, resources, settings
-from helix_desktop.errors import HelixError, NoKeyring, StoreBusy
+from helix_desktop.errors import ConfigMistake, HelixError, NoKeyring, StoreBusy
 from helix_desktop.places import Places
 from helix_desktop.secrets import Secrets
 
@@ -67,7 +67,8 @@ async def examine(where: Places, secrets: Secrets) -> tuple[Finding, ...]:
     """Every check, in the order a person would ask."""
     checks: tuple[Callable[[], Iterator[Finding] | AsyncIterator[Finding]], ...] = (
         _python, _libraries, _qt, _screen, _sqlite, _leveldb, _encodings, lambda: _keyring(secrets),
-        lambda: _room(where), lambda: _settings(where), lambda: _workspaces(where),
+        lambda: _room(where), lambda: _settings(where), lambda: _providers(where),
+        lambda: _keys(secrets), lambda: _workspaces(where),
     )  # fmt: skip
     findings: list[Finding] = []
     for check in checks:
@@ -197,6 +198,23 @@ def _settings(where: Places) -> Iterator[Finding]:
         yield Finding("Settings", State.NOTE, mistake.what, mistake.remedy)
     if not mistakes:
         yield Finding("Settings", State.GOOD, f"{where.settings} has no mistakes.")
+
+
+def _providers(where: Places) -> Iterator[Finding]:
+    from helix_desktop.providers.configured import mistake_in
+
+    if mistake := mistake_in(where.providers):
+        yield Finding("Providers", State.BAD, mistake.what, mistake.remedy)
+
+
+async def _keys(secrets: Secrets) -> AsyncIterator[Finding]:
+    """The file with the keys, where the user allowed one."""
+    try:
+        await secrets.get("nobody's")
+    except ConfigMistake as mistake:
+        yield Finding("Keys", State.BAD, mistake.what, mistake.remedy)
+    except NoKeyring:
+        return  # which was said before
 
 
 async def _workspaces(where: Places) -> AsyncIterator[Finding]:

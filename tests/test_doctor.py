@@ -73,6 +73,17 @@ async def test_mistakes_in_the_settings_are_told(where: Places) -> None:
     assert "line 2" in (await examined(where))["Settings"].says
 
 
+async def test_mistakes_in_the_files_of_providers_and_keys_are_told(where: Places) -> None:
+    where.providers.parent.mkdir(parents=True)
+    where.providers.write_text("[provider.x")
+    where.key_file.write_text("{bad")
+    secrets = Secrets(where.key_file, keyring=no_keyring, consent=lambda: True)
+    bad = {one.what: one.says for one in await doctor.examine(where, secrets) if one.state is State.BAD}
+    assert list(bad) == ["Providers", "Keys"]
+    assert str(where.providers) in bad["Providers"]
+    assert str(where.key_file) in bad["Keys"]
+
+
 async def test_a_check_that_fails_itself_is_a_finding(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_room", lambda _: 1 / 0)
     findings = await examined(where)

@@ -120,8 +120,10 @@ class Configured:
             return tomlkit.parse(self._file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return tomlkit.document()
-        except (TOMLKitError, UnicodeDecodeError) as error:
-            raise ConfigMistake(f"{self._file} is not valid TOML: {error}", remedy="Mend that line.") from error
+        except UnicodeDecodeError as error:
+            raise ConfigMistake(f"{self._file} is not UTF-8 text.", remedy="Save it as UTF-8.") from error
+        except TOMLKitError as error:
+            raise ConfigMistake(f"{self._file} is not valid TOML: {error}.", remedy="Mend that line.") from error
         except OSError as error:
             raise StoreFailed(f"{self._file} cannot be read: {error.strerror}.") from error
 
