@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from helix_desktop.mcp_host.server import Hosted
     from helix_desktop.workbench.bench import Workbench
 
-SAMPLE = "Tour"
 LOOKED_AT, NAMED = 5_000, 8  # entries whose sizes are added up before room is made, and those that are named
 
 
@@ -181,12 +180,12 @@ class Keeping:
 
         await asyncio.to_thread(tour.make_folder, folder)
         known = next((row for row in desk.workspaces() if row.folder == folder), None)
-        return await desk.open(known.id) if known else await desk.create(tr(SAMPLE), folder)
+        return await desk.open(known.id) if known else await desk.create(tr("Tour"), folder)
 
     async def tour(self, bench: Shown) -> str:
         from helix_desktop.workbench import tour
 
-        report = await tour.take(_real(bench), lambda _words: None)
+        report = await tour.take(_real(bench), lambda _words: None, tr("Tour"))
         return tr(
             "The tour is over: {steps} steps, {sent} tokens sent instead of {without}. Everything it did is in this chat.",
             steps=report.steps,

@@ -88,11 +88,11 @@ def make_folder(folder: Path) -> None:
     (folder / "run.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-async def take(bench: Workbench, say: Say) -> Report:
+async def take(bench: Workbench, say: Say, title: str = "Tour") -> Report:
     """The session: a tour of the tools, more large outputs, a handover, a recall behind it, an undo and a redo."""
     await bench.choose_model(MODEL)
     await bench.choose_mode("allow all")
-    session = await bench.new_conversation("Tour")
+    session = await bench.new_conversation(title)
     session.subscribe(lambda event: _hear(session, event, say))
     for words in (
         "Never change a file outside of src/. tour",
