@@ -22,7 +22,7 @@ PIECES = 16  # sentences, or items of a list, that are looked at
 DEPTH = 4  # phrases within phrases
 OURS = frozenset({"why", "what", "kind", "figures"})  # names in a template that may stand for phrases of ours
 PATH = "path"  # at the end of a title, such as "Edit {path}"; "Read timed out." is none
-_SENTENCES = re.compile(r"(?<=[.!?…])(\s+)")
+_SENTENCES = re.compile(r"((?<=[.!?…])\s+)")
 _PHRASES = re.compile(r"((?<=[.!?…])\s+|[,;] )")
 
 

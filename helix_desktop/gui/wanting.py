@@ -11,6 +11,7 @@ from helix_desktop.gui.chat import saying
 from helix_desktop.gui.links import Place, open_link
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Session
+from helix_desktop.gui.said import said
 from helix_desktop.gui.transcript import wants
 from helix_desktop.gui.words import tr
 
@@ -78,7 +79,7 @@ def _rewind(window: MainWindow, session: Session, seq: int) -> None:
         window.doing.do(session.rewind(seq, restore_files=restore), name="rewind", then=told, owner=window)
 
     def told(lines: Sequence[str]) -> None:
-        window.notices.tell("\n".join([tr("Rewound."), *lines]))
+        window.notices.tell("\n".join([tr("Rewound."), *map(said, lines)]))
 
     text = tr("Go back to here? What came after stays in the journal, and you can rewind again.")
     ways = [

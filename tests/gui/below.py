@@ -33,10 +33,21 @@ PLACES = {  # which argument of what is read by people
     "Finding": (0, 2, 3),
     "_corrupt": (2,),
 }
-RETURNED = {"forecast", "outlook", "figures", "_sentence", "_unanswered", "_failure", "wait_for", "_asked_for", "_why"}
+RETURNED = {
+    "forecast",
+    "outlook",
+    "figures",
+    "_sentence",
+    "_unanswered",
+    "_failure",
+    "wait_for",
+    "_asked_for",
+    "_why",
+    "_undone",
+}
 LISTS = {"notes", "warnings", "later", "lost"}
 MOST = 8  # ways one sentence may come out
-_SENTENCE = re.compile(r"(?<=[.!?…])\s+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=…)\s+(?=[A-Z])")
 
 
 class Scopes(NamedTuple):

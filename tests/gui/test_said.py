@@ -41,6 +41,7 @@ LEFT_OUT = {
     "not all of them could be read and written",  # only together with a sentence that is there
     "the disk is full",
 }
+FILES_PUT_BACK = {"undo.py", "confine.py"}  # what is told after a rewind
 PUT_TOGETHER = {  # in the source, of several pieces
     "it closed the connection.",
     "it sent a message of more than {} bytes.",
@@ -64,7 +65,7 @@ def gathered() -> dict[str, str]:
     """The sentences the window may show, and where. What a tool says is shown as the model got it."""
     found = {}
     for module in modules():
-        tools = module.parts[0] == "tools"
+        tools = module.parts[0] == "tools" and module.name not in FILES_PUT_BACK
         found.update(dict.fromkeys(below.texts(module, with_errors=not tools), module.as_posix()))
     return {text: where for text, where in found.items() if text not in LEFT_OUT}
 
