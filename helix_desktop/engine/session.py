@@ -150,6 +150,7 @@ class Session:
         self.queue.clear()
         self.stop()
         await self.idle()
+        self.queue.clear()  # of what was stopped before it was recorded, too
         await self._steward.aclose()
 
     # --- context
