@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import ModelReplied, Recorded, SystemSet, Text, 
 from helix_desktop.errors import NotThere, StoreFailed, WrongUse
 from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.said import said as told
 from helix_desktop.gui.words import tr
 from helix_desktop.tools.process import killed
 
@@ -74,7 +75,7 @@ async def _run(options: Sequence[str], total: int, report: Callable[[int, int], 
     try:
         output, _ = await asyncio.gather(read(process.stdout), hear(process.stderr))
         if await process.wait():
-            raise StoreFailed(tr("The replay failed: {why}", why=" ".join(said[-3:])[:500]))
+            raise StoreFailed(tr("The replay failed: {why}", why=told(" ".join(said[-3:])[:500])))
         return dict(await asyncio.to_thread(json.loads, output))
     except ValueError as error:
         raise WrongUse(tr("The replay gave nothing that can be read.")) from error
