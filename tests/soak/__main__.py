@@ -30,7 +30,7 @@ from PySide6.QtCore import QObject, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from helix_desktop.desktop import program
+from helix_desktop.desktop import heap, program
 from helix_desktop.engine.events import Event, FactAppended, Running
 from helix_desktop.engine.facts import FoldKind, ToolReturned
 from helix_desktop.errors import HelixError, Refused
@@ -279,6 +279,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="the result stands on the figures page from now on")
     arguments = parser.parse_args()
     where = machine.described()
+    heap.share()  # as the program does before it has threads; what is prepared below has some already
     with tempfile.TemporaryDirectory(prefix="helix-soak-") as home, started("tests.soak.server") as (_, port):
         prepare(Path(home), port, WORKSPACES, fill, window=32_000)
         soak = Soak(arguments.minutes, arguments.seed, arguments.out)
