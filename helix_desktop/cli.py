@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import errno
 import io
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from helix_desktop import commands, logs, places
+from helix_desktop.console import drop_output
 from helix_desktop.errors import HelixError, WrongUse
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
@@ -35,19 +35,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough
-        _drop_output()
+        drop_output()
         return 0
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        _drop_output()
+        drop_output()
         print("The disk is full, or the file that takes the output is. Make room and try again.", file=sys.stderr)
         return FAILED
-
-
-def _drop_output() -> None:
-    """What still waits to be written would fail once more at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _command(arguments: argparse.Namespace) -> int:

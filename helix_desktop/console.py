@@ -86,22 +86,33 @@ class Terminal:
         elif sys.stdout is None:
             raise StoreFailed("Standard output is closed.", remedy="Nothing was lost; open it, or name a file.")
         else:
-            with _written("Standard output"):
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
+            _put_out(data)
 
     async def say(self, text: str) -> None:
         """Where standard output is closed nobody wants to hear it."""
         if sys.stdout is not None:
             line = shown(text) if sys.stdout.isatty() else text
-            with _written("Standard output"):
-                sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
-                sys.stdout.buffer.flush()
+            _put_out(line.encode("utf-8", "replace") + b"\n")
 
     async def complain(self, sentence: str) -> None:
         if sys.stderr is not None:
             sys.stderr.write(f"{shown(sentence)}\n")
             sys.stderr.flush()
+
+
+def drop_output() -> None:
+    """What still waits to be written would fail once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _put_out(data: bytes) -> None:
+    with _written("Standard output"):
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except OSError:
+            drop_output()
+            raise
 
 
 @contextlib.contextmanager
