@@ -49,7 +49,10 @@ def _command(arguments: argparse.Namespace) -> int:
     """Its log has a file of its own: the window may be writing the other one."""
     stop = logs.start(places.find(arguments.home).logs, logs.Redaction(), file="command")
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        if sys.stdout is not None:
+            sys.stdout.flush()  # that it fails is a sentence here, and later a trace
+        return code
     finally:
         stop()
 

@@ -241,7 +241,8 @@ def test_what_reads_only_the_beginning_is_no_error(workspace: str, tmp_path: Pat
 @pytest.mark.parametrize("arguments", [["mcp", "install", "-w", "Work"], ["workspace", "list"], ["doctor"]])
 def test_an_output_that_is_full_is_a_sentence(workspace: str, arguments: list[str]) -> None:
     with open("/dev/full", "wb") as full:  # noqa: PTH123
-        ran = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=-1, check=False)
+        buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        ran = subprocess.run([*PROGRAM, *arguments], stdout=full, stderr=-1, check=False, env=buffered)
     assert ran.returncode == 1
     assert len(ran.stderr.splitlines()) == 1, ran.stderr.decode()
 
