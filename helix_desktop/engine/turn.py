@@ -42,6 +42,7 @@ OVERFLOWS_IN_A_ROW = 3
 LATELY = 12
 HEAD = 2_000
 Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
+Tasks = Sequence[asyncio.Task[Result]]
 UNREAD = "This call was stopped before it was done."
 
 
@@ -195,9 +196,9 @@ class Turn:
     # --- its calls
 
     async def _run_batch(self, calls: Sequence[ToolCall]) -> None:
-        """All calls of a reply side by side; their results and the folds of admission in one transaction."""
+        """All calls of a reply; their results and the folds of admission in one transaction."""
         self._talk.running(Running.TOOLS)
-        tasks = [self._crew.spawn(self._run_one(call), name=f"tool {call.name}") for call in calls]
+        tasks = self._begin(calls)
         try:
             await asyncio.gather(*tasks)
         except BaseException:  # the user's stop, and a bug of a tool: no call stays open, no tool runs on
@@ -207,8 +208,19 @@ class Turn:
             raise
         await self._record_results([task.result() for task in tasks])
 
-    async def _run_one(self, call: ToolCall) -> Result:
-        """The call's own time: not how long the user thought about it."""
+    def _begin(self, calls: Sequence[ToolCall]) -> Tasks:
+        """All side by side, but one that changes files stands in order with those around it."""
+        alone = [self._crew.tools.alone(call.name) for call in calls]
+        tasks: list[asyncio.Task[Result]] = []
+        for at, call in enumerate(calls):
+            before = [task for task, theirs in zip(tasks, alone, strict=False) if theirs or alone[at]]
+            tasks.append(self._crew.spawn(self._run_one(call, before), name=f"tool {call.name}"))
+        return tasks
+
+    async def _run_one(self, call: ToolCall, before: Tasks) -> Result:
+        """The call's own time: not how long it waited for others, or the user thought about it."""
+        if before:
+            await asyncio.wait(before)
         now, waits = self._crew.clock.now, list[float]()
         started = now()
         outcome = await self._crew.tools.run(call, self._context(call, waits))
@@ -268,7 +280,7 @@ class Turn:
             raise
         await self._conversation.append(*returned, *folds, *beside)
 
-    async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
+    async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Tasks) -> None:
         """Results that were there stay; for the rest the model is told that they are not there."""
         await asyncio.wait(tasks)
         results: list[Result] = []

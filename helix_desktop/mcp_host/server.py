@@ -79,6 +79,7 @@ class HostTool:
     own_name: str
     spec: ToolSpec
     fingerprint: str
+    alone: bool  # it does not say of itself that it only reads; a server that lies only puts its own calls out of order
 
     @property
     def title(self) -> str:
@@ -316,9 +317,10 @@ class Hosted:
 
     def _tool(self, tool: Any) -> HostTool:
         spec = spec_of(self.config.name, tool)
-        hints = tool.annotations.model_dump_json() if tool.annotations else ""
-        described = json.dumps([spec.description, spec.schema, hints])
-        return HostTool(self, tool.name, spec, hashlib.sha256(described.encode("utf-8", "replace")).hexdigest())
+        hints = tool.annotations
+        described = json.dumps([spec.description, spec.schema, hints.model_dump_json() if hints else ""])
+        fingerprint = hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
+        return HostTool(self, tool.name, spec, fingerprint, alone=not (hints and hints.read_only_hint))
 
     # --- calls
 

@@ -359,6 +359,7 @@ TOOLS = (
         "Create a file, or replace all of its content. Folders above it are made.",
         fields("path", "content", path=text("The file"), content=text("Its whole new content")),
         write_file,
+        alone=True,
     ),
     Tool(
         "edit_file",
@@ -373,6 +374,7 @@ TOOLS = (
             replace_all=flag("Replace every place where it stands"),
         ),
         edit_file,
+        alone=True,
     ),
     Tool(
         "list_files",

@@ -75,6 +75,11 @@ class ForeignTool(Protocol):
         """Whether its description changed since the user last allowed it."""
         ...
 
+    @property
+    def alone(self) -> bool:
+        """As of a `Tool`: it may change something."""
+        ...
+
     def allowed(self) -> None:
         """The user, a rule or the mode has allowed it as it is described now."""
         ...
@@ -114,6 +119,10 @@ class Toolbox:
         """As offered to the model, in an order that does not change."""
         foreign = sorted(self._foreign().values(), key=lambda tool: tool.spec.name)
         return (*self._own, *(_offered(tool.spec) for tool in foreign))
+
+    def alone(self, name: str) -> bool:
+        tool = self._tools.get(name) or self._foreign().get(name)
+        return tool is not None and tool.alone
 
     @property
     def names(self) -> frozenset[str]:

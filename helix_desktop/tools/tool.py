@@ -116,12 +116,15 @@ Run = Callable[[Arguments, Use], Awaitable[Result]]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`schema` is the JSON schema of the arguments, without the `keep` the runner adds."""
+    """`schema` is the JSON schema of the arguments, without the `keep` the runner adds. `alone`: it changes what other
+    calls of the same reply look at, and takes its place in their order.
+    """
 
     name: str
     description: str
     schema: Schema
     run: Run
+    alone: bool = False
 
 
 def fields(*required: str, **properties: Schema) -> Schema:

@@ -86,6 +86,9 @@ class ScriptedTools:
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(ToolSpec(name, f"The tool {name}.", '{"type":"object"}') for name in ("look", "run"))
 
+    def alone(self, name: str) -> bool:
+        return name == "run"
+
     async def run(self, call: ToolCall, context: CallContext) -> Outcome:
         answer = await self.runs[call.name](call, context) if call.name in self.runs else f"{call.name} answers"
         self.ran.append(call.id)

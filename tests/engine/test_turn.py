@@ -30,6 +30,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
+from helix_desktop.engine.turn import UNREAD
 from helix_desktop.errors import BadKey, ContextTooLong, StoreFull
 from tests.conftest import Expect
 from tests.engine.agent import SteppedClock, World, calls, says, world
@@ -60,21 +61,63 @@ async def test_what_the_view_depends_on_is_appended_once() -> None:
 
 
 async def test_parallel_calls_run_side_by_side_and_are_recorded_together() -> None:
-    at = await world(calls("look", "run"), says("done"))
+    at = await world(calls("look", "look"), says("done"))
     met = asyncio.Barrier(2)
 
     async def meet(call: ToolCall, context: CallContext) -> str:
         await met.wait()
-        return call.name
+        return call.id
 
-    at.tools.runs = {"look": meet, "run": meet}
+    at.tools.runs = {"look": meet}
     await told(at)
     results = at.of(ToolReturned)
-    assert [result.call for result in results] == ["look-0-1", "run-1-1"]
+    assert [result.call for result in results] == ["look-0-1", "look-1-1"]
     shown = [
         part for message in at.model.requests[1].messages for part in message.parts if isinstance(part, ToolResult)
     ]
-    assert [part.text for part in shown] == ["look", "run"]
+    assert [part.text for part in shown] == ["look-0-1", "look-1-1"]
+
+
+async def test_a_change_of_files_stands_in_order_with_the_calls_around_it() -> None:
+    at = await world(calls("look", "look", "run", "run", "look", "look"), says("done"))
+    clock, order = at.session._crew.clock, list[str]()
+    met = asyncio.Barrier(2)
+
+    async def look(call: ToolCall, context: CallContext) -> str:
+        order.append(call.name)
+        await met.wait()
+        order.append("looked")
+        return "seen"
+
+    async def change(call: ToolCall, context: CallContext) -> str:
+        order.append("change")
+        await clock.sleep(2)
+        order.append("changed")
+        return "changed"
+
+    at.tools.runs = {"look": look, "run": change}
+    await told(at)
+    looks, changes = ["look", "look", "looked", "looked"], ["change", "changed"]
+    assert order == [*looks, *changes, *changes, *looks]
+    assert [result.seconds for result in at.of(ToolReturned)] == [0, 0, 2, 2, 0, 0]
+
+
+async def test_a_call_that_waits_for_another_is_stopped_with_it() -> None:
+    at = await world(calls("run", "look"), says("done"))
+    begun = asyncio.Event()
+
+    async def change(call: ToolCall, context: CallContext) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    at.tools.runs = {"run": change}
+    at.session.send(HELLO)
+    await asyncio.wait_for(begun.wait(), 10)
+    at.session.stop()
+    await asyncio.wait_for(at.session.idle(), 10)
+    assert at.tools.ran == []
+    assert [(result.call, result.head) for result in at.of(ToolReturned)] == [("run-0-1", UNREAD), ("look-1-1", UNREAD)]
 
 
 async def test_a_short_output_is_kept_as_head_and_every_output_is_in_the_cache() -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.resolve import Elicit, Resolve
+from mcp.types import ToolAnnotations
 from pydantic import BaseModel
 
 server = MCPServer("modern")
@@ -32,7 +33,7 @@ async def ask(answer: Annotated[ElicitationResult[Wish], Resolve(who)]) -> str:
     return f"{answer.action} {getattr(answer, 'data', '')}"
 
 
-@server.tool()
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
 async def count(context: Context) -> dict[str, int]:
     """Counts to three."""
     for number in range(1, 4):

@@ -171,6 +171,7 @@ async def test_a_server_of_todays_specification() -> None:
         assert here.host.servers[0].status.version >= "2026-07-28"
         assert (await tools["grow"].call({}, here.context)).ok
         await here.until(lambda: len(here.host.tools()) == 4)
+        assert [name for name, tool in tools.items() if not tool.alone] == ["count"]  # it says that it only reads
         counted = await tools["count"].call({}, here.context)
         assert json.loads(counted.text) == {"counted": 3}
         assert here.shown == ["1 of 3 at 1\n", "2 of 3 at 2\n", "3 of 3 at 3\n"]

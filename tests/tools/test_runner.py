@@ -30,6 +30,7 @@ class Echo:
     spec: ToolSpec = ToolSpec("srv__echo", "Echoes", '{"type":"object","properties":{"keep":{"type":"string"}}}')
     title: str = "srv: echo"
     changed: bool = False
+    alone: bool = True
     error: Exception | None = None
     given: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -89,6 +90,13 @@ async def test_parallel_calls_run_side_by_side(here: World) -> None:
     async with asyncio.timeout(10):
         outcomes = await asyncio.gather(*(here.run("run_command", command=f"sleep 0.5; echo {n}") for n in range(8)))
     assert [here.text(outcome) for outcome in outcomes] == [f"{n}\n" for n in range(8)]
+
+
+async def test_what_changes_files_or_may_do_so_stands_in_order_with_the_other_calls(here: World) -> None:
+    here.box = here.kit.toolbox(more=lambda: [Echo()])
+    offered = [spec.name for spec in here.box.specs()]
+    assert [name for name in offered if here.box.alone(name)] == ["write_file", "edit_file", "srv__echo"]
+    assert not here.box.alone("no such tool")
 
 
 async def test_once_asks_again_and_this_conversation_does_not(here: World) -> None:

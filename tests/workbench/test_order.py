@@ -1,0 +1,33 @@
+"""Several calls in one reply of the model: what changes files stands in the order in which the model wrote it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from helix_desktop.engine.facts import Text, ToolReturned
+from helix_desktop.providers.catalog import ProviderConfig
+from tests.peers.chat_server import Calls, ChatServer, reply
+from tests.workbench.conftest import Desks
+
+
+async def test_edits_of_one_file_and_a_command_after_them_each_find_what_was_done_before(
+    desks: Desks, folder: Path
+) -> None:
+    edits: Calls = [
+        ("edit_file", {"path": "README.md", "old_text": f"# Pairs{done}", "new_text": f"# Pairs{done} more"})
+        for done in ("", " more", " more more")
+    ]
+    looks: Calls = [("run_command", {"command": "head -1 README.md"}), ("read_file", {"path": "README.md"})]
+    with ChatServer([reply(calls=[*edits, *looks]), reply("Done.")]) as server:
+        desk = desks()
+        desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
+        bench = await desk.create("Order", folder)
+        await bench.choose_model("peer/scripted")
+        await bench.choose_mode("allow all")
+        session = await bench.new_conversation()
+        session.send((Text("more, please"),))
+        await asyncio.wait_for(session.idle(), 30)
+    returned = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
+    assert [one.ok for one in returned] == [True] * 5
+    assert [one.head.split("\n")[0] for one in returned[3:]] == ["# Pairs more more more"] * 2
