@@ -37,7 +37,7 @@ from helix_desktop.errors import HelixError, Refused
 from tests.benchmarks import figures, machine
 from tests.benchmarks.row import Figure, Row
 from tests.soak.driven import drive, opened, prepare, started, turns, until
-from tests.soak.server import ANSWER, FILES
+from tests.soak.server import ANSWER, FILES, NOTES
 
 WORKSPACES = ("Atlas", "Birch", "Cedar")
 PERSON_MINUTES = 2.0  # what a turn stands for
@@ -74,6 +74,7 @@ class Soak:
         self.refused = 0
         self.heard: set[str] = set()
         self.calls = Counter[bool]()  # of tools, by whether they did what was asked
+        self.failures = Counter[str]()  # of those that did not, by what was said
 
     async def story(self, run: program.Program) -> None:
         watching = [asyncio.ensure_future(self._gaps()), asyncio.ensure_future(self._watch(run))]  # noqa: TID251
@@ -107,7 +108,10 @@ class Soak:
 
     def _happened(self, event: Event) -> None:
         if isinstance(event, FactAppended) and isinstance(event.recorded.fact, ToolReturned):
-            self.calls[event.recorded.fact.ok] += 1
+            returned = event.recorded.fact
+            self.calls[returned.ok] += 1
+            if not returned.ok:
+                self.failures[returned.head.split("\n", 1)[0]] += 1
 
     async def _choose_conversation(self, run: program.Program) -> None:
         window, chance = run.window, self.chance
@@ -263,12 +267,14 @@ WATCHED: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
 
 
 def fill(folder: Path) -> None:
-    """Files for an agent to read: from 1 KB to 60 KB."""
+    """Files for an agent to read, from 1 KB to 60 KB, and notes for it to go on with."""
     (folder / "src").mkdir()
     (folder / "notes").mkdir()
     for number in range(FILES):
         lines = "".join(f"def f{number}_{line}(a, b):\n    return a * {line} + b\n" for line in range(20 + 30 * number))
         (folder / "src" / f"part{number}.py").write_text(lines + ANSWER, encoding="utf-8")
+    for number in range(NOTES):
+        (folder / "notes" / f"{number}.md").write_text(ANSWER, encoding="utf-8")
 
 
 def main() -> int:
@@ -290,6 +296,7 @@ def main() -> int:
     done, failed = soak.calls[True], soak.calls[False]
     tools = f"{done} calls of tools, {failed} more failed; {soak.refused} folds refused with a reason"
     print(f"soak: {words}; {tools}; seed {arguments.seed}")
+    print("".join(f"failed {count}: {said}\n" for said, count in soak.failures.most_common(20)), end="")
     return code or int(not good or failed > done // 50)
 
 

@@ -15,6 +15,7 @@ from tests.peers.peer import Answer, Pause, Piece, Seen
 from tests.workbench.recorded import ASIDES, CHOOSE, SUMMARY, texts_of
 
 FILES = 40
+NOTES = 50
 LARGE = 500_000  # lines
 ANSWER = """The wait queue now lives in a module of its own and takes the lock only to push or pop. What is left:
 
@@ -70,12 +71,13 @@ class Agent(ChatServer):
 
     @staticmethod
     def _calls(number: int, step: int) -> Calls:
-        """A file, a command (one in 30 prints megabytes), a note; every fourth step three calls at once."""
+        """A file, a command (one in 30 prints megabytes), a note; every fourth step all of them at once."""
         read = ("read_file", {"path": f"src/part{number % FILES}.py"})
         lines = LARGE if number % 30 == 0 else 400 * (1 + step)
         run = ("run_command", {"command": f"seq {number % 900} {number % 900 + lines}"})
-        write = ("write_file", {"path": f"notes/{number % 50}.md", "content": f"Note {number}\n{ANSWER}"})
-        return [read, run, write] if step % 4 == 3 else [(read, run, write)[(number + step) % 3]]
+        note = f"notes/{number % NOTES}.md"  # read before it is written: another conversation may have changed it
+        write = [("read_file", {"path": note}), ("write_file", {"path": note, "content": f"Note {number}\n{ANSWER}"})]
+        return [read, run, *write] if step % 4 == 3 else ([read], [run], write)[(number + step) % 3]
 
     def _slow(self, answer: Answer) -> Answer:
         """A pause after every tenth piece, so that a window is seen while it streams."""
