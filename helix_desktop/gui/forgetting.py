@@ -64,6 +64,7 @@ class ForgetText(QDialog):
         self.text.setPlaceholderText(tr("Paste the text"))
         self.show_ = QCheckBox(tr("Show it"), self)
         self.forget_ = QPushButton(tr("Forget it everywhere"), self)
+        self.stop_ = QPushButton(tr("Stop"), self)
         self.close_ = QPushButton(tr("Cancel"), self)
         self.bar = QProgressBar(self)
         self.said = QLabel(self)
@@ -88,11 +89,12 @@ class ForgetText(QDialog):
         self.bar.hide()
         column.addWidget(self.bar)
         column.addWidget(self.said)
+        self.stop_.hide()
         self.forget_.setProperty("look", "danger")
         self.forget_.setEnabled(False)
         buttons = QHBoxLayout()
         buttons.addStretch(1)
-        for button in (self.close_, self.forget_):
+        for button in (self.stop_, self.close_, self.forget_):
             button.setAutoDefault(False)  # Return in the field goes to the button and does not press it
             buttons.addWidget(button)
         column.addLayout(buttons)
@@ -105,6 +107,7 @@ class ForgetText(QDialog):
         self.text.textChanged.connect(lambda text: self.forget_.setEnabled(bool(text.strip())))
         self.text.returnPressed.connect(self.forget_.setFocus)
         self.forget_.clicked.connect(self._forget)
+        self.stop_.clicked.connect(self._stop)
         self.close_.clicked.connect(self.reject)
 
     def _forget(self) -> None:
@@ -117,24 +120,40 @@ class ForgetText(QDialog):
         def failed(error: HelixError) -> None:
             self._ended(said(str(error)), done=False)
 
-        words = tr(
-            "It is removed everywhere. In a large workspace this takes minutes; you can close this window meanwhile."
+        self._say(
+            tr(
+                "Everything is read; in a large workspace this takes minutes. Nothing is removed yet, and you can stop it or close "
+                "this window. Meanwhile messages wait, and other conversations of this workspace do not open."
+            )
         )
-        self._say(words)
-        self.bar.setAccessibleName(words)
+        self.bar.setAccessibleName(tr("Forget a text"))
         self.bar.setRange(0, 0)
         self.bar.show()
         self.text.setEnabled(False)
         self.forget_.setEnabled(False)
         self.close_.setText(tr("Close"))
         work = self._bench.forget(text=text, report=self._report)
-        self._doing.do(work, name="forget a text", then=forgotten, owner=self._owner, failed=failed)
+        self._work = self._doing.do(work, name="forget a text", then=forgotten, owner=self._owner, failed=failed)
+        self.stop_.setVisible(not self.bar.isHidden())
+
+    def _stop(self) -> None:
+        self._work.cancel()
+        self._ended(tr("Stopped. Nothing was removed."), done=False)
 
     def _report(self, done: int, total: int) -> None:
-        """How much of the cache was read; how long the journal and the backups take after it is not known."""
-        if not self._closed and shiboken6.isValid(self):
-            self.bar.setRange(0, 1000 if done < total else 0)
-            self.bar.setValue(done * 1000 // max(total, 1))
+        """How much of the cache was read; how long removing takes after it is not known, and it cannot be stopped."""
+        if self._closed or not shiboken6.isValid(self):
+            return
+        self.bar.setRange(0, 1000 if done < total else 0)
+        self.bar.setValue(done * 1000 // max(total, 1))
+        if done >= total:
+            self.stop_.hide()
+            self._say(
+                tr(
+                    "Everything was read, and the text is being removed; this cannot be stopped. Do not close the program now: "
+                    "the text might be left in places, and you would have to forget it once more."
+                )
+            )
 
     def _ended(self, words: str, *, done: bool) -> None:
         """Told here, or by the window where the dialog was closed meanwhile."""
@@ -143,6 +162,7 @@ class ForgetText(QDialog):
             return
         self.text.setEnabled(True)
         self.bar.hide()
+        self.stop_.hide()
         if done:
             self.text.clear()
         self.forget_.setEnabled(bool(self.text.text().strip()))

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import Hit
-from helix_desktop.errors import HelixError
+from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import database, opening, search
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.catalogue import EVERYTHING, NEAR, Catalogue, Filter, Order, Row, Sort, Stats, Use
@@ -99,7 +99,7 @@ class Index:
         self._following: Future[None] | None = None
         self._prepared: Future[None] | None = None
         self._closing = False
-        self._damaged = False
+        self._damaged = self._removing = False
         self.progress = Progress(0, 0, 0, 0, 0)
 
     @classmethod
@@ -127,7 +127,16 @@ class Index:
         await self._ahead.run(self._preparing.connection.close)
 
     async def renew(self, between: Callable[[], Awaitable[None]]) -> None:
-        """Throw the index away, do what is to be done meanwhile, and begin it anew."""
+        """Throw the index away, remove meanwhile what is to be in no file, and begin it anew. What is asked in between
+        is refused.
+        """
+        self._removing = True
+        try:
+            await self._renew(between)
+        finally:
+            self._removing = False
+
+    async def _renew(self, between: Callable[[], Awaitable[None]]) -> None:
         await self._close()
         await self._writer.run(opening.drop_index, self._folder)
         try:
@@ -173,10 +182,14 @@ class Index:
         async def nothing() -> None: ...
 
         self._damaged = False
-        await self.renew(nothing)
+        await self._renew(nothing)
 
     async def _ask(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:
         """Answer it, a slow one where it holds up no page. A damaged index is made anew, and asked as far as it is then."""
+        if self._removing:
+            raise StoreBusy(
+                "Something is being removed from this workspace for good.", remedy="Try again when that is done."
+            )
         if self._damaged:
             await self._make_anew()
         thread = self._ahead if slow else self._reader

@@ -34,6 +34,7 @@ class Wanted:
         if text and len(text) < SHORTEST:
             raise WrongUse(f"A text to be forgotten has at least {SHORTEST} characters.", remedy="Give more of it.")
         self.digests = set(digests)
+        self.named: list[int] = []  # numbers of entries that stay, whose description holds the text
         self.forms = _forms(text) if text else ()
         codings = ("utf-8", "utf-16-le", "utf-16-be")
         self.bytes = tuple({form.encode(coding, "replace") for form in self.forms for coding in codings})
@@ -58,8 +59,8 @@ def _forms(text: str) -> tuple[str, ...]:
 # --- the cache -------------------------------------------------------------------------------------------------------
 
 
-def purge_cache(cache: CacheFolder, wanted: Wanted) -> Iterator[int]:
-    """Forget every entry that holds the text, and those named; yields the bytes read, so that others get their turn."""
+def look(cache: CacheFolder, wanted: Wanted) -> Iterator[int]:
+    """Find every entry that holds the text; yields the bytes read, so that others get their turn. Changes nothing."""
     after = 0
     while wanted.bytes and (found := cache.records(after, _PAGE)):
         after = found[-1].number
@@ -67,12 +68,20 @@ def purge_cache(cache: CacheFolder, wanted: Wanted) -> Iterator[int]:
             if record.state is State.LIVE and _holds(cache, record, wanted):
                 wanted.digests.add(record.digest)
             elif wanted.stands_in(record.about.source) or wanted.stands_in(record.about.tool):
-                _blank_record(cache, record, wanted)
+                wanted.named.append(record.number)
             yield record.size
+
+
+def purge_cache(cache: CacheFolder, wanted: Wanted) -> Iterator[None]:
+    """Forget what was found and what was named, in slices."""
+    for number in wanted.named:
+        _blank_record(cache, cache.numbered(number), wanted)
+        yield
     for digest in wanted.digests:
         cache.forget(digest)
+        yield
     cache.level.scrub()
-    yield 0
+    yield
 
 
 def _holds(cache: CacheFolder, record: Record, wanted: Wanted) -> bool:

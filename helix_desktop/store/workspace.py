@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from helix_desktop import tasks
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import Purged
 from helix_desktop.errors import Ambiguous, HelixError, NotThere, Stopped, StoreBusy, StoreFailed, WrongUse
@@ -317,29 +318,37 @@ class Workspace:
     ) -> Purged:
         """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
 
-        Minutes for a large workspace; `report` hears how much of the cache has been read. Whoever has one of the returned
-        conversations in memory reads it again.
+        Minutes for a large workspace; `report` hears how much of the cache has been read. Cancelled until all of it is, it
+        has changed nothing; after that it goes on to its end. Whoever has one of the returned conversations in memory
+        reads it again.
         """
-        total = (await self.index.stats()).size
+        total = max((await self.index.stats()).size, 1)
         wanted = forgetting.Wanted(text, entries)
-        purged = Purged((), 0, (), 0)
-
-        async def purge() -> None:
-            nonlocal purged
-            purged = await self._purge(wanted, lambda done: report(done, total))
-
-        await self.index.renew(purge)
-        return purged
-
-    async def _purge(self, wanted: forgetting.Wanted, report: Callable[[int], object]) -> Purged:
-        stores, read = self._stores, 0
+        read = 0
 
         def heard(size: int) -> None:
             nonlocal read
             read += size
-            report(read)
+            report(min(read, total - 1), total)
 
-        await stores.thread.through(forgetting.purge_cache(stores.cache, wanted), heard)
+        await self._stores.thread.through(forgetting.look(self._stores.cache, wanted), heard)
+        report(total, total)
+        purged = Purged((), 0, (), 0)
+
+        async def purge() -> None:
+            nonlocal purged
+            purged = await self._purge(wanted)
+
+        removing = tasks.Tasks(self.name).spawn(self.index.renew(purge), name="forget")
+        try:
+            await asyncio.shield(removing)
+        finally:
+            await removing
+        return purged
+
+    async def _purge(self, wanted: forgetting.Wanted) -> Purged:
+        stores = self._stores
+        await stores.thread.through(forgetting.purge_cache(stores.cache, wanted))
         changed = await stores.thread.run(forgetting.purge_journal, stores.journal, wanted)
         touched = await stores.background.run(forgetting.purge_backups, self.folder, wanted)
         await stores.background.run(forgetting.drop_remains, self.folder)

@@ -65,13 +65,33 @@ def test_how_far_it_is_can_be_seen_and_closing_does_not_end_it(window: MainWindo
     assert dialog.bar.isVisible()
     dialog._report(1, 4)
     assert (dialog.bar.value(), dialog.bar.maximum()) == (250, 1000)
+    assert dialog.stop_.isVisible()
     dialog._report(4, 4)
     assert dialog.bar.maximum() == 0
+    assert not dialog.stop_.isVisible()
+    assert "cannot be stopped" in words(dialog)
     press(dialog.close_)
     window.doing._spawn = now
     held.let()
     assert bench.forgotten == ["sk-live-77"]
     assert "Forgotten for good" in window.notices.text
+
+
+def test_it_can_be_stopped_until_something_is_removed(window: MainWindow, bench: FakeWorkbench) -> None:
+    held = window.doing._spawn = Held()
+    dialog = opened(window)
+    assert not dialog.stop_.isVisible()
+    dialog.text.setText("sk-live-77")
+    press(dialog.forget_)
+    dialog._report(1, 4)
+    press(dialog.stop_)
+    window.doing._spawn = now
+    assert held.stopped == 1
+    assert "Stopped. Nothing was removed." in words(dialog)
+    assert dialog.text.text() == "sk-live-77"
+    assert dialog.forget_.isEnabled()
+    assert not dialog.stop_.isVisible()
+    held.let()
 
 
 def test_a_text_that_is_nowhere_is_said(window: MainWindow) -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from helix_desktop import tasks
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Folded,
@@ -18,8 +21,8 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.ports import About
-from helix_desktop.errors import NotThere, WrongUse
+from helix_desktop.engine.ports import About, Hit
+from helix_desktop.errors import NotThere, StoreBusy, WrongUse
 from helix_desktop.store.forget import BLANK, Wanted
 from helix_desktop.store.workspace import Workspace
 
@@ -113,3 +116,55 @@ async def test_hands_are_told_about_their_own_file(workspace: Workspace) -> None
 async def test_a_short_text_is_refused(workspace: Workspace) -> None:
     with pytest.raises(WrongUse):
         await workspace.forget(text="abc")
+
+
+async def test_stopped_while_it_reads_it_has_changed_nothing(workspace: Workspace) -> None:
+    await fill(workspace)
+    before = stands_in(workspace.folder, SECRET)
+    found = len(await workspace.index.search("Qz77x"))
+    work: list[asyncio.Task[object]] = []
+    told: list[tuple[int, int]] = []
+
+    def stop(done: int, total: int) -> None:
+        told.append((done, total))
+        work[0].cancel()
+
+    work.append(tasks.Tasks("test").spawn(workspace.forget(text=SECRET, report=stop), name="forget"))
+    with pytest.raises(asyncio.CancelledError):
+        await work[0]
+    assert told[0][0] < told[0][1], "stopped while the cache was read"
+    assert stands_in(workspace.folder, SECRET) == before
+    assert len(await workspace.index.search("Qz77x")) == found > 0
+
+
+async def test_once_something_is_removed_all_of_it_is(workspace: Workspace) -> None:
+    await fill(workspace)
+    work: list[asyncio.Task[object]] = []
+
+    def stop(done: int, total: int) -> None:
+        if done == total:
+            work[0].get_loop().call_soon(work[0].cancel)
+
+    work.append(tasks.Tasks("test").spawn(workspace.forget(text=SECRET, report=stop), name="forget"))
+    with pytest.raises(asyncio.CancelledError):
+        await work[0]
+    assert stands_in(workspace.folder, SECRET) == []
+
+
+async def test_a_search_works_while_it_reads_and_says_why_not_while_it_removes(workspace: Workspace) -> None:
+    await fill(workspace)
+    asked: dict[bool, asyncio.Task[Sequence[Hit]]] = {}
+
+    def ask(done: int, total: int) -> None:
+        if done == total:
+            asyncio.get_running_loop().call_soon(begin, True)
+        else:
+            begin(False)
+
+    def begin(removing: bool) -> None:
+        asked.setdefault(removing, tasks.Tasks("test").spawn(workspace.index.search("harmless"), name="search"))
+
+    await workspace.forget(text=SECRET, report=ask)
+    assert len(await asked[False]) == 1
+    with pytest.raises(StoreBusy, match="being removed from this workspace for good"):
+        await asked[True]
