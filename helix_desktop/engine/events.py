@@ -47,6 +47,15 @@ class ToolShowed:
 
 
 @dataclass(frozen=True, slots=True)
+class InLine:
+    """A call waits for those before it in its reply, or, with `done`, no longer."""
+
+    conversation: str
+    call: str
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StateChanged:
     conversation: str
     running: Running
@@ -93,4 +102,4 @@ class ReadAnew:
     conversation: str
 
 
-Event = FactAppended | Streamed | ToolShowed | StateChanged | Asked | Answered | Folding | Queued | ReadAnew
+Event = FactAppended | Streamed | ToolShowed | InLine | StateChanged | Asked | Answered | Folding | Queued | ReadAnew

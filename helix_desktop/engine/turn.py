@@ -13,7 +13,7 @@ from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.crew import Crew
-from helix_desktop.engine.events import Running, Streamed, ToolShowed
+from helix_desktop.engine.events import InLine, Running, Streamed, ToolShowed
 from helix_desktop.engine.facts import (
     Decided,
     Excluded,
@@ -220,7 +220,9 @@ class Turn:
     async def _run_one(self, call: ToolCall, before: Tasks) -> Result:
         """The call's own time: not how long it waited for others, or the user thought about it."""
         if before:
+            self._conversation.tell(InLine(self._conversation.id, call.id))
             await asyncio.wait(before)
+            self._conversation.tell(InLine(self._conversation.id, call.id, done=True))
         now, waits = self._crew.clock.now, list[float]()
         started = now()
         outcome = await self._crew.tools.run(call, self._context(call, waits))

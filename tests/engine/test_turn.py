@@ -11,7 +11,7 @@ import pytest
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Reply, Request, Role, ToolResult
 from helix_desktop.engine.crew import Limits
-from helix_desktop.engine.events import Asked, Event, Running
+from helix_desktop.engine.events import Asked, Event, InLine, Running
 from helix_desktop.engine.facts import (
     Decided,
     Fact,
@@ -96,7 +96,13 @@ async def test_a_change_of_files_stands_in_order_with_the_calls_around_it() -> N
         return "changed"
 
     at.tools.runs = {"look": look, "run": change}
+    heard: list[Event] = []
+    at.session.subscribe(heard.append)
     await told(at)
+    waited = [(one.call, one.done) for one in heard if isinstance(one, InLine)]
+    late = ["run-2-1", "run-3-1", "look-4-1", "look-5-1"]
+    assert waited[:4] == [(call, False) for call in late]
+    assert waited[4:] == [(call, True) for call in late]
     looks, changes = ["look", "look", "looked", "looked"], ["change", "changed"]
     assert order == [*looks, *changes, *changes, *looks]
     assert [result.seconds for result in at.of(ToolReturned)] == [0, 0, 2, 2, 0, 0]

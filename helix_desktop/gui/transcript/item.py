@@ -56,7 +56,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CallState:
-    """All that is known of a tool call. `said`: since when it runs; `waiting`: for the user's permission."""
+    """All that is known of a tool call. `said`: since when it runs; `waiting`: for the user's permission; `in_line`: for
+    the calls before it.
+    """
 
     call: ToolCall
     seq: int
@@ -70,3 +72,4 @@ class CallState:
     running: bool = False
     shown: str = ""
     waiting: bool = False
+    in_line: bool = False

@@ -76,7 +76,8 @@ class Items:
     _decided: dict[int, Decided] = field(default_factory=dict)
     _lately: dict[str, int] = field(default_factory=dict)  # calls of the last reply that have returned
     _asked: dict[int, str] = field(default_factory=dict)
-    _allowed: dict[str, float] = field(default_factory=dict)
+    _begun: dict[str, float] = field(default_factory=dict)  # after waiting for the user, or for the calls before it
+    _in_line: set[str] = field(default_factory=set)
     _shown: dict[str, str] = field(default_factory=dict)
     _folds: dict[str, Folded] = field(default_factory=dict)
     _operations: list[tuple[int, str, bool]] = field(default_factory=list)
@@ -132,11 +133,9 @@ class Items:
 
     def show(self, call: str, text: str) -> Change:
         """A running tool printed something."""
-        index = self._calls.get(call)
-        if index is None:
-            return Change(len(self.all))
-        self._shown[call] = (self._shown.get(call, "") + text)[-SHOWN_LIVE:]
-        return Change(len(self.all), frozenset({index}))
+        if call in self._calls:
+            self._shown[call] = (self._shown.get(call, "") + text)[-SHOWN_LIVE:]
+        return self._changed(call)
 
     def state(self, running: Running) -> Change:
         """What the conversation is doing now."""
@@ -146,13 +145,25 @@ class Items:
     def asked(self, number: int, call: str) -> Change:
         """The user is asked whether a call may be made."""
         self._asked[number] = call
-        return Change(len(self.all), frozenset(self._calls[each] for each in (call,) if each in self._calls))
+        return self._changed(call)
 
     def answered(self, number: int, now: float) -> Change:
         """The user has said it: if the call is made, it begins now."""
-        call = self._asked.pop(number, "")
-        self._allowed[call] = now
-        return Change(len(self.all), frozenset(self._calls[each] for each in (call,) if each in self._calls))
+        return self.begins(self._asked.pop(number, ""), now)
+
+    def in_line(self, call: str) -> Change:
+        """A call waits for those before it in its reply."""
+        self._in_line.add(call)
+        return self._changed(call)
+
+    def begins(self, call: str, now: float) -> Change:
+        """It waits no longer: for the user, or for those before it."""
+        self._in_line.discard(call)
+        self._begun[call] = now
+        return self._changed(call)
+
+    def _changed(self, call: str) -> Change:
+        return Change(len(self.all), frozenset({self._calls[call]} if call in self._calls else ()))
 
     def open_rewound(self, index: int) -> Change:
         """Show or hide again what the rewind at `index` has set aside."""
@@ -205,7 +216,7 @@ class Items:
             call,
             item.seq,
             item.part,
-            self._allowed.get(call.id, item.recorded.time),
+            self._begun.get(call.id, item.recorded.time),
             returned.fact if returned and isinstance(returned.fact, ToolReturned) else None,
             returned.seq if returned else 0,
             output,
@@ -214,6 +225,7 @@ class Items:
             busy and call.id in self._calls and self._calls[call.id] == index,
             self._shown.get(call.id, ""),
             call.id in self._asked.values(),
+            call.id in self._in_line,
         )
 
     def batch(self, index: int) -> Sequence[Folded]:
@@ -242,7 +254,8 @@ class Items:
 
     def _replied(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
         self._lately.clear()
-        self._allowed.clear()
+        self._begun.clear()
+        self._in_line.clear()
         for number, part in enumerate(fact.parts):
             if type(part) is Text:
                 if part.text.strip():

@@ -132,6 +132,8 @@ def changed_lines(diff: str) -> str:
 def _unfinished(state: CallState, words: str, now: float) -> CallLine:
     if state.running and state.waiting:
         return CallLine(words, Look.WAITING, (), tr("waiting for you"))
+    if state.running and state.in_line:
+        return CallLine(words, Look.RUNNING, (), tr("waits its turn"))
     if state.running:
         text = tr("running… {time}", time=lasted(max(0.0, now - state.said)))
         return CallLine(words, Look.RUNNING, (), text)

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QWidget
 
-from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, StateChanged, Streamed, ToolShowed
+from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, InLine, StateChanged, Streamed, ToolShowed
 from helix_desktop.engine.facts import ModelReplied, Recorded, Text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.bars import CallBox
@@ -91,26 +91,31 @@ class Canvas(QAbstractScrollArea):
 
     def hear(self, events: Sequence[Event]) -> None:
         """What has happened since the last time."""
-        answers: list[str] = []
         for event in events:
-            if isinstance(event, FactAppended):
-                self.column.apply(self.items.advance(event.recorded))
-                if isinstance(event.recorded.fact, ModelReplied):
-                    answers.append(_spoken(event.recorded.fact))
-            elif isinstance(event, Streamed):
-                self.column.apply(self.items.stream(event.delta))
-            elif isinstance(event, ToolShowed):
-                self.column.apply(self.items.show(event.call, event.text))
-            elif isinstance(event, StateChanged):
-                self.column.apply(self.items.state(event.running))
-            elif isinstance(event, Asked):
-                self.column.apply(self.items.asked(event.number, event.question.call.id))
-            elif isinstance(event, Answered):
-                self.column.apply(self.items.answered(event.number, self.column.page.now()))
+            self._heard(event)
         self._run_clock()
         self._refresh()
-        for answer in filter(None, answers):
+        appended = (event.recorded.fact for event in events if isinstance(event, FactAppended))
+        for answer in filter(None, (_spoken(fact) for fact in appended if isinstance(fact, ModelReplied))):
             self.answered.emit(answer)
+
+    def _heard(self, event: Event) -> None:
+        items, apply, now = self.items, self.column.apply, self.column.page.now
+        match event:
+            case FactAppended(recorded):
+                apply(items.advance(recorded))
+            case Streamed(_, delta):
+                apply(items.stream(delta))
+            case ToolShowed(_, call, text):
+                apply(items.show(call, text))
+            case InLine(_, call, done):
+                apply(items.begins(call, now()) if done else items.in_line(call))
+            case StateChanged(_, running):
+                apply(items.state(running))
+            case Asked(_, number, question):
+                apply(items.asked(number, question.call.id))
+            case Answered(_, number):
+                apply(items.answered(number, now()))
 
     def apply(self, change: Change) -> None:
         self.column.apply(change)

@@ -274,7 +274,7 @@ def test_a_refusal_is_known_also_when_it_is_recorded_after_the_result() -> None:
     assert items.call(1).decided is None
 
 
-def test_a_call_that_waits_for_the_user_does_not_run_and_its_time_begins_with_the_answer() -> None:
+def test_a_call_that_waits_for_the_user_or_another_does_not_run_and_its_time_begins_when_it_does() -> None:
     told = Told()
     told.reply("", call(1), call(2))
     items = grown(told.facts)
@@ -286,3 +286,7 @@ def test_a_call_that_waits_for_the_user_does_not_run_and_its_time_begins_with_th
     state = items.call(0)
     assert (state.waiting, state.running, state.said) == (False, True, 5_000.0)
     items.answered(8, 6_000.0)  # of a server that asked by itself
+    assert items.in_line("c2").changed == {1}
+    assert items.call(1).in_line
+    assert items.begins("c2", 7_000.0).changed == {1}
+    assert (items.call(1).in_line, items.call(1).said) == (False, 7_000.0)

@@ -58,6 +58,7 @@ def test_an_excerpt_says_what_the_agent_asked_to_keep() -> None:
 
 def test_how_it_went() -> None:
     assert call_line(state(running=True), 101.2).right == "running… 1.2 s"
+    assert call_line(state(running=True, in_line=True), 101.2).right == "waits its turn"
     assert call_line(state(), 101.2).look is Look.REFUSED
     asked = call_line(state(running=True, waiting=True), 101.2)
     assert (asked.right, asked.spoken) == ("waiting for you", "read_file src/lock/table.rs, waiting for you")
