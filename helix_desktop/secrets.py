@@ -12,14 +12,13 @@ import contextlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from helix_desktop import tasks
-from helix_desktop.errors import ConfigMistake, NoKeyring, Refused, StoreFailed
+from helix_desktop import durable, tasks
+from helix_desktop.errors import ConfigMistake, NoKeyring, Refused
 
 T = TypeVar("T")
 SERVICE = "helix-desktop"
@@ -175,22 +174,7 @@ class Secrets:
         return {str(name): str(value) for name, value in content.items()} if isinstance(content, dict) else {}
 
     def _write_file(self, content: Mapping[str, str]) -> None:
-        """Readable by the user alone from the first byte on; whole or not at all."""
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            handle, beside = tempfile.mkstemp(dir=self._file.parent)  # 0600
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(content, file, indent=1)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(beside).replace(self._file)
-            finally:
-                Path(beside).unlink(missing_ok=True)  # no key lies about where this failed
-        except OSError as error:
-            raise StoreFailed(
-                f"The key could not be saved: {error.strerror}.", remedy="Those saved before are as they were."
-            ) from error
+        durable.write(self._file, json.dumps(content, indent=1), private=True)
 
 
 def environment_variable(name: str) -> str:

@@ -10,9 +10,7 @@ mistake names its line, the key and what was expected; that one setting has its 
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,8 @@ from typing import Any, Generic, TypeVar, cast
 import tomlkit
 from tomlkit.exceptions import ParseError
 
-from helix_desktop.errors import ConfigMistake, StoreFailed
+from helix_desktop import durable
+from helix_desktop.errors import ConfigMistake
 
 T = TypeVar("T", bool, int, str, tuple[str, ...], dict[str, str])
 Value = bool | int | str | tuple[str, ...] | dict[str, str]
@@ -167,7 +166,7 @@ class Settings:
         checked = setting.checked(value)
         document = _parse(self._path)
         _put(document, setting, checked)
-        _write(self._path, tomlkit.dumps(document))
+        durable.write(self._path, tomlkit.dumps(document), private=True)
         if checked == setting.default:
             self._values.pop(setting.key, None)
         else:
@@ -223,25 +222,6 @@ def _put(document: tomlkit.TOMLDocument, setting: Setting[Any], value: Value) ->
         inner.pop(name, None)
     else:
         inner[name] = list(value) if isinstance(value, tuple) else value
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: written beside, synced, then put in its place."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(beside).replace(path)
-        finally:
-            Path(beside).unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreFailed(
-            f"The settings could not be saved: {error}.", remedy="They hold until the program ends."
-        ) from error
 
 
 def _mistyped(content: Mapping[str, Any], text: str, path: Path) -> dict[str, ConfigMistake]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helix_desktop import durable
 from helix_desktop.errors import ConfigMistake, StoreFailed, WrongUse
 
 CLIENTS = ("claude-code", "cursor", "vscode", "goose")
@@ -74,27 +73,8 @@ def write(found: Snippet) -> bool:
     if servers.get(name) == found.entry:
         return False
     servers[name] = found.entry
-    try:
-        _put(Path(os.path.realpath(found.file)), json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
-    except OSError as error:
-        raise StoreFailed(
-            f"{found.file} cannot be written: {error.strerror}.",
-            remedy="It is as it was; put in what is shown by hand.",
-        ) from error
+    durable.write(found.file, json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
     return True
-
-
-def _put(file: Path, text: str) -> None:
-    """In its place whole or not at all, with the rights it had: tokens of other servers may stand in it."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        if file.exists():
-            shutil.copymode(file, beside)
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -15,9 +15,7 @@ Comments and order survive changes. No key is ever in it: those are in the keyri
 from __future__ import annotations
 
 import math
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -26,6 +24,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from helix_desktop import durable
 from helix_desktop.errors import ConfigMistake, HelixError, NotThere, StoreFailed, WrongUse
 from helix_desktop.providers.catalog import PRESETS, ProviderConfig, checked
 from helix_desktop.providers.transport import Patience
@@ -72,7 +71,7 @@ class Configured:
             _set(table, name, getattr(config, name))
         for name in _TABLES:
             _set(table, name, dict(getattr(config, name)))
-        self._write(document)
+        durable.write(self._file, tomlkit.dumps(document), private=True)
         return config
 
     def remove(self, name: str) -> None:
@@ -81,7 +80,7 @@ class Configured:
         if name not in tables:
             raise NotThere(f"The provider {name!r} is not set up.")
         del tables[name]
-        self._write(document)
+        durable.write(self._file, tomlkit.dumps(document), private=True)
 
     def correct(self, provider: str, model: str, values: Mapping[str, float | str | bool]) -> None:
         """What the user knows better than the catalogue about one model."""
@@ -96,12 +95,12 @@ class Configured:
             tables = self._tables(document, make=True)
         models = tables[provider].setdefault("models", tomlkit.table(is_super_table=True))
         models.setdefault(model, tomlkit.table()).update(values)
-        self._write(document)
+        durable.write(self._file, tomlkit.dumps(document), private=True)
 
     def remember(self, provider: str, reported: Mapping[str, Object]) -> None:
         """What a provider said about its models, so that a window is known without asking again."""
         content: Object = {**self._all_reports(), provider: {**reported}}
-        self._save(self._reported, dump(content).decode())
+        durable.write(self._reported, dump(content).decode(), private=True)
 
     def _reports(self, provider: str) -> Mapping[str, Object]:
         reports = object_at(self._all_reports(), provider)
@@ -181,27 +180,6 @@ class Configured:
                 f"In {self._file}, provider.{provider}.patience.{wrong} is not one of {', '.join(sorted(known))}."
             )
         return Patience(**{key: type(getattr(Patience(), key))(value) for key, value in given.items()})
-
-    def _write(self, document: tomlkit.TOMLDocument) -> None:
-        self._save(self._file, tomlkit.dumps(document))
-
-    def _save(self, path: Path, text: str) -> None:
-        """Whole or not at all."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}-")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(beside).replace(path)
-            finally:
-                Path(beside).unlink(missing_ok=True)
-        except UnicodeEncodeError as error:
-            raise WrongUse(f"What is not UTF-8 cannot stand in {path.name}.", remedy="Nothing was changed.") from error
-        except OSError as error:
-            raise StoreFailed(f"{path} could not be saved: {error.strerror}.", remedy="It is as it was.") from error
 
 
 def _is_number(value: object) -> bool:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from helix_desktop.durable import sync_folder
 from helix_desktop.errors import JournalCorrupt, NewerVersion, StoreFailed
 from helix_desktop.store import database
-from helix_desktop.store.config import sync_folder
 from helix_desktop.store.journal import JournalFile
 
 DAY = 86_400.0

@@ -7,9 +7,7 @@ taken as they are: who uses them checks them.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,11 +17,11 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
-from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed, WrongUse
+from helix_desktop import durable
+from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed
 
 VERSION = 1
 NAME = "workspace.toml"
-MODES = ("ask", "edits", "read", "free")
 
 _HEAD = """\
 # The settings of one Helix Desktop workspace. Edit them while the workspace is closed or open: comments and
@@ -277,7 +275,7 @@ def change(path: Path, changes: Mapping[str, Any]) -> Settings:
         raise ConfigMistake(
             mistake.what.rpartition(", line ")[2].partition(": ")[2], remedy="Nothing was changed."
         ) from mistake
-    write(path, changed)
+    durable.write(path, changed)
     return settings
 
 
@@ -293,38 +291,3 @@ def _put(table: Any, names: list[str], value: Any) -> None:
         table.pop(last, None)
     else:
         table[last] = list(value) if isinstance(value, tuple) else value
-
-
-def write(path: Path, text: str) -> None:
-    """Put the text in the file's place, whole or not at all."""
-    beside = path.with_name(f"{path.name}.new")
-    try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        sync_folder(path.parent)
-    except UnicodeEncodeError as error:
-        beside.unlink(missing_ok=True)
-        raise WrongUse(
-            f"A name or a folder with bytes that are not UTF-8 cannot stand in {path.name}.",
-            remedy="Nothing was changed.",
-        ) from error
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise StoreFailed(
-            f"{path} could not be written: {error.strerror}.", remedy="The old file is as it was."
-        ) from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename or a new file in `folder` last; Windows has no such call and needs none."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

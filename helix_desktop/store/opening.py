@@ -12,11 +12,11 @@ import time as clock
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from helix_desktop.durable import sync_folder
 from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, StoreFull
 from helix_desktop.store import backup, database, level, mend
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.care import Check
-from helix_desktop.store.config import sync_folder
 from helix_desktop.store.index import Feed, IndexFile
 from helix_desktop.store.journal import JournalFile
 

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import tomlkit
 
+from helix_desktop import durable
 from helix_desktop.engine import encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
@@ -190,7 +191,7 @@ def unpack(path: Path, place: Path, *, name: str = "", report: Report = unheard)
     try:
         with zipfile.ZipFile(path) as archive:
             facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
-            config.write(place / config.NAME, _proposed(archive.read("workspace.toml").decode("utf-8"), name))
+            durable.write(place / config.NAME, _proposed(archive.read("workspace.toml").decode("utf-8"), name))
             config.read(place / config.NAME)
             with archive.open("facts.jsonl") as member:
                 _take_facts(member, place / "journal.sqlite3", lambda done: report(done, facts + entries))

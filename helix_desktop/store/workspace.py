@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import tasks
+from helix_desktop import durable, tasks
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import Purged
 from helix_desktop.errors import Ambiguous, HelixError, NotThere, Stopped, StoreBusy, StoreFailed, WrongUse
@@ -97,7 +97,7 @@ class Workspaces:
         place = self._new_place(name)
         colour = colour or COLOURS[len(self.list()) % len(COLOURS)]
         try:
-            config.write(place / config.NAME, config.fresh(name, colour, roots))
+            durable.write(place / config.NAME, config.fresh(name, colour, roots))
         except HelixError:
             shutil.rmtree(place, ignore_errors=True)
             raise
@@ -145,8 +145,8 @@ class Workspaces:
             if os.name == "nt":  # which moves no folder a file of which is open
                 lock.release()
             known.folder.rename(moved)
-            config.sync_folder(to)
-            config.sync_folder(known.folder.parent)
+            durable.sync_folder(to)
+            durable.sync_folder(known.folder.parent)
         except OSError as error:
             raise StoreFailed(
                 f"{known.name} could not be moved: {error.strerror}.", remedy="It is where it was."

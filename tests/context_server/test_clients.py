@@ -65,7 +65,7 @@ def test_a_file_in_the_way_is_a_sentence(tmp_path: Path) -> None:
     found = made("cursor", tmp_path)
     found.file.parent.parent.mkdir(parents=True)
     found.file.parent.write_text("no folder")
-    with pytest.raises(StoreFailed, match="cannot be"):
+    with pytest.raises(StoreFailed, match="could not be"):
         clients.write(found)
 
 
