@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from helix_desktop.engine.blocks import Delta
-from helix_desktop.engine.facts import FoldKind, Recorded
+from helix_desktop.engine.facts import FoldKind, Recorded, UserPart
 from helix_desktop.engine.ports import Question
 
 
@@ -92,7 +92,7 @@ class Queued:
     """The messages that wait for the end of the turn, or for the next step when they steer."""
 
     conversation: str
-    texts: tuple[str, ...]
+    messages: tuple[tuple[UserPart, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -426,7 +426,4 @@ class Session:
         self.conversation.tell(StateChanged(self.id, running, why))
 
     def _tell_queue(self) -> None:
-        texts = tuple(
-            " ".join(p.text if isinstance(p, Text) else f"[{p.name}]" for p in waiting.parts) for waiting in self.queue
-        )
-        self.conversation.tell(Queued(self.id, texts))
+        self.conversation.tell(Queued(self.id, tuple(waiting.parts for waiting in self.queue)))

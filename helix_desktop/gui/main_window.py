@@ -32,7 +32,6 @@ from helix_desktop.gui.chat.approvals import question_words
 from helix_desktop.gui.chat.attaching import Attaching
 from helix_desktop.gui.chat.composer import DraftPlace
 from helix_desktop.gui.chat.page import ChatPage
-from helix_desktop.gui.chat.waiting import in_words
 from helix_desktop.gui.conversation_acts import ConversationActs
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.first_start import WelcomePage
@@ -374,7 +373,7 @@ class MainWindow(Frame):
         composer = self.chat.composer
         composer.show_conversation(bench.id, name or "new", bench.name)
         composer.show_running(session.running if session else Running.IDLE)
-        composer.show_queue([in_words(waiting.parts) for waiting in session.queue] if session else [])
+        composer.show_queue([waiting.parts for waiting in session.queue] if session else [])
         if session is not None and not session.queue:
             composer.bring_back()
         self.chat.approvals.show_questions(session.questions if session else {})
@@ -421,7 +420,7 @@ class MainWindow(Frame):
             if isinstance(event, Asked):
                 self._asked(event)
         elif isinstance(event, Queued):
-            composer.show_queue(event.texts)
+            composer.show_queue(event.messages)
             self.chat.way_on.show_end(session)
         elif isinstance(event, Folding):
             self.top.tell("" if event.done else tr("Folding: {kind}…", kind=kind_words(event.kind)))

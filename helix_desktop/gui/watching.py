@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.gui.bridge import Bridge
+from helix_desktop.gui.chat.attachments import written
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.unfinished import Unfinished
@@ -69,7 +70,7 @@ class Watched(QObject):
     def _heard(self, event: Event) -> None:
         self._unfinished.take(event)
         if isinstance(event, Queued):  # what waits is nobody's fact yet, and outlives the program as a draft does
-            self._memory.put("waiting", self.bench.id, event.conversation, value=list(event.texts))
+            self._memory.put("waiting", self.bench.id, event.conversation, value=list(map(written, event.messages)))
         if not isinstance(event, Streamed | ToolShowed):
             self._bridge.take(event)
 

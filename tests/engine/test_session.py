@@ -71,7 +71,7 @@ async def test_a_waiting_message_can_be_taken_back() -> None:
     at.tools.runs = {"look": queue}
     await told(at, "hello")
     assert [said.parts[0] for said in at.of(UserSaid)] == [Text("hello", 1), Text("b", 1)]
-    assert [event.texts for event in at.events if isinstance(event, Queued)][-1] == ()
+    assert [event.messages for event in at.events if isinstance(event, Queued)][-1] == ()
 
 
 async def test_the_states_of_a_turn_are_told_in_order() -> None:

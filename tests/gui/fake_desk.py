@@ -255,8 +255,7 @@ class FakeSession:
         self.append(ConversationChanged(pinned=pinned))
 
     def _tell_queue(self) -> None:
-        texts = tuple(" ".join(p.text for p in w.parts if isinstance(p, Text)) for w in self.queue)
-        self.tell(Queued(self.id, texts))
+        self.tell(Queued(self.id, tuple(waiting.parts for waiting in self.queue)))
 
 
 @dataclass(frozen=True)

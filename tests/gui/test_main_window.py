@@ -14,13 +14,14 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QInputDialog, QLabe
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.encoding import decode, encode
 from helix_desktop.engine.events import Answered, Folding, ReadAnew, Running, Streamed
-from helix_desktop.engine.facts import FoldKind, ModelReplied, Stop, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import Attachment, FoldKind, ModelReplied, Stop, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import StoreBusy, WrongUse
 from helix_desktop.gui import wanting
 from helix_desktop.gui.cache.port import Sort
 from helix_desktop.gui.chat import saying
+from helix_desktop.gui.chat.waiting import OneLine
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.frame import TIGHT
 from helix_desktop.gui.links import Place
@@ -33,6 +34,7 @@ from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Row
 
+FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
 COMMAND = Question(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test")
 
 
@@ -490,6 +492,43 @@ def test_messages_that_waited_when_the_program_ended_are_a_draft_again(
     assert write_draft.toPlainText() == "half\n\nSecond.\n\nThird."
     window.show_session(session)
     assert write_draft.toPlainText() == "half\n\nSecond.\n\nThird."
+
+
+def test_what_was_attached_to_a_message_that_waited_is_attached_again(
+    window: MainWindow, session: FakeSession, memory: Memory
+) -> None:
+    write(window, "First.")
+    composer = window.chat.composer
+    composer.attachments.add(FILE)
+    write(window, "See the file.")
+    window.bridge.flush()
+    assert "[notes.txt]" in composer.waiting.findChildren(OneLine)[0].toolTip()
+    session.queue.clear()  # as the next process finds it
+    window.show_session(session)
+    assert composer.text.toPlainText() == "See the file."
+    assert composer.attachments.held == (FILE,)
+
+
+def test_a_message_of_an_older_version_that_waited_is_a_draft(window: MainWindow, session: FakeSession) -> None:
+    window.memory.put("waiting", window.bench.id if window.bench else "", session.id, value=["Second."])
+    window.show_session(session)
+    assert window.chat.composer.text.toPlainText() == "Second."
+
+
+@pytest.mark.parametrize("running", [Running.IDLE, Running.FAILED])
+def test_a_message_that_could_not_be_recorded_can_be_sent_again(
+    window: MainWindow, session: FakeSession, running: Running
+) -> None:
+    """The turn has left no fact: the disk was full, or it was stopped before it began."""
+    session.append(TurnEnded(TurnEnd.DONE))
+    session.set_running(Running.THINKING)
+    write(window, "Second.")
+    session.set_running(running)
+    window.bridge.flush()
+    shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
+    assert [each.text() for each in shown] == ["Go on"]
+    QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
+    assert session.done[-1] == "resume"
 
 
 def test_messages_that_wait_after_a_stop_are_sent_by_going_on(window: MainWindow, session: FakeSession) -> None:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QMimeData, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtWidgets import QLayout, QLayoutItem, QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Attachment, Stored
+from helix_desktop.engine.facts import Attachment, Stored, Text, UserPart
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.theme import Theme
@@ -19,8 +19,22 @@ from helix_desktop.gui.words import tr
 NAME = 40  # characters of a name that are shown
 
 
-def kept(attachment: Attachment) -> dict[str, Any]:
-    """An attachment as JSON can hold it: for drafts."""
+def written(parts: Sequence[UserPart]) -> dict[str, Any]:
+    """A message as JSON can hold it: a draft, or one that waits."""
+    text = "\n\n".join(part.text for part in parts if isinstance(part, Text) and part.text)
+    return {"text": text, "attachments": [_kept(part) for part in parts if isinstance(part, Attachment)]}
+
+
+def read(value: object) -> tuple[UserPart, ...]:
+    """What `written` gave, or only its text; a wrong shape is as good as a missing one."""
+    message = value if isinstance(value, dict) else {"text": value}
+    text, listed = message.get("text"), message.get("attachments")
+    found = [_restored(each) for each in listed] if isinstance(listed, list) else []
+    said = (Text(text),) if isinstance(text, str) and text else ()
+    return (*said, *(each for each in found if each is not None))
+
+
+def _kept(attachment: Attachment) -> dict[str, Any]:
     stored = attachment.stored
     return {
         "name": attachment.name,
@@ -32,8 +46,7 @@ def kept(attachment: Attachment) -> dict[str, Any]:
     }
 
 
-def restored(value: object) -> Attachment | None:
-    """The attachment of a draft; None for what is not one."""
+def _restored(value: object) -> Attachment | None:
     try:
         assert isinstance(value, dict)  # noqa: S101 - a wrong shape is as good as a missing key
         stored = Stored(

@@ -12,10 +12,10 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.gui.chat.approvals import COLUMN
-from helix_desktop.gui.chat.attachments import Attachments, kept, restored
+from helix_desktop.gui.chat.attachments import Attachments, read, written
 from helix_desktop.gui.chat.completion import Asked, Completion, Offer
 from helix_desktop.gui.chat.composer_text import ComposerText
-from helix_desktop.gui.chat.waiting import WaitingMessages
+from helix_desktop.gui.chat.waiting import WaitingMessages, in_words
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.meter import Meter, short, spoken
 from helix_desktop.gui.theme import Theme
@@ -133,11 +133,9 @@ class Composer(QWidget):
         self.stop_editing()
         self._place = ("", "")
         self.text.setPlaceholderText(tr("Message {name}…", name=name))
-        draft = self._memory.get("draft", workspace, conversation, default=dict[str, object]())
-        listed = draft.get("attachments")
-        found = [restored(each) for each in listed] if isinstance(listed, list) else []
-        self.attachments.show_these([each for each in found if each is not None])
-        self.text.setPlainText(str(draft.get("text", "")))
+        draft = read(self._memory.get("draft", workspace, conversation, default=dict[str, object]()))
+        self.attachments.show_these([part for part in draft if isinstance(part, Attachment)])
+        self.text.setPlainText("".join(part.text for part in draft if isinstance(part, Text)))
         self.text.show_history(self._memory.get("history", workspace, default=list[str]()))
         self.text.moveCursor(self.text.textCursor().MoveOperation.End)
         self._place = (workspace, conversation)
@@ -169,8 +167,8 @@ class Composer(QWidget):
         self._mode.setVisible(bool(modes))
         self._fit()
 
-    def show_queue(self, texts: Sequence[str]) -> None:
-        self.waiting.show_texts(texts)
+    def show_queue(self, messages: Sequence[Sequence[UserPart]]) -> None:
+        self.waiting.show_texts([in_words(parts) for parts in messages])
 
     # --- what is done --------------------------------------------------------------------------------------------
 
@@ -213,6 +211,10 @@ class Composer(QWidget):
 
     def take(self, parts: Sequence[UserPart]) -> None:
         """Put a message back to be changed; what stands there already stays above it."""
+        self._add(parts)
+        self.text.setFocus()
+
+    def _add(self, parts: Sequence[UserPart]) -> None:
         words = [part.text for part in parts if isinstance(part, Text)]
         if words:
             self.text.setPlainText(_joined(self.text.toPlainText().strip(), words))
@@ -220,15 +222,13 @@ class Composer(QWidget):
         for part in parts:
             if isinstance(part, Attachment):
                 self.attachments.add(part)
-        self.text.setFocus()
 
     def bring_back(self) -> None:
         """Messages that waited here when the program ended: they are a draft now, and sent by nobody but the user."""
-        waited = self._memory.get("waiting", *self._place, default=list[str]())
-        if waited:
-            self._memory.put("waiting", *self._place, value=[])
-            self.text.setPlainText(_joined(self.text.toPlainText().strip(), waited))
-            self.text.moveCursor(self.text.textCursor().MoveOperation.End)
+        waited = self._memory.get("waiting", *self._place, default=list[object]())
+        self._memory.put("waiting", *self._place, value=[])
+        for message in waited:
+            self._add(read(message))
 
     @property
     def place(self) -> DraftPlace:
@@ -240,13 +240,8 @@ class Composer(QWidget):
         if place == self._place or (place[1] == "new" and place[0] == self._place[0]):
             self.take(parts)
             return True
-        draft = self._memory.get("draft", *place, default=dict[str, object]())
-        words = [part.text for part in parts if isinstance(part, Text)]
-        listed = draft.get("attachments")
-        more = [kept(part) for part in parts if isinstance(part, Attachment)]
-        both = [*listed, *more] if isinstance(listed, list) else more
-        value = {"text": _joined(str(draft.get("text", "")), words), "attachments": both}
-        self._memory.put("draft", *place, value=value)
+        draft = read(self._memory.get("draft", *place, default=dict[str, object]()))
+        self._memory.put("draft", *place, value=written((*draft, *parts)))
         return False
 
     def open_modes(self) -> None:
@@ -274,7 +269,7 @@ class Composer(QWidget):
         self._fit()
         workspace, conversation = self._place
         if conversation:
-            draft = {"text": self.text.toPlainText(), "attachments": [kept(each) for each in self.attachments.held]}
+            draft = written((Text(self.text.toPlainText()), *self.attachments.held))
             self._memory.put("draft", workspace, conversation, value=draft if filled else {})
 
     # --- completion ----------------------------------------------------------------------------------------------

@@ -60,23 +60,26 @@ class WayOn(QWidget):
         reason = end.reason if isinstance(end, TurnEnded) and idle else None
         broken = session is not None and idle and session.conversation.state.line.turn.running
         limited = reason in _LIMITS
-        waiting = session is not None and idle and bool(session.queue) and reason is TurnEnd.STOPPED
-        self._words.setText(_words(limited=limited, broken=broken, waiting=waiting))
+        stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
+        waiting = session is not None and idle and bool(session.queue) and not limited and not failed
+        self._words.setText(_words(limited=limited, broken=broken, waiting=waiting, stopped=stopped))
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
         self._settings.setVisible(not broken and not waiting)
         self._go.setText(tr("Go on") if limited or broken or waiting else tr("Try again"))
-        self.setVisible(limited or broken or waiting or reason is TurnEnd.FAILED)
+        self.setVisible(limited or broken or waiting or failed)
 
     def _restyled(self) -> None:
         self._middle.setMaximumWidth(self._theme.px(COLUMN))
 
 
-def _words(*, limited: bool, broken: bool, waiting: bool) -> str:
+def _words(*, limited: bool, broken: bool, waiting: bool, stopped: bool) -> str:
     if broken:
         return tr("The answer was broken off before its end. Nothing that is written here is lost.")
     if limited:
         return tr("A limit ended the turn. Nothing is lost: raise it if you want, then go on.")
-    if waiting:
+    if waiting and stopped:
         return tr("You stopped the agent. The messages that wait are sent when you go on.")
+    if waiting:
+        return tr("Nothing is lost. What waits was not sent yet, and is sent when you go on.")
     return tr("Nothing is lost. It can be tried again.")

@@ -12,7 +12,7 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Attachment, Text
 from helix_desktop.gui.actions import Action, declared
-from helix_desktop.gui.chat.attachments import kept, restored
+from helix_desktop.gui.chat.attachments import read, written
 from helix_desktop.gui.chat.completion import Asked, Offer, asked_for
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
@@ -22,6 +22,7 @@ from helix_desktop.gui.theme import Theme
 from tests.gui import story
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
+ONE = written((FILE,))["attachments"][0]
 
 
 @pytest.fixture
@@ -212,12 +213,10 @@ def test_an_attachment_can_be_taken_off_and_is_there_once(composer: Composer) ->
     assert composer.parts() == ()
 
 
-@pytest.mark.parametrize(
-    "broken", [None, [], {}, {"name": "x"}, {**kept(FILE), "digest": "zz"}, {**kept(FILE), "size": []}]
-)
+@pytest.mark.parametrize("broken", [None, [], {}, {"name": "x"}, {**ONE, "digest": "zz"}, {**ONE, "size": []}])
 def test_a_damaged_draft_is_no_attachment(broken: object) -> None:
-    assert restored(broken) is None
-    assert restored(kept(FILE)) == FILE
+    assert read({"text": "Hello", "attachments": [broken]}) == (Text("Hello"),)
+    assert read(written((Text("Hello"), FILE))) == (Text("Hello"), FILE)
 
 
 def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) -> None:
@@ -271,7 +270,7 @@ def test_a_waiting_message_shows_as_much_as_there_is_room_for(theme: Theme) -> N
 
 def test_waiting_messages_can_be_edited_and_removed(composer: Composer) -> None:
     editing, dropping = QSignalSpy(composer.editing), QSignalSpy(composer.dropping)
-    composer.show_queue(["one", "two"])
+    composer.show_queue([(Text("one"),), (Text("two"),)])
     buttons = {button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)}
     QTest.mouseClick(buttons["Edit: two"], Qt.MouseButton.LeftButton)
     QTest.mouseClick(buttons["Remove: one"], Qt.MouseButton.LeftButton)
