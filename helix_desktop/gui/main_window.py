@@ -287,6 +287,7 @@ class MainWindow(Frame):
             return
         self.top.policy.show_choice(policy_choices(), bench.policy)
         self.top.model.show_choice([(name, name) for name in self.model_names], bench.model)
+        self.top.fit()
         self.chat.composer.show_modes([(name, tr(words)) for name, words in bench.modes().items()], bench.mode)
 
     def _watch(self, bench: Workbench) -> None:

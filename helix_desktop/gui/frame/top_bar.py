@@ -17,6 +17,7 @@ from helix_desktop.gui.words import tr
 HEIGHT = 48
 PAGES = ("chat", "cache", "timeline")
 LONGEST = 32  # characters of a choice that are shown
+LEAST = 110  # pixels of a choice that is shortened
 
 
 def policy_choices() -> list[tuple[str, str]]:
@@ -40,7 +41,7 @@ class Pill(QPushButton):
         super().__init__(parent)
         self._hint, self._more = hint, more
         self._choices: Sequence[tuple[str, str]] = ()
-        self._current = ""
+        self._current = self._words = ""
         self.setProperty("look", "pill")
         self.setAutoDefault(False)
         self.clicked.connect(self.open)
@@ -49,10 +50,26 @@ class Pill(QPushButton):
         """The choices as (name, words)."""
         self._choices, self._current = choices, current
         words = dict(choices).get(current, current) or self._hint
-        short = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
-        self.setText(f"{short.replace('&', '&&')} ▾")
+        self._words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+        self._show(self._words)
         self.setAccessibleName(f"{self._hint}: {words}")
         self.setToolTip(hint(f"{self._hint}: {words}"))
+
+    def wanted(self) -> int:
+        """The width at which all of it can be read."""
+        self._show(self._words)
+        return self.sizeHint().width()
+
+    def fit(self, width: int) -> None:
+        """As much of it as there is room for: the beginning and the end, where names differ."""
+        missing = self.wanted() - width
+        if missing > 0:
+            metrics = self.fontMetrics()
+            room = metrics.horizontalAdvance(self._words) - missing
+            self._show(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))
+
+    def _show(self, words: str) -> None:
+        self.setText(f"{words.replace('&', '&&')} ▾")
 
     def open(self) -> None:
         menu = QMenu(self)
@@ -113,6 +130,7 @@ class TopBar(QWidget):
     def tell(self, text: str) -> None:
         """What goes on in the background, in a word or two: "folding: handover"."""
         self._state.setText(text)
+        self.fit()
 
     def show_sides(self, *, sidebar: bool, inspector: bool, can_inspect: bool) -> None:
         """Buttons that bring back what is hidden."""
@@ -120,16 +138,26 @@ class TopBar(QWidget):
         self._inspect.setVisible(can_inspect and not inspector)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where there is little room the tabs stay; policy and model are in the settings and in Ctrl+K as well."""
         super().resizeEvent(event)
+        self.fit()
+
+    def fit(self) -> None:
+        """Where there is little room a long model's name is shortened first; then the tabs stay, since policy and model are
+        in the settings and in Ctrl+K as well.
+        """
         px = self._theme.px
         tight = self.width() < px(480)
         self._row.setContentsMargins(px(12 if tight else 20), 0, px(12 if tight else 20), 0)
         room = self.width() - px(24 if tight else 40) - px(40)
         room -= sum(tab.sizeHint().width() + 4 for tab in self._tabs.values())
-        for pill in (self.model, self.policy):
-            room -= pill.sizeHint().width() + px(10)
-            pill.setVisible(room >= 0)
+        room -= self._state.sizeHint().width() if self._state.text() else 0
+        policy, model = (pill.wanted() + px(10) for pill in (self.policy, self.model))
+        least = min(model, px(LEAST))
+        self.policy.setVisible(room >= policy + least)
+        if room >= policy + least:
+            room -= policy
+        self.model.setVisible(room >= least)
+        self.model.fit(room - px(10))
 
     def _tab(self, name: str, words: str) -> QPushButton:
         tab = QPushButton(words, self)

@@ -75,6 +75,26 @@ def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
     assert seen == [(True, True, True), (True, True, False), (True, False, False)]
 
 
+def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) -> None:
+    bar = TopBar(theme)
+    bar.policy.show_choice([("layered", "Layered policy")], "layered")
+    bar.model.show_choice([("m", "openrouter/anthropic/claude-4.5")], "m")
+    bar.resize(900, 48)
+    bar.show()
+    assert bar.model.text() == "openrouter/anthropic/claude-4.5 ▾"
+    bar.resize(560, 48)
+    assert bar.policy.isVisible()
+    assert bar.model.text().startswith("openro")
+    assert bar.model.text().endswith("4.5 ▾")
+    assert "…" in bar.model.text()
+    assert bar.minimumSizeHint().width() <= 560
+    bar.model.show_choice([("m", "openrouter/anthropic/claude-4.6")], "m")
+    bar.fit()
+    assert "…" in bar.model.text()
+    bar.resize(900, 48)
+    assert bar.model.text() == "openrouter/anthropic/claude-4.6 ▾"
+
+
 def test_large_text_leaves_the_page_its_room_and_usual_text_brings_the_widths_back(frame: Frame, theme: Theme) -> None:
     before, *_ = frame._splitter.sizes()
     theme.set_zoom(2.0)
