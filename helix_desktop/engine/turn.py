@@ -7,6 +7,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
@@ -42,7 +43,6 @@ OVERFLOWS_IN_A_ROW = 3
 LATELY = 12
 HEAD = 2_000
 Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
-Tasks = Sequence[asyncio.Task[Result]]
 UNREAD = "This call was stopped before it was done."
 
 
@@ -196,33 +196,41 @@ class Turn:
     # --- its calls
 
     async def _run_batch(self, calls: Sequence[ToolCall]) -> None:
-        """All calls of a reply; their results and the folds of admission in one transaction."""
+        """All calls of a reply, some side by side, some one after another, each recorded with those it ran beside."""
         self._talk.running(Running.TOOLS)
-        tasks = self._begin(calls)
+        groups, waiting, tasks = self._groups(calls), list(calls), list[asyncio.Task[Result]]()
+        self._in_line(calls[len(groups[0]) :])
         try:
-            await asyncio.gather(*tasks)
+            for group in groups:
+                self._in_line(group if group is not groups[0] else (), done=True)
+                tasks = [self._crew.spawn(self._run_one(call), name=f"tool {call.name}") for call in group]
+                await asyncio.gather(*tasks)
+                results, tasks = [task.result() for task in tasks], []
+                del waiting[: len(group)]
+                await self._record_results(results)
         except BaseException:  # the user's stop, and a bug of a tool: no call stays open, no tool runs on
             for task in tasks:
                 task.cancel()
-            await asyncio.shield(self._record_stopped(calls, tasks))
+            await asyncio.shield(self._record_stopped(waiting, tasks))
             raise
-        await self._record_results([task.result() for task in tasks])
 
-    def _begin(self, calls: Sequence[ToolCall]) -> Tasks:
-        """All side by side, but one that changes files stands in order with those around it."""
-        alone = [self._crew.tools.alone(call.name) for call in calls]
-        tasks: list[asyncio.Task[Result]] = []
-        for at, call in enumerate(calls):
-            before = [task for task, theirs in zip(tasks, alone, strict=False) if theirs or alone[at]]
-            tasks.append(self._crew.spawn(self._run_one(call, before), name=f"tool {call.name}"))
-        return tasks
+    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+        """What may run side by side; a change of files stands in order with the calls around it."""
+        groups: list[list[ToolCall]] = []
+        alone = True
+        for call in calls:
+            before, alone = alone, self._crew.tools.alone(call.name)
+            if before or alone:
+                groups.append([])
+            groups[-1].append(call)
+        return groups
 
-    async def _run_one(self, call: ToolCall, before: Tasks) -> Result:
-        """The call's own time: not how long it waited for others, or the user thought about it."""
-        if before:
-            self._conversation.tell(InLine(self._conversation.id, call.id))
-            await asyncio.wait(before)
-            self._conversation.tell(InLine(self._conversation.id, call.id, done=True))
+    def _in_line(self, calls: Sequence[ToolCall], *, done: bool = False) -> None:
+        for call in calls:
+            self._conversation.tell(InLine(self._conversation.id, call.id, done))
+
+    async def _run_one(self, call: ToolCall) -> Result:
+        """The call's own time: not how long the user thought about it."""
         now, waits = self._crew.clock.now, list[float]()
         started = now()
         outcome = await self._crew.tools.run(call, self._context(call, waits))
@@ -282,12 +290,12 @@ class Turn:
             raise
         await self._conversation.append(*returned, *folds, *beside)
 
-    async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Tasks) -> None:
-        """Results that were there stay; for the rest the model is told that they are not there."""
-        await asyncio.wait(tasks)
+    async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
+        """Results that were there stay; for the rest, begun or not, the model is told that they are not there."""
+        await asyncio.gather(*tasks, return_exceptions=True)
         results: list[Result] = []
-        for call, task in zip(calls, tasks, strict=True):
-            if task.cancelled() or task.exception():
+        for call, task in zip_longest(calls, tasks):
+            if task is None or task.cancelled() or task.exception():
                 stored = await self._crew.cache.put(UNREAD.encode(), About(call.name))
                 results.append((ToolReturned(call.id, stored, self._count(UNREAD), ok=False, head=UNREAD), (), ""))
             else:

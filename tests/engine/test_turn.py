@@ -101,29 +101,32 @@ async def test_a_change_of_files_stands_in_order_with_the_calls_around_it() -> N
     await told(at)
     waited = [(one.call, one.done) for one in heard if isinstance(one, InLine)]
     late = ["run-2-1", "run-3-1", "look-4-1", "look-5-1"]
-    assert waited[:4] == [(call, False) for call in late]
-    assert waited[4:] == [(call, True) for call in late]
+    assert waited == [(call, done) for done in (False, True) for call in late]
     looks, changes = ["look", "look", "looked", "looked"], ["change", "changed"]
     assert order == [*looks, *changes, *changes, *looks]
     assert [result.seconds for result in at.of(ToolReturned)] == [0, 0, 2, 2, 0, 0]
 
 
-async def test_a_call_that_waits_for_another_is_stopped_with_it() -> None:
-    at = await world(calls("run", "look"), says("done"))
+async def test_what_was_done_is_recorded_before_the_calls_that_waited_for_it() -> None:
+    """So that a crash or a stop while the user thinks about the second change knows of the first."""
+    at = await world(calls("run", "run", "look"), says("done"))
     begun = asyncio.Event()
 
     async def change(call: ToolCall, context: CallContext) -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
+        if call.id != "run-0-1":
+            begun.set()
+            await asyncio.Event().wait()
+        return "changed"
 
     at.tools.runs = {"run": change}
     at.session.send(HELLO)
     await asyncio.wait_for(begun.wait(), 10)
+    assert [result.call for result in at.of(ToolReturned)] == ["run-0-1"]
     at.session.stop()
     await asyncio.wait_for(at.session.idle(), 10)
-    assert at.tools.ran == []
-    assert [(result.call, result.head) for result in at.of(ToolReturned)] == [("run-0-1", UNREAD), ("look-1-1", UNREAD)]
+    assert at.tools.ran == ["run-0-1"]
+    heads = [(result.call, result.head) for result in at.of(ToolReturned)]
+    assert heads == [("run-0-1", "changed"), ("run-1-1", UNREAD), ("look-2-1", UNREAD)]
 
 
 async def test_a_short_output_is_kept_as_head_and_every_output_is_in_the_cache() -> None:
