@@ -8,7 +8,6 @@ given to `report`; nothing vanishes because nobody awaited it. `aclose` cancels 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine
@@ -113,5 +112,4 @@ def _settle(outcome: Future[T], work: Callable[[], T]) -> None:
         outcome.set_exception(error)
         del outcome  # the error knows this frame, and would hold itself
     else:
-        with contextlib.suppress(Exception):
-            outcome.set_result(result)
+        outcome.set_result(result)

@@ -124,7 +124,6 @@ class Waiting:
 
     why: str
     seconds: float
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ from helix_desktop.errors import HelixError, NotThere, Refused, Stopped
 log = logging.getLogger(__name__)
 ASKED = "asked for by the user"
 RETRY_AFTER = 60.0  # seconds a strategy rests after a failure
-DOCUMENT_KINDS = (FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
 
 
 class Steward:

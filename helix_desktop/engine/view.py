@@ -18,7 +18,6 @@ from helix_desktop.engine.facts import (
     ConversationStarted,
     Fact,
     Folded,
-    Forgotten,
     ModelReplied,
     ModelSet,
     PartRef,
@@ -27,7 +26,6 @@ from helix_desktop.engine.facts import (
     Rewound,
     RulesSet,
     Spent,
-    Stored,
     SystemSet,
     Text,
     ToolReturned,
@@ -97,7 +95,6 @@ class State:
     facts: list[Recorded] = field(default_factory=list)
     settings: Settings = Settings()
     line: Line = field(default_factory=Line)
-    forgotten: set[bytes] = field(default_factory=set)
     spent: list[Spent | ModelReplied] = field(default_factory=list)
     billed: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)  # per model: (counted, billed) of replies
     title: str = ""
@@ -193,10 +190,6 @@ class State:
         """The state as it was when `seq` was the newest fact."""
         return state_of(self.facts[: max(0, seq)])
 
-    def is_gone(self, stored: Stored) -> bool:
-        """Whether this content was purged."""
-        return stored.digest.raw in self.forgotten
-
     def _unfinished(self) -> int:
         """How many blocks at the end belong to a batch that is not whole yet."""
         if not self.line.running_calls:
@@ -223,8 +216,6 @@ class State:
                 self._bill(reply)
             case Spent() as spent:
                 self.spent.append(spent)
-            case Forgotten(entries=entries):
-                self.forgotten.update(digest.raw for digest in entries)
             case Folded(fold=name, batch=batch):
                 self.last_fold = max(self.last_fold, _number(name), _number(batch))
             case ToolReturned(output=output):

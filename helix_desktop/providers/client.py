@@ -68,7 +68,7 @@ class Client:
                 post, relaxed = replace(post, body=body), relaxed + 1
                 continue
             pause = self._pause(failure, attempt)
-            yield Waiting(failure.what, round(pause, 1), attempt)
+            yield Waiting(failure.what, round(pause, 1))
             await self.clock.sleep(pause)
             attempt += 1
 

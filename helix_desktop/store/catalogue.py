@@ -18,7 +18,6 @@ class Sort(StrEnum):
     TIME = "time"
     TOOL = "tool"
     SOURCE = "source"
-    MEDIA = "media"
     SIZE = "size"
     TOKENS = "tokens"
     USES = "uses"

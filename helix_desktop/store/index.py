@@ -60,7 +60,6 @@ _ORDERS = {
     "by_tool": "tool, number",
     "by_tool_time": "tool, time, number",
     "by_source": "source, number",
-    "by_media": "media, number",
     "by_size": "size, number, kept",  # with what the entries take, so that this is summed up without the rows
     "by_tokens": "tokens, number",
     "by_time": "time, number",

@@ -12,7 +12,6 @@ from helix_desktop.engine.facts import (
     Fact,
     Folded,
     FoldKind,
-    Forgotten,
     Included,
     ModelSet,
     PartRef,
@@ -328,13 +327,6 @@ def test_title_returns_and_money() -> None:
     talk.add(Spent("handover", "m", Usage(input=5)))
     assert len(talk.state.spent) == 2
     assert talk.state.time == talk.facts[-1].time
-
-
-def test_what_was_purged_is_known() -> None:
-    talk = Talk()
-    talk.add(Forgotten((stored("secret").digest,), 1, "a key"))
-    assert talk.state.is_gone(stored("secret"))
-    assert not talk.state.is_gone(stored("other"))
 
 
 def test_the_highest_number_of_a_fold_is_known_on_any_line() -> None:

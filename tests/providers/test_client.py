@@ -95,7 +95,7 @@ async def test_a_busy_provider_is_asked_again_after_the_time_it_names(
         assert len(peer.bodies) == 3
         assert peer.bodies[0] == peer.bodies[2]
     waits = [delta for delta in deltas if isinstance(delta, Waiting)]
-    assert [wait.attempt for wait in waits] == [1, 2]
+    assert len(waits) == 2
     assert all("slow down" in wait.why for wait in waits)
     assert all(7.0 <= seconds <= 8.0 for seconds in clock.slept)
     assert reply.stop is Stop.END

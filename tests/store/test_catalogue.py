@@ -75,8 +75,6 @@ def value(row: Row, sort: Sort) -> object:
             return row.about.tool
         case Sort.SOURCE:
             return row.about.source
-        case Sort.MEDIA:
-            return row.stored.media_type
         case Sort.SIZE:
             return row.stored.size
         case Sort.HASH:

@@ -56,14 +56,10 @@ class LineView(QAbstractScrollArea):
 
     chosen = Signal()
 
-    def __init__(
-        self, theme: Theme, parent: QWidget | None = None, *, numbered: bool = True, soft: bool = True
-    ) -> None:
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.theme = theme
         self._ink = Ink(theme)
-        self._numbered = numbered
-        self._soft = soft
         self._lines: Lines = []
         self._first_number = 1
         self._tone: Callable[[int], str] | None = None
@@ -154,10 +150,6 @@ class LineView(QAbstractScrollArea):
             self._by_line = False
             self._told()
 
-    def select_lines(self, first: int, last: int) -> None:
-        self._anchor, self._caret, self._by_line = Spot(first, 0), Spot(last, 0), True
-        self._told()
-
     def copy(self) -> None:
         text = self.chosen_text()
         if text:
@@ -178,7 +170,7 @@ class LineView(QAbstractScrollArea):
         if self._labels is not None:
             return self._ink.letter * 12 + self._ink.px(PAD)
         digits = max(3, len(str(self._first_number + len(self._lines))))
-        return self._ink.letter * digits + self._ink.px(PAD) * 1.5 if self._numbered else self._ink.px(PAD) / 2.0
+        return self._ink.letter * digits + self._ink.px(PAD) * 1.5
 
     def _fit(self) -> None:
         view, top = self.viewport(), 2 * self._ink.px(10)
@@ -210,11 +202,10 @@ class LineView(QAbstractScrollArea):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self._ink.colour("panel"))
-        if self._soft:
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._ink.colour("code"))
-            painter.drawRoundedRect(self.viewport().rect(), self._ink.px(8), self._ink.px(8))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._ink.colour("code"))
+        painter.drawRoundedRect(self.viewport().rect(), self._ink.px(8), self._ink.px(8))
         top = self._ink.px(10) - self.verticalScrollBar().value()
         first = max(0, int(-top / self._height))
         last = min(len(self._lines), first + int(self.viewport().height() / self._height) + 2)
@@ -240,8 +231,6 @@ class LineView(QAbstractScrollArea):
         self._paint_number(painter, number, y)
 
     def _paint_number(self, painter: QPainter, number: int, y: float) -> None:
-        if not self._numbered and self._labels is None:
-            return
         painter.setFont(self._ink.mono)
         painter.setPen(self._ink.colour("faint"))
         words = self._labels(number) if self._labels is not None else str(self._first_number + number)
@@ -327,7 +316,7 @@ class LineView(QAbstractScrollArea):
         if event.button() != Qt.MouseButton.LeftButton:
             return
         spot = self.spot_at(event.position().toPoint())
-        self._by_line = self._numbered and event.position().x() < self._gutter - 4
+        self._by_line = event.position().x() < self._gutter - 4
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self._anchor.line >= 0:
             self._caret = spot
         else:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
@@ -138,7 +138,11 @@ async def find_in_the_cache(theme: Theme, tasks: Tasks, bench: Workbench) -> Non
     row = page.viewer.row
     assert row is not None
     digest = row.stored.digest
-    page.viewer.body.lines.select_lines(3, 5)
+    lines = page.viewer.body.lines
+    lines.verticalScrollBar().setValue(0)
+    for number, held in ((3, Qt.KeyboardModifier.NoModifier), (5, Qt.KeyboardModifier.ShiftModifier)):
+        in_the_margin = QPoint(2, round(lines._ink.px(10) + (number + 0.5) * lines._height))
+        QTest.mouseClick(lines.viewport(), LEFT, held, in_the_margin)
     QTest.mouseClick(page.viewer._recall, LEFT)
     QTest.mouseClick(page.viewer._show, LEFT)
     assert wanted[0] == Recall(digest, (4, 6))
