@@ -46,13 +46,19 @@ class ToolShowed:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class InLine:
-    """A call waits for those before it in its reply, or, with `done`, no longer."""
+class Stage(StrEnum):
+    """How far a call is before its result is a fact: the results of calls side by side are recorded together."""
 
+    IN_LINE = "in line"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class CallMoved:
     conversation: str
     call: str
-    done: bool = False
+    stage: Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +108,4 @@ class ReadAnew:
     conversation: str
 
 
-Event = FactAppended | Streamed | ToolShowed | InLine | StateChanged | Asked | Answered | Folding | Queued | ReadAnew
+Event = FactAppended | Streamed | ToolShowed | CallMoved | StateChanged | Asked | Answered | Folding | Queued | ReadAnew

@@ -14,7 +14,7 @@ from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.crew import Crew
-from helix_desktop.engine.events import InLine, Running, Streamed, ToolShowed
+from helix_desktop.engine.events import CallMoved, Running, Stage, Streamed, ToolShowed
 from helix_desktop.engine.facts import (
     Decided,
     Excluded,
@@ -199,10 +199,10 @@ class Turn:
         """All calls of a reply, some side by side, some one after another, each recorded with those it ran beside."""
         self._talk.running(Running.TOOLS)
         groups, waiting, tasks = self._groups(calls), list(calls), list[asyncio.Task[Result]]()
-        self._in_line(calls[len(groups[0]) :])
+        self._moved(calls[len(groups[0]) :], Stage.IN_LINE)
         try:
             for group in groups:
-                self._in_line(group if group is not groups[0] else (), done=True)
+                self._moved(group, Stage.RUNNING)
                 tasks = [self._crew.spawn(self._run_one(call), name=f"tool {call.name}") for call in group]
                 await asyncio.gather(*tasks)
                 results, tasks = [task.result() for task in tasks], []
@@ -225,9 +225,9 @@ class Turn:
             groups[-1].append(call)
         return groups
 
-    def _in_line(self, calls: Sequence[ToolCall], *, done: bool = False) -> None:
+    def _moved(self, calls: Sequence[ToolCall], stage: Stage) -> None:
         for call in calls:
-            self._conversation.tell(InLine(self._conversation.id, call.id, done))
+            self._conversation.tell(CallMoved(self._conversation.id, call.id, stage))
 
     async def _run_one(self, call: ToolCall) -> Result:
         """The call's own time: not how long the user thought about it."""
@@ -236,6 +236,7 @@ class Turn:
         outcome = await self._crew.tools.run(call, self._context(call, waits))
         returned = await self._returned(call, outcome, max(0.0, now() - started - sum(waits)))
         self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
+        self._moved([call], Stage.DONE)
         return returned, _beside(call, outcome), outcome.keep
 
     def _context(self, call: ToolCall, waits: list[float]) -> CallContext:

@@ -11,7 +11,7 @@ import pytest
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Reply, Request, Role, ToolResult
 from helix_desktop.engine.crew import Limits
-from helix_desktop.engine.events import Asked, Event, InLine, Running
+from helix_desktop.engine.events import Asked, CallMoved, Event, Running, Stage
 from helix_desktop.engine.facts import (
     Decided,
     Fact,
@@ -99,9 +99,11 @@ async def test_a_change_of_files_stands_in_order_with_the_calls_around_it() -> N
     heard: list[Event] = []
     at.session.subscribe(heard.append)
     await told(at)
-    waited = [(one.call, one.done) for one in heard if isinstance(one, InLine)]
-    late = ["run-2-1", "run-3-1", "look-4-1", "look-5-1"]
-    assert waited == [(call, done) for done in (False, True) for call in late]
+    moved = [(one.call, one.stage) for one in heard if isinstance(one, CallMoved)]
+    first, late = ["look-0-1", "look-1-1"], ["run-2-1", "run-3-1", "look-4-1", "look-5-1"]
+    assert moved[:6] == [*((call, Stage.IN_LINE) for call in late), *((call, Stage.RUNNING) for call in first)]
+    assert sorted(moved[6:8]) == [(call, Stage.DONE) for call in first]
+    assert moved[8:10] == [("run-2-1", Stage.RUNNING), ("run-2-1", Stage.DONE)]
     looks, changes = ["look", "look", "looked", "looked"], ["change", "changed"]
     assert order == [*looks, *changes, *changes, *looks]
     assert [result.seconds for result in at.of(ToolReturned)] == [0, 0, 2, 2, 0, 0]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from helix_desktop.engine.events import Stage
 from helix_desktop.engine.facts import Decided, Fact, Folded, Recorded, ToolCall, ToolReturned
 
 
@@ -56,9 +57,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CallState:
-    """All that is known of a tool call. `said`: since when it runs; `waiting`: for the user's permission; `in_line`: for
-    the calls before it.
-    """
+    """All that is known of a tool call. `said`: since when it runs; `waiting`: for the user's permission."""
 
     call: ToolCall
     seq: int
@@ -72,4 +71,4 @@ class CallState:
     running: bool = False
     shown: str = ""
     waiting: bool = False
-    in_line: bool = False
+    stage: Stage = Stage.RUNNING

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta, Waiting
-from helix_desktop.engine.events import Running
+from helix_desktop.engine.events import Running, Stage
 from helix_desktop.engine.facts import (
     Cover,
     Decided,
@@ -77,7 +77,7 @@ class Items:
     _lately: dict[str, int] = field(default_factory=dict)  # calls of the last reply that have returned
     _asked: dict[int, str] = field(default_factory=dict)
     _begun: dict[str, float] = field(default_factory=dict)  # after waiting for the user, or for the calls before it
-    _in_line: set[str] = field(default_factory=set)
+    _stages: dict[str, Stage] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
     _folds: dict[str, Folded] = field(default_factory=dict)
     _operations: list[tuple[int, str, bool]] = field(default_factory=list)
@@ -149,17 +149,13 @@ class Items:
 
     def answered(self, number: int, now: float) -> Change:
         """The user has said it: if the call is made, it begins now."""
-        return self.begins(self._asked.pop(number, ""), now)
+        return self.moved(self._asked.pop(number, ""), Stage.RUNNING, now)
 
-    def in_line(self, call: str) -> Change:
-        """A call waits for those before it in its reply."""
-        self._in_line.add(call)
-        return self._changed(call)
-
-    def begins(self, call: str, now: float) -> Change:
-        """It waits no longer: for the user, or for those before it."""
-        self._in_line.discard(call)
-        self._begun[call] = now
+    def moved(self, call: str, stage: Stage, now: float) -> Change:
+        """A call waits for those before it in its reply, begins, or has ended."""
+        self._stages[call] = stage
+        if stage is Stage.RUNNING:
+            self._begun[call] = now
         return self._changed(call)
 
     def _changed(self, call: str) -> Change:
@@ -225,7 +221,7 @@ class Items:
             busy and call.id in self._calls and self._calls[call.id] == index,
             self._shown.get(call.id, ""),
             call.id in self._asked.values(),
-            call.id in self._in_line,
+            self._stages.get(call.id, Stage.RUNNING),
         )
 
     def batch(self, index: int) -> Sequence[Folded]:
@@ -255,7 +251,7 @@ class Items:
     def _replied(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
         self._lately.clear()
         self._begun.clear()
-        self._in_line.clear()
+        self._stages.clear()
         for number, part in enumerate(fact.parts):
             if type(part) is Text:
                 if part.text.strip():

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from helix_desktop.engine.events import Stage
 from helix_desktop.engine.facts import Folded, FoldKind, ToolReturned
 from helix_desktop.engine.turn import UNREAD
 from helix_desktop.gui.meter import short
@@ -132,8 +133,8 @@ def changed_lines(diff: str) -> str:
 def _unfinished(state: CallState, words: str, now: float) -> CallLine:
     if state.running and state.waiting:
         return CallLine(words, Look.WAITING, (), tr("waiting for you"))
-    if state.running and state.in_line:
-        return CallLine(words, Look.RUNNING, (), tr("waits its turn"))
+    if state.running and state.stage is not Stage.RUNNING:
+        return CallLine(words, Look.RUNNING, (), tr("done") if state.stage is Stage.DONE else tr("waits its turn"))
     if state.running:
         text = tr("running… {time}", time=lasted(max(0.0, now - state.said)))
         return CallLine(words, Look.RUNNING, (), text)

@@ -13,7 +13,16 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QWidget
 
-from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, InLine, StateChanged, Streamed, ToolShowed
+from helix_desktop.engine.events import (
+    Answered,
+    Asked,
+    CallMoved,
+    Event,
+    FactAppended,
+    StateChanged,
+    Streamed,
+    ToolShowed,
+)
 from helix_desktop.engine.facts import ModelReplied, Recorded, Text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.bars import CallBox
@@ -108,8 +117,8 @@ class Canvas(QAbstractScrollArea):
                 apply(items.stream(delta))
             case ToolShowed(_, call, text):
                 apply(items.show(call, text))
-            case InLine(_, call, done):
-                apply(items.begins(call, now()) if done else items.in_line(call))
+            case CallMoved(_, call, stage):
+                apply(items.moved(call, stage, now()))
             case StateChanged(_, running):
                 apply(items.state(running))
             case Asked(_, number, question):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, TextDelta, Waiting
-from helix_desktop.engine.events import Running
+from helix_desktop.engine.events import Running, Stage
 from helix_desktop.engine.facts import (
     Decided,
     PartRef,
@@ -195,8 +195,8 @@ def test_a_fact_in_the_middle_of_a_stream_stands_before_it() -> None:
 
 def test_waiting_is_said_once_and_gone_with_the_answer() -> None:
     items = Items()
-    items.stream(Waiting("overloaded", 12.0, 1))
-    items.stream(Waiting("overloaded", 24.0, 2))
+    items.stream(Waiting("overloaded", 12.0))
+    items.stream(Waiting("overloaded", 24.0))
     assert kinds(items) == [ItemKind.WAITING]
     items.stream(TextDelta("now"))
     assert kinds(items) == [ItemKind.LIVE_REPLY]
@@ -286,7 +286,7 @@ def test_a_call_that_waits_for_the_user_or_another_does_not_run_and_its_time_beg
     state = items.call(0)
     assert (state.waiting, state.running, state.said) == (False, True, 5_000.0)
     items.answered(8, 6_000.0)  # of a server that asked by itself
-    assert items.in_line("c2").changed == {1}
-    assert items.call(1).in_line
-    assert items.begins("c2", 7_000.0).changed == {1}
-    assert (items.call(1).in_line, items.call(1).said) == (False, 7_000.0)
+    assert items.moved("c2", Stage.IN_LINE, 6_500.0).changed == {1}
+    assert items.call(1).stage is Stage.IN_LINE
+    assert items.moved("c2", Stage.RUNNING, 7_000.0).changed == {1}
+    assert (items.call(1).stage, items.call(1).said) == (Stage.RUNNING, 7_000.0)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helix_desktop.engine.events import Stage
 from helix_desktop.engine.facts import Decided, Folded, FoldKind, PartRef, ToolCall, ToolReturned
 from helix_desktop.engine.turn import UNREAD
 from helix_desktop.gui.transcript.item import CallState
@@ -58,7 +59,8 @@ def test_an_excerpt_says_what_the_agent_asked_to_keep() -> None:
 
 def test_how_it_went() -> None:
     assert call_line(state(running=True), 101.2).right == "running… 1.2 s"
-    assert call_line(state(running=True, in_line=True), 101.2).right == "waits its turn"
+    assert call_line(state(running=True, stage=Stage.IN_LINE), 101.2).right == "waits its turn"
+    assert call_line(state(running=True, stage=Stage.DONE), 101.2).right == "done"
     assert call_line(state(), 101.2).look is Look.REFUSED
     asked = call_line(state(running=True, waiting=True), 101.2)
     assert (asked.right, asked.spoken) == ("waiting for you", "read_file src/lock/table.rs, waiting for you")
