@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -100,7 +101,7 @@ class Models:
         request = await session.request_at(seq)
         reply = session.conversation.fact(seq) if seq is not None else None
         chosen = self.named(reply.model if isinstance(reply, ModelReplied) else model)
-        return chosen.model, catalog.wire_form(chosen.config, chosen.info, request)
+        return chosen.model, await asyncio.to_thread(catalog.wire_form, chosen.config, chosen.info, request)
 
     def forget(self) -> None:
         """Look everything up again: providers or their corrections have changed."""

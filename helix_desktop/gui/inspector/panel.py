@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
@@ -11,7 +13,7 @@ from PySide6.QtGui import QCursor, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSlider, QVBoxLayout, QWidget
 
 from helix_desktop.engine import budget, policy
-from helix_desktop.engine.blocks import Kind, Request
+from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Event, FactAppended, Folding
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
 from helix_desktop.engine.policy import Policy
@@ -21,7 +23,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.inspector import figures
 from helix_desktop.gui.inspector.figures import Part
-from helix_desktop.gui.inspector.request import RequestDialog, Wire
+from helix_desktop.gui.inspector.request import RequestDialog, forms
 from helix_desktop.gui.inspector.rows import FigureBox, MeterBox, heading
 from helix_desktop.gui.meter import kind_name, short
 from helix_desktop.gui.models.boxes_view import BoxesView
@@ -356,19 +358,20 @@ class Inspector(QWidget):
         step = None if self._is_now else self._steps[self.slider.value()].seq
         title = self._step.text()
 
-        def show(found: tuple[Request, Wire | None]) -> None:
+        def show(found: tuple[int, dict[str, list[str]]]) -> None:
             if self._session is session:
                 RequestDialog(self._theme, title, *found, self).open()
 
         self._doing.do(self._request(session, step), name="the request of a step", then=show, owner=self)
 
-    async def _request(self, session: Session, step: int | None) -> tuple[Request, Wire | None]:
-        """To read, and as it went out; a provider that was removed since does not keep it from being read."""
-        request = await session.request_at(step)
-        try:
-            return request, await self._bench.wire(session.id, step) if self._bench is not None else None
-        except HelixError:
-            return request, None
+    async def _request(self, session: Session, step: int | None) -> tuple[int, dict[str, list[str]]]:
+        """How many messages; and to read, and as it went out. A provider that was removed since does not keep it from
+        being read.
+        """
+        request, wire = await session.request_at(step), None
+        with suppress(HelixError):
+            wire = await self._bench.wire(session.id, step) if self._bench is not None else None
+        return len(request.messages), await asyncio.to_thread(forms, request, wire)
 
 
 def thresholds(chosen: Policy) -> str:

@@ -21,21 +21,18 @@ Wire = tuple[str, Mapping[str, Any]]  # a model's name, and the body its provide
 
 
 class RequestDialog(QDialog):
-    """Read, find, copy: as it reads best, and as the provider got it."""
+    """Read, find, copy: as it reads best, and as the provider got it. `forms` are made beside the painting thread."""
 
     def __init__(
-        self, theme: Theme, title: str, request: Request, wire: Wire | None = None, parent: QWidget | None = None
+        self, theme: Theme, title: str, messages: int, forms: Mapping[str, list[str]], parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(tr("The request") + f" · {title}")
         self.resize(theme.px(900), theme.px(640))
         self.view = LineView(theme, self)
-        self._forms = {tr("To read"): as_lines(request)}
-        if wire is not None:
-            name, body = wire
-            self._forms[tr("As {model} gets it", model=name)] = as_json(body)
-        said = QLabel(count(len(request.messages), "{n} message", "{n} messages"), self)
+        self._forms = forms
+        said = QLabel(count(messages, "{n} message", "{n} messages"), self)
         set_look(said, "small")
         copying = QPushButton(tr("Copy"), self)
         copying.clicked.connect(self._copy)
@@ -58,6 +55,15 @@ class RequestDialog(QDialog):
     def _copy(self) -> None:
         text = self.view.chosen_text() or "\n".join(self._forms[self.form.currentText()])
         QGuiApplication.clipboard().setText(text)
+
+
+def forms(request: Request, wire: Wire | None) -> dict[str, list[str]]:
+    """What can be shown of a request, by its name, as lines."""
+    found = {tr("To read"): as_lines(request)}
+    if wire is not None:
+        model, body = wire
+        found[tr("As {model} gets it", model=model)] = as_json(body)
+    return found
 
 
 def as_json(body: Mapping[str, Any]) -> list[str]:

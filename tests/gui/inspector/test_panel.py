@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PySide6.QtWidgets import QApplication
@@ -137,6 +139,30 @@ def test_the_request_is_shown_as_the_provider_gets_it_too(panel: Inspector, sess
     dialog.form.setCurrentText(f"As {story.MODEL} gets it")
     shown = "\n".join(dialog.view.lines[i] for i in range(len(dialog.view.lines)))
     assert json.loads(shown)["model"] == story.MODEL
+
+
+def test_what_the_provider_gets_is_written_beside_the_painting_thread(
+    panel: Inspector, session: Commanded, settle: Settle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[int] = set()
+
+    class Body(dict[str, Any]):
+        def items(self) -> Any:
+            seen.add(threading.get_ident())
+            return super().items()
+
+    async def wire(_conversation: str, _seq: int | None = None) -> tuple[str, Body]:
+        return story.MODEL, Body(model=story.MODEL)
+
+    bench = FakeWorkbench("w", "#0d7d74", Path("/w"))
+    bench.sessions[session.id] = session
+    monkeypatch.setattr(bench, "wire", wire)
+    panel.open(session, bench)
+    settle()
+    act(panel, "Show the request")
+    settle()
+    assert seen
+    assert threading.get_ident() not in seen
 
 
 def test_blocks_are_listed_and_can_be_pinned(panel: Inspector, session: Commanded, settle: Settle) -> None:
