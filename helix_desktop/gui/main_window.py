@@ -211,7 +211,8 @@ class MainWindow(Frame):
         self.refresh_conversations()
         self.show_session(None)  # nothing of the other workspace can be seen, or written to, while one is opened
         self.workbench_shown.emit()
-        if any(row.id == last and not row.trashed for row in bench.conversations()):
+        row = bench.row(last)
+        if row is not None and not row.trashed:
             self.memory.put("conversation", bench.id, value=last)
             self.open_conversation(last)
 
@@ -317,8 +318,8 @@ class MainWindow(Frame):
 
     def title_of(self, workspace: str, conversation: str) -> str:
         """What a conversation of any open workspace is called."""
-        rows = self._watched[workspace].bench.conversations() if workspace in self._watched else ()
-        return next((row.title for row in rows if row.id == conversation), "")
+        row = self._watched[workspace].bench.row(conversation) if workspace in self._watched else None
+        return row.title if row else ""
 
     def rows(self) -> Sequence[ConversationRow]:
         return self.bench.conversations() if self.bench else ()
@@ -326,7 +327,7 @@ class MainWindow(Frame):
     def row(self, conversation: str = "") -> ConversationRow | None:
         """A conversation of the list; without a name the open one."""
         name = conversation or (self.session.id if self.session else "")
-        return next((row for row in self.rows() if row.id == name), None)
+        return self.bench.row(name) if self.bench else None
 
     def refresh_conversations(self) -> None:
         self.sidebar.show_conversations(self.rows())

@@ -156,6 +156,9 @@ class Workbench:
         """All of them, the one that changed last first; sub-agents' name their parent."""
         return sorted(self._rows.values(), key=lambda row: -row.updated)
 
+    def row(self, conversation: str) -> ConversationRow | None:
+        return self._rows.get(conversation)
+
     def running(self, conversation: str) -> Running:
         session = self._sessions.find(conversation)
         return session.running if session else Running.IDLE

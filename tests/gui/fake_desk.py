@@ -324,6 +324,9 @@ class FakeWorkbench:
     def conversations(self) -> Sequence[Row]:
         return list(self.rows.values())
 
+    def row(self, conversation: str) -> Row | None:
+        return self.rows.get(conversation)
+
     def running(self, conversation: str) -> Running:
         session = self.sessions.get(conversation)
         return session.running if session else Running.IDLE

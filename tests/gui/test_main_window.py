@@ -71,6 +71,16 @@ def test_a_window_made_with_large_text_fits_again_with_usual_text(
     assert [side.minimumWidth() for side in sides] == [220, 260, 260, 300]
 
 
+def test_the_list_is_asked_for_once_when_it_is_shown_anew(
+    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ten thousand conversations each time takes milliseconds."""
+    lists = iter([bench.conversations()])
+    monkeypatch.setattr(bench, "conversations", lambda: next(lists))
+    window.refresh_conversations()
+    assert next(lists, None) is None
+
+
 def test_each_workspace_comes_back_with_the_conversation_that_was_open_in_it(
     window: MainWindow, desk: FakeDesk
 ) -> None:

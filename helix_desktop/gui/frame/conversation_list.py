@@ -79,7 +79,7 @@ def grouped(
         if not row.parent
         and (row.trashed if place == "trashed" else not row.trashed)
         and (place == "trashed" or row.archived == (place == "archived"))
-        and all(word in row.title.casefold() for word in wanted)
+        and (not wanted or all(word in row.title.casefold() for word in wanted))
     ]
     shown.sort(key=lambda row: row.updated, reverse=True)
     midnight = datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0).timestamp()
@@ -111,7 +111,7 @@ class Conversations(QAbstractListModel):
 
     def show_lines(self, lines: list[Heading | ConversationRow]) -> None:
         """Replace the lines; where only their content changed, the view keeps its place."""
-        if [_key(a) for a in self._lines] == [_key(b) for b in lines]:
+        if len(lines) == len(self._lines) and all(map(_same, self._lines, lines)):
             self._lines = lines
             self.dataChanged.emit(self.index(0), self.index(max(self._fetched - 1, 0)))
             return
@@ -168,6 +168,10 @@ def _words_of(row: ConversationRow, running: Running, role: int) -> str | None:
     if role == Qt.ItemDataRole.ToolTipRole:
         return hint(f"{row.title}\n{spoken(tuple(row.parts.items()), row.window)}")
     return None
+
+
+def _same(one: Heading | ConversationRow, other: Heading | ConversationRow) -> bool:
+    return one is other or _key(one) == _key(other)
 
 
 def _key(line: Heading | ConversationRow) -> str:
