@@ -102,7 +102,8 @@ class Terminal:
 
 def drop_output() -> None:
     """What still waits to be written would fail once more at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _put_out(data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import json
 import os
 import random
@@ -156,14 +157,19 @@ def test_the_trash_of_conversations_is_emptied_when_one_says_so(helix: Helix, wo
     assert (nothing.code, nothing.out) == (0, "Removed: conversations 0, entries 0, bytes 0.\n")
 
 
-@pytest.mark.parametrize(("answer", "left"), [("y", 1), ("", 2)])
+class AtTerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y\n", 1), ("\n", 2), ("", 2), (None, 2)])
 def test_on_a_terminal_it_asks(
-    helix: Helix, workspace: str, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
+    helix: Helix, workspace: str, monkeypatch: pytest.MonkeyPatch, answer: str | None, left: int
 ) -> None:
+    """Also Ctrl+D, and a closed input, are no."""
     asyncio.run(thrown_away(workspace))
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda _: answer)
-    assert helix("workspace", "empty-trash", workspace).code == (0 if answer else 1)
+    monkeypatch.setattr(sys, "stdin", None if answer is None else AtTerminal(answer))
+    assert helix("workspace", "empty-trash", workspace).code == (0 if left == 1 else 1)
     assert helix("workspace", "show", workspace, "--json").json["conversations"] == left
 
 

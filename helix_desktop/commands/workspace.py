@@ -215,11 +215,18 @@ def _emptying(arguments: argparse.Namespace) -> int:
     code = beside.run(arguments)
     if code != ASKING:
         return code
-    asked = not arguments.json and sys.stdin.isatty()
-    if not asked or input("Remove them for good? [y/N] ").strip().casefold() not in {"y", "yes"}:
+    if arguments.json or not _agreed("Remove them for good? [y/N] "):
         return 1
     arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
     return beside.run(arguments)
+
+
+def _agreed(question: str) -> bool:
+    """Nobody to ask is a no, and so is an input that ends."""
+    try:
+        return bool(sys.stdin and sys.stdin.isatty()) and input(question).strip().casefold() in {"y", "yes"}
+    except EOFError:
+        return False
 
 
 async def empty_trash(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
