@@ -113,6 +113,7 @@ class QuestionCard(QWidget):
         if question.preview:
             self._inside.addWidget(self._preview())
         if self._form is not None:
+            self._form.entered.connect(self._send)
             self._inside.addWidget(self._form)
         self._wrong = self._label("", "danger")
         self._wrong.hide()

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
 from helix_desktop.errors import WrongUse
@@ -18,7 +18,11 @@ from helix_desktop.gui.words import tr
 
 
 class SchemaForm(QWidget):
-    """`values()` gives the JSON text, or raises WrongUse that names the field."""
+    """`values()` gives the JSON text, or raises WrongUse that names the field. `entered`: by the key, in a line that was
+    typed into; a key that was meant for what had the keyboard before sends nothing.
+    """
+
+    entered = Signal()
 
     def __init__(self, schema: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -82,6 +86,7 @@ class SchemaForm(QWidget):
             return check, check.isChecked
         if kind in ("string", "number", "integer"):
             line = QLineEdit("" if default is None else str(default), self)
+            line.returnPressed.connect(lambda: self.entered.emit() if line.isModified() else None)
             return line, lambda: _number(name, line.text(), str(kind)) if kind != "string" else line.text()
         text = QPlainTextEdit(self)
         text.setProperty("look", "mono")

@@ -165,6 +165,19 @@ def test_a_question_with_a_form_is_answered_with_its_values(theme: Theme) -> Non
     assert json.loads(spy.at(0)[1].values)["name"] == "Ada"
 
 
+def test_the_key_sends_a_form_once_something_was_typed_into_it(theme: Theme) -> None:
+    approvals = Approvals(theme, {})
+    schema = json.dumps({"properties": {"name": {"type": "string", "default": "Bo"}}})
+    approvals.show_questions({4: Question(COMMAND.call, "Who are you?", "", form=schema, scopes=("once",))})
+    spy = QSignalSpy(approvals.answered)
+    line = approvals.findChildren(QLineEdit)[0]
+    QTest.keyClick(line, Qt.Key.Key_Return)  # was meant for what had the keyboard before
+    assert spy.count() == 0
+    QTest.keyClicks(line, "b")
+    QTest.keyClick(line, Qt.Key.Key_Return)
+    assert [json.loads(spy.at(at)[1].values) for at in range(spy.count())] == [{"name": "Bob"}]
+
+
 @pytest.mark.parametrize(("pressed", "scope"), [("Decline", "once"), ("Cancel", "cancel")])
 def test_a_server_may_be_declined_or_left_without_an_answer(theme: Theme, pressed: str, scope: str) -> None:
     approvals = Approvals(theme, {})
