@@ -35,8 +35,8 @@ class ServerCard(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._name, self._words, self._state = (self._label(look) for look in ("", "mono", "small"))
         whole = QVBoxLayout(self)
-        whole.setContentsMargins(12, 6, 6, 6)
-        whole.setSpacing(2)
+        whole.setContentsMargins(12, 10, 8, 8)
+        whole.setSpacing(4)
         for label in (self._name, self._words, self._state):
             whole.addWidget(label)
         whole.addLayout(self._buttons())

@@ -31,7 +31,8 @@ class ServersPage(Page):
         self._cards: dict[str, ServerCard] = {}
         self.sentence(tr("A server is a program of somebody else with your rights: add those you trust."))
         self._rows = QVBoxLayout()
-        self._rows.setSpacing(6)
+        self._rows.setContentsMargins(0, 8, 0, 0)
+        self._rows.setSpacing(8)
         self.add_layout(self._rows)
         self._said = self.sentence("", "small")
         self.heading(tr("Add one"))
