@@ -91,7 +91,7 @@ def excluded(block: Block) -> Block | None:
 def legal_call(call: ToolCall, name_in_request: str) -> ToolCall:
     """The call as every provider accepts it: an id, a plain name, an object of arguments."""
     name = _NAME.sub("_", call.name)[:64] or "unnamed"
-    arguments = call.arguments if _is_object(call.arguments) else _wrapped(call.arguments)
+    arguments = call.arguments if is_object(call.arguments) else _wrapped(call.arguments)
     if (name, name_in_request, arguments) == (call.name, call.id, call.arguments):
         return call
     return replace(call, id=name_in_request, name=name, arguments=arguments)
@@ -99,7 +99,7 @@ def legal_call(call: ToolCall, name_in_request: str) -> ToolCall:
 
 def cleared_arguments(arguments: str, text: str) -> str:
     """The arguments with `text` in place of their long values; short ones (a path, a flag) stay."""
-    values = json.loads(arguments) if _is_object(arguments) else {}
+    values = json.loads(arguments) if is_object(arguments) else {}
     texts = iter((text,))
     shown = {key: next(texts, SAME_ENTRY) if is_long(value) else value for key, value in values.items()}
     if text not in shown.values():
@@ -162,7 +162,8 @@ def _tokens(part: UserPart | ReplyPart) -> int:
     return part.tokens
 
 
-def _is_object(arguments: str) -> bool:
+def is_object(arguments: str) -> bool:
+    """Whether a call's arguments are what they must be: a JSON object."""
     try:
         return isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):

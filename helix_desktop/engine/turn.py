@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,6 +35,7 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
+from helix_desktop.engine.parts import is_object
 from helix_desktop.engine.ports import About, Answer, CallContext, ModelClient, Outcome, Question
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import ContextTooLong, HelixError, ModelFailed, Refused
@@ -44,6 +46,10 @@ LATELY = 12
 HEAD = 2_000
 Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
 UNREAD = "This call was stopped before it was done."
+TORN = (
+    "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
+    "several parts, the first with write_file and the others with edit_file."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ class Turn:
                 reply = await self._ask_model()
                 calls = [part for part in reply.parts if isinstance(part, ToolCall)]
                 if calls:
-                    await self._run_batch(calls)
+                    await self._run_batch(calls, torn=_torn(reply))
                 steered = await self._take_steering(within=bool(calls))
                 end = self._end(reply, going_on=bool(calls) or steered)
                 if end is None and self._cuts:
@@ -195,7 +201,7 @@ class Turn:
 
     # --- its calls
 
-    async def _run_batch(self, calls: Sequence[ToolCall]) -> None:
+    async def _run_batch(self, calls: Sequence[ToolCall], torn: ToolCall | None) -> None:
         """All calls of a reply, some side by side, some one after another, each recorded with those it ran beside."""
         self._talk.running(Running.TOOLS)
         groups, waiting, tasks = self._groups(calls), list(calls), list[asyncio.Task[Result]]()
@@ -203,7 +209,7 @@ class Turn:
         try:
             for group in groups:
                 self._moved(group, Stage.RUNNING)
-                tasks = [self._crew.spawn(self._run_one(call), name=f"tool {call.name}") for call in group]
+                tasks = [self._crew.spawn(self._run_one(call, torn), name=f"tool {call.name}") for call in group]
                 await asyncio.gather(*tasks)
                 results, tasks = [task.result() for task in tasks], []
                 del waiting[: len(group)]
@@ -229,15 +235,20 @@ class Turn:
         for call in calls:
             self._conversation.tell(CallMoved(self._conversation.id, call.id, stage))
 
-    async def _run_one(self, call: ToolCall) -> Result:
+    async def _run_one(self, call: ToolCall, torn: ToolCall | None) -> Result:
         """The call's own time: not how long the user thought about it."""
         now, waits = self._crew.clock.now, list[float]()
         started = now()
-        outcome = await self._crew.tools.run(call, self._context(call, waits))
+        outcome = await (
+            self._not_run(call) if call is torn else self._crew.tools.run(call, self._context(call, waits))
+        )
         returned = await self._returned(call, outcome, max(0.0, now() - started - sum(waits)))
         self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
         self._moved([call], Stage.DONE)
         return returned, _beside(call, outcome), outcome.keep
+
+    async def _not_run(self, call: ToolCall) -> Outcome:
+        return Outcome(await self._crew.cache.put(TORN.encode(), About(call.name)), ok=False)
 
     def _context(self, call: ToolCall, waits: list[float]) -> CallContext:
         here, now = self._conversation, self._crew.clock.now
@@ -318,12 +329,14 @@ class Turn:
 
     def _end(self, reply: Reply, *, going_on: bool) -> TurnEnded | None:
         """Why the turn ends here, or None."""
-        broken = reply.stop in (Stop.CUT, Stop.LENGTH) or (reply.stop is Stop.END and not reply.parts)
+        silent = reply.stop is Stop.END and not _says_something(reply)
+        broken = silent or reply.stop in (Stop.CUT, Stop.LENGTH)
         if broken and not going_on:
             self._cuts += 1
             if self._cuts <= CUTS_IN_A_ROW:
                 return None
-            return TurnEnded(TurnEnd.FAILED, reply.why or "The reply broke off again and again.")
+            happened = "The model said nothing, again and again." if silent else "The reply broke off again and again."
+            return TurnEnded(TurnEnd.FAILED, reply.why or happened)
         self._cuts = 0
         if reply.stop is Stop.FILTERED:
             return TurnEnded(TurnEnd.FAILED, reply.why or "The provider withheld the reply.")
@@ -335,7 +348,7 @@ class Turn:
         limits = self._crew.limits()
         if self._steps >= limits.steps:
             return TurnEnded(TurnEnd.STEP_LIMIT, f"{self._steps} steps in this turn, as many as its limit allows.")
-        ((name, _, _), count), *_ = Counter(self._lately).most_common(1) or [(("", "", ""), 0)]
+        name, count = _repeated(self._lately)
         if count >= limits.repeats:
             return TurnEnded(TurnEnd.REPEATING, f"{name} was called {count} times alike with the same result.")
         return self._spent()
@@ -351,6 +364,28 @@ class Turn:
             if limit and spent >= limit:
                 return TurnEnded(TurnEnd.SPENDING_LIMIT, f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}.")
         return None
+
+
+def _says_something(reply: Reply) -> bool:
+    """Whether there is more than thinking and empty lines."""
+    return any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts)
+
+
+def _torn(reply: Reply) -> ToolCall | None:
+    """The call in whose arguments the reply met its length limit."""
+    last = reply.parts[-1] if reply.parts and reply.stop is Stop.LENGTH else None
+    return last if isinstance(last, ToolCall) and not is_object(last.arguments) else None
+
+
+def _repeated(lately: deque[tuple[str, str, str]]) -> tuple[str, int]:
+    """The tool that was called alike most often, and how often; never, where something else was new in between: a check
+    after each step of work is no repetition.
+    """
+    if not lately:
+        return "", 0
+    most, count = Counter(lately).most_common(1)[0]
+    since = Counter(itertools.islice(lately, lately.index(most), None))
+    return most[0], count if min(since.values()) > 1 else 0
 
 
 def _beside(call: ToolCall, outcome: Outcome) -> Sequence[Fact]:

@@ -299,7 +299,7 @@ class MessagesReading(Reader):
             why = f"{self._where} declined to answer this."
         if stop is Stop.END and self._draft.calls:
             stop = Stop.CALLS
-        return Reply(self._draft.parts(cut=stop is Stop.CUT), stop, self._figures(), self._model, why)
+        return Reply(self._draft.parts(cut=stop in (Stop.CUT, Stop.LENGTH)), stop, self._figures(), self._model, why)
 
     def _figures(self) -> Usage:
         read = self._usage.get("cache_read_input_tokens", 0)

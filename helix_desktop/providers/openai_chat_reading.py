@@ -168,7 +168,7 @@ class ChatReading(Reader):
     def reply(self, cut: str = "") -> Reply:
         self._seal_reasoning()
         stop, why = self._ending(cut)
-        parts = self._draft.parts(cut=stop is Stop.CUT)
+        parts = self._draft.parts(cut=stop in (Stop.CUT, Stop.LENGTH))
         return Reply(parts, stop, self._usage, self._model, why)
 
     def _ending(self, cut: str) -> tuple[Stop, str]:

@@ -244,7 +244,9 @@ class ResponsesReading(Reader):
             output=number_at(usage, "output_tokens"),
             reasoning=number_at(usage, "output_tokens_details", "reasoning_tokens"),
         )
-        return Reply(self._draft.parts(cut=stop is Stop.CUT), stop, figures, text_at(self._response, "model"), why)
+        return Reply(
+            self._draft.parts(cut=stop in (Stop.CUT, Stop.LENGTH)), stop, figures, text_at(self._response, "model"), why
+        )
 
     def _ending(self, cut: str) -> tuple[Stop, str]:
         if cut or not self._response:

@@ -18,6 +18,7 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     Reasoning,
     Recorded,
+    ReplyPart,
     Stop,
     SystemSet,
     Text,
@@ -30,7 +31,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
-from helix_desktop.engine.turn import UNREAD
+from helix_desktop.engine.turn import TORN, UNREAD
 from helix_desktop.errors import BadKey, ContextTooLong, StoreFull
 from tests.conftest import Expect
 from tests.engine.agent import SteppedClock, World, calls, says, world
@@ -249,6 +250,16 @@ async def test_a_reply_that_met_its_length_limit_is_continued() -> None:
     assert laws.violations(at.model.requests[1]) == []
 
 
+async def test_a_call_in_which_the_length_limit_was_met_is_not_run_and_the_model_is_told_to_write_less() -> None:
+    parts = (ToolCall("x", "look", "{}"), ToolCall("y", "run", '{"path": "a.py", "content": "def'))
+    at = await world(Reply(parts, Stop.LENGTH, Usage(), "scripted"), says("in parts, then"))
+    assert (await told(at)).reason is TurnEnd.DONE
+    assert at.tools.ran == ["x-1"]
+    whole, torn = at.of(ToolReturned)
+    assert (whole.ok, torn.ok, torn.head) == (True, False, TORN)
+    assert laws.violations(at.model.requests[1]) == []
+
+
 async def test_a_stream_that_breaks_again_and_again_ends_the_turn() -> None:
     at = await world(*[Reply((Text("x"),), Stop.CUT, Usage(), "scripted", "cut")] * 9)
     end = await told(at)
@@ -257,9 +268,23 @@ async def test_a_stream_that_breaks_again_and_again_ends_the_turn() -> None:
     assert "x" in str((await at.session.request_at()).messages)  # the last words stay, to be continued by hand
 
 
-async def test_a_model_that_says_nothing_is_not_taken_for_done() -> None:
-    at = await world(*[Reply((), Stop.END, Usage(input=5), "scripted")] * 9)
-    assert (await told(at)).reason is TurnEnd.FAILED
+NOTHING = ((), (Text("\n\n"),), (Reasoning("I will look."),), (Reasoning("I will look."), Text("\n")))
+
+
+@pytest.mark.parametrize("parts", NOTHING)
+async def test_a_model_that_says_nothing_is_not_taken_for_done(parts: tuple[ReplyPart, ...]) -> None:
+    at = await world(*[Reply(parts, Stop.END, Usage(input=5), "scripted")] * 9)
+    end = await told(at)
+    assert (end.reason, end.why) == (TurnEnd.FAILED, "The model said nothing, again and again.")
+    assert len(at.model.requests) == 4
+
+
+@pytest.mark.parametrize("parts", NOTHING)
+async def test_a_model_that_says_nothing_once_is_asked_the_same_again(parts: tuple[ReplyPart, ...]) -> None:
+    at = await world(calls("look"), Reply(parts, Stop.END, Usage(input=5), "scripted"), says("done"))
+    assert (await told(at)).reason is TurnEnd.DONE
+    assert at.model.requests[2].messages == at.model.requests[1].messages
+    assert laws.violations(await at.session.request_at()) == []
 
 
 async def test_a_failure_of_the_model_is_a_sentence_and_the_turn_can_be_resumed() -> None:
@@ -298,6 +323,17 @@ async def test_the_same_call_with_the_same_result_again_and_again_ends_a_turn() 
     at = await world(*[calls("look", a=1)] * 20, limits=Limits(repeats=4))
     assert (await told(at)).reason is TurnEnd.REPEATING
     assert len(at.model.requests) == 4
+
+
+async def test_two_calls_in_turn_that_change_nothing_end_a_turn() -> None:
+    at = await world(*[calls("look", a=1), calls("look", a=2)] * 20, limits=Limits(repeats=4))
+    assert (await told(at)).reason is TurnEnd.REPEATING
+
+
+async def test_the_same_check_after_one_step_of_work_and_another_is_no_repetition() -> None:
+    work = [one for n in range(10) for one in (calls("run", n=n), calls("look", check="all"))]
+    at = await world(*work, says("done"), limits=Limits(repeats=4))
+    assert (await told(at)).reason is TurnEnd.DONE
 
 
 async def test_spending_limits_end_a_turn() -> None:

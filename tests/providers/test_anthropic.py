@@ -205,6 +205,7 @@ def test_a_call_without_arguments_has_an_empty_object() -> None:
     start = {"type": "tool_use", "id": "toolu_00000009", "name": "list", "input": {}}
     made = [*events()[:2], *block(0, start, []), *events(stop="tool_use")[2:]]
     assert read(made)[1].parts == (ToolCall("toolu_00000009", "list", "{}"),)
+    assert read([*made[:-2], *events(stop="max_tokens")[-2:]])[1].parts == ()
 
 
 @pytest.mark.parametrize(

@@ -296,6 +296,12 @@ def test_a_filtered_reply_says_so() -> None:
     assert (answered.stop, "content filter" in answered.why) == (Stop.FILTERED, True)
 
 
+def test_at_the_length_limit_a_call_whose_arguments_had_not_begun_is_no_call_without_arguments() -> None:
+    begun = {"index": 0, "id": "call_aaaaaaaa", "function": {"name": "list_files", "arguments": ""}}
+    met = read(chunk({"content": "I list. "}), chunk({"tool_calls": [begun]}), chunk({}, "length"))
+    assert (met.parts, met.stop) == ((Text("I list. "),), Stop.LENGTH)
+
+
 def test_in_a_cut_reply_a_call_without_arguments_is_left_out_and_a_torn_one_cannot_pass_for_whole() -> None:
     start = [
         chunk({"content": "Let me"}),
