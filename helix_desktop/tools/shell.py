@@ -106,7 +106,7 @@ def tools(commands: Shell) -> tuple[Tool, ...]:
     made = zip(_SPECS, (run, listed, read, stop), strict=True)
     first, *rest = [Tool(name, about, schema, act) for (name, about, schema), act in made]
     where = _ASKED_FOR if commands.sandbox.kind is Kind.NONE else _SANDBOXED
-    return (replace(first, description=f"{_RUN}{where}{_BACKGROUND}"), *rest)
+    return (replace(first, description=f"{_RUN}{where}{_BACKGROUND}", alone=True), *rest)
 
 
 async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:

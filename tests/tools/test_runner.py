@@ -95,7 +95,7 @@ async def test_parallel_calls_run_side_by_side(here: World) -> None:
 async def test_what_changes_files_or_may_do_so_stands_in_order_with_the_other_calls(here: World) -> None:
     here.box = here.kit.toolbox(more=lambda: [Echo()])
     offered = [spec.name for spec in here.box.specs()]
-    assert [name for name in offered if here.box.alone(name)] == ["write_file", "edit_file", "srv__echo"]
+    assert [name for name in offered if here.box.alone(name)] == ["write_file", "edit_file", "run_command", "srv__echo"]
     assert not here.box.alone("no such tool")
 
 

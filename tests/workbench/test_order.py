@@ -11,15 +11,9 @@ from tests.peers.chat_server import Calls, ChatServer, reply
 from tests.workbench.conftest import Desks
 
 
-async def test_edits_of_one_file_and_a_command_after_them_each_find_what_was_done_before(
-    desks: Desks, folder: Path
-) -> None:
-    edits: Calls = [
-        ("edit_file", {"path": "README.md", "old_text": f"# Pairs{done}", "new_text": f"# Pairs{done} more"})
-        for done in ("", " more", " more more")
-    ]
-    looks: Calls = [("run_command", {"command": "head -1 README.md"}), ("read_file", {"path": "README.md"})]
-    with ChatServer([reply(calls=[*edits, *looks]), reply("Done.")]) as server:
+async def returned(desks: Desks, folder: Path, calls: Calls) -> list[ToolReturned]:
+    """What the calls of one reply came to."""
+    with ChatServer([reply(calls=calls), reply("Done.")]) as server:
         desk = desks()
         desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
         bench = await desk.create("Order", folder)
@@ -28,6 +22,23 @@ async def test_edits_of_one_file_and_a_command_after_them_each_find_what_was_don
         session = await bench.new_conversation()
         session.send((Text("more, please"),))
         await asyncio.wait_for(session.idle(), 30)
-    returned = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
-    assert [one.ok for one in returned] == [True] * 5
-    assert [one.head.split("\n")[0] for one in returned[3:]] == ["# Pairs more more more"] * 2
+    return [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
+
+
+async def test_edits_of_one_file_and_a_command_after_them_each_find_what_was_done_before(
+    desks: Desks, folder: Path
+) -> None:
+    edits: Calls = [
+        ("edit_file", {"path": "README.md", "old_text": f"# Pairs{done}", "new_text": f"# Pairs{done} more"})
+        for done in ("", " more", " more more")
+    ]
+    looks: Calls = [("run_command", {"command": "head -1 README.md"}), ("read_file", {"path": "README.md"})]
+    results = await returned(desks, folder, [*edits, *looks])
+    assert [one.ok for one in results] == [True] * 5
+    assert [one.head.split("\n")[0] for one in results[3:]] == ["# Pairs more more more"] * 2
+
+
+async def test_a_command_finds_what_the_one_before_it_has_done(desks: Desks, folder: Path) -> None:
+    lines = ("sleep 0.3; mkdir made", "echo one > made/a", "cat made/a")
+    results = await returned(desks, folder, [("run_command", {"command": line}) for line in lines])
+    assert [one.head for one in results] == ["[no output, exit code 0]\n"] * 2 + ["one\n"]
