@@ -123,6 +123,7 @@ class MainWindow(Frame):
 
     def changeEvent(self, event: QEvent) -> None:
         """The command line may have made, renamed or trashed a workspace meanwhile."""
+        super().changeEvent(event)
         if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow() and self._desk is not None:
             self.refresh_workspaces()
 

@@ -181,8 +181,3 @@ class Frame(QWidget):
             put("layout", self._workspace, "sidebar-width", value=first)
         if self.side_shown and last and self._moved:
             put("layout", self._workspace, "side-width", self.page, value=last)
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LayoutDirectionChange:
-            self._settle()
