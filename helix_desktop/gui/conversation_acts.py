@@ -125,8 +125,17 @@ class ConversationActs:
         """Asks where to; the file is written in a thread."""
 
         def save_to(file: Path) -> None:
-            def told(_done: None) -> None:
-                self._notices.tell(tr("Saved as {file}.", file=file.name))
+            def told(gone: int) -> None:
+                words = [tr("Saved as {file}.", file=file.name)]
+                if gone:
+                    words.append(
+                        count(
+                            gone,
+                            "{n} output is not in it: it was removed from the cache or is damaged.",
+                            "{n} outputs are not in it: they were removed from the cache or are damaged.",
+                        )
+                    )
+                self._notices.tell("\n".join(words))
 
             self._doing.do(self._export(bench, row, form, file), name="export a conversation", then=told)
 
@@ -136,12 +145,15 @@ class ConversationActs:
     async def _trash(self, bench: Workbench, row: ConversationRow, *, trashed: bool) -> None:
         await (await bench.session(row.id)).trash(trashed=trashed)
 
-    async def _export(self, bench: Workbench, row: ConversationRow, form: str, file: Path) -> None:
+    async def _export(self, bench: Workbench, row: ConversationRow, form: str, file: Path) -> int:
+        """Gives how many outputs could not be read."""
         facts = list((await bench.session(row.id)).conversation.state.facts)
-        texts = {} if form == "json" else await bench.texts(export.named(facts))
+        named = [] if form == "json" else export.named(facts)
+        texts = await bench.texts(named)
         makers: dict[str, Callable[[], str]] = {
             "json": lambda: export.as_json(row.title, facts),
             "html": lambda: export.as_html(row.title, facts, texts.get),
             "markdown": lambda: export.as_markdown(row.title, facts, texts.get),
         }
         await save(file, makers[form])
+        return len(set(named) - set(texts))

@@ -19,6 +19,7 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     Reasoning,
     Recorded,
+    Stored,
     Text,
     ToolCall,
     ToolReturned,
@@ -92,10 +93,14 @@ def told(facts: Sequence[Recorded], content: Content) -> Iterator[tuple[str, str
         elif isinstance(fact, ToolReturned):
             call = calls.get(fact.call)
             name = f"{call.name} {_one_line(call.arguments)[:200]}" if call else "Tool"
-            text = fact.head or content(fact.output.digest) or f"[{fact.output.size:,} bytes, {fact.output.digest}]"
+            text = fact.head or content(fact.output.digest) or _gone(fact.output)
             yield f"{name}{'' if fact.ok else ' (failed)'}", "code", text
         elif isinstance(fact, Folded):
             yield f"{fact.kind.value}: {fact.tokens_before:,} → {fact.tokens:,} tokens", "fold", ""
+
+
+def _gone(stored: Stored) -> str:
+    return f"[{stored.size:,} bytes, {stored.digest}: removed from the cache since, or damaged]" if stored.size else ""
 
 
 def _replied(fact: ModelReplied, at: str) -> Iterator[tuple[str, str, str]]:

@@ -14,7 +14,7 @@ from helix_desktop.gui.ports import Imported, Workbench, WorkspaceRow
 from helix_desktop.gui.said import said
 from helix_desktop.gui.saving import file_name
 from helix_desktop.gui.tokens import WORKSPACE_COLOURS
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import count, tr
 
 SUFFIX = ".helix"
 STAYS = 60_000
@@ -103,8 +103,21 @@ class WorkspaceActs:
         lasting = Lasting(tr("Exporting “{name}”", name=row.name), window)
         lasting.rejected.connect(lambda: window.notices.tell(tr("The export was stopped; nothing was written.")))
         words = tr("“{name}” is in {file}: its history and its cache, and no keys.", name=row.name, file=path.name)
+
+        def told(damaged: Sequence[str]) -> None:
+            if damaged:
+                names = ", ".join(name[:12] for name in damaged[:3]) + (", …" if len(damaged) > 3 else "")
+                left_out = count(
+                    len(damaged),
+                    "{n} entry is damaged and was left out:",
+                    "{n} entries are damaged and were left out:",
+                )
+                window.notices.tell(f"{words}\n{left_out} {names}", stays=STAYS)
+            else:
+                window.notices.tell(words)
+
         work = window.desk.export(row.id, path, lasting.report)
-        lasting.follow(window.doing, work, lambda _done: window.notices.tell(words), window.notices.tell_error)
+        lasting.follow(window.doing, work, told, window.notices.tell_error)
 
     def import_(self) -> None:
         patterns = tr("Exported workspaces ({pattern})", pattern=f"*{SUFFIX}")

@@ -287,12 +287,15 @@ class Workspace:
             if piece:
                 yield piece
 
-    async def export_to(self, path: Path, report: Callable[[int], None] = lambda _bytes: None) -> None:
-        """The same into a file, which is there whole or not at all. `report` hears how many bytes were written."""
+    async def export_to(self, path: Path, report: Callable[[int], None] = lambda _bytes: None) -> tuple[str, ...]:
+        """The same into a file, which is there whole or not at all. `report` hears how many bytes were written. Gives
+        the hashes of entries that are damaged and not in it.
+        """
         beside = path.with_name(f"{path.name}.part")
+        left_out: list[str] = []
         try:
             with beside.open("wb") as file:
-                async for piece in self.export():
+                async for piece in self.export(left_out):
                     file.write(piece)
                     report(file.tell())
                 database.sync(file)
@@ -304,6 +307,7 @@ class Workspace:
         finally:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
+        return tuple(left_out)
 
     def backups(self) -> tuple[backup.Backup, ...]:
         """The dated copies of the journal, the newest first."""

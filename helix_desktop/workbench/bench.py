@@ -8,7 +8,7 @@ import secrets as random
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from helix_desktop.engine.policy import DEFAULT_PRESET
 from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
-from helix_desktop.errors import NotThere, WrongUse
+from helix_desktop.errors import CacheCorrupt, NotThere, WrongUse
 from helix_desktop.store.emptying import Emptied
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Workspace
@@ -318,13 +318,11 @@ class Workbench:
         return await self.workspace.cache.read(digest, start, length)
 
     async def texts(self, digests: Sequence[Digest]) -> dict[Digest, str]:
-        """Whole entries as text, for an export; what cannot be read says so."""
+        """Whole entries as text, for an export, without those that were removed or are damaged."""
         found = {}
         for digest in digests:
-            try:
+            with suppress(NotThere, CacheCorrupt):
                 found[digest] = (await self.workspace.cache.get(digest)).decode("utf-8", "replace")
-            except NotThere as error:
-                found[digest] = f"[{error.what}]"
         return found
 
     async def attach(self, name: str, content: bytes, media_type: str) -> Attachment:

@@ -138,11 +138,13 @@ class Desk:
         await self.close(workspace)
         return await self.open(workspace)
 
-    async def export(self, workspace: str, path: Path, report: Report = unheard) -> None:
-        """History and cache as one file, keys never. `report` hears the bytes written and roughly how many it will be."""
+    async def export(self, workspace: str, path: Path, report: Report = unheard) -> Sequence[str]:
+        """History and cache as one file, keys never. `report` hears the bytes written and roughly how many it will be.
+        Gives the hashes of entries that are damaged and not in it.
+        """
         opened = (await self.open(workspace)).workspace
         roughly = (await opened.index.stats()).kept
-        await opened.export_to(path, lambda written: report(written, max(roughly, written)))
+        return await opened.export_to(path, lambda written: report(written, max(roughly, written)))
 
     async def import_(self, path: Path, name: str = "", report: Report = unheard) -> Imported:
         """A new workspace from an export. What it asks to be allowed is only proposed."""

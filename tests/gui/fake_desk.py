@@ -310,6 +310,7 @@ class FakeWorkbench:
         self.over = 0
         self.busy = False
         self.forgotten: list[str] = []
+        self.gone: set[Digest] = set()
         self.limit_heard: list[Callable[[int], object]] = []
         self.watching: list[Callable[[], object]] = []
         self.decided: list[bool] = []
@@ -365,7 +366,7 @@ class FakeWorkbench:
         return (await self.session(conversation)).state.facts
 
     async def texts(self, digests: Sequence[Digest]) -> dict[Digest, str]:
-        return {digest: story.CONTENT[digest] for digest in digests}
+        return {digest: story.CONTENT[digest] for digest in digests if digest not in self.gone}
 
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
         known = ("src/lock/manager.rs", "src/lock/table.rs", "tests/upgrade.rs", "Cargo.lock")
@@ -465,6 +466,7 @@ class FakeDesk:
         self.trashed: dict[str, FakeWorkbench] = {}
         self.imports = ""
         self.left_out: Sequence[str] = ()
+        self.damaged: Sequence[str] = ()
 
     def workspaces(self, *, trashed: bool = False) -> Sequence[FakeWorkbench]:
         return list((self.trashed if trashed else self.benches).values())
@@ -501,11 +503,12 @@ class FakeDesk:
         bench.folder, bench.folders = folders[0], folders
         return bench
 
-    async def export(self, workspace: str, path: Path, report: Callable[[int, int], None]) -> None:
+    async def export(self, workspace: str, path: Path, report: Callable[[int, int], None]) -> Sequence[str]:
         report(50, 100)
         if not path.parent.is_dir():
             raise StoreFailed(f"{path} could not be written.", remedy="Choose another place.")
         path.write_text(workspace)
+        return self.damaged
 
     async def import_(
         self, path: Path, name: str = "", report: Callable[[int, int], None] = lambda _d, _t: None

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QFileDialog
 
+from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.gui.main_window import MainWindow
+from tests.gui import story
+from tests.gui.fake_desk import FakeSession, FakeWorkbench
 
 
 def save_to(window: MainWindow, file: Path) -> None:
@@ -32,6 +35,18 @@ def test_a_conversation_is_written_in_three_forms(
     assert text.startswith(begins)
     assert "The guard must never be held across an await." in text
     assert window.notices.text == f"Saved as {name}."
+
+
+def test_what_an_export_could_not_hold_is_said(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession, tmp_path: Path
+) -> None:
+    gone = story.stored("long ago")
+    session.append(ToolReturned("1", gone, 3))
+    bench.gone = {gone.digest}
+    window.actions_["export-markdown"].trigger()
+    save_to(window, tmp_path / "a.md")
+    assert "1 output is not in it: it was removed from the cache or is damaged." in window.notices.text
+    assert f"{gone.digest}: removed from the cache since, or damaged]" in (tmp_path / "a.md").read_text("utf-8")
 
 
 def test_the_json_form_is_json(window: MainWindow, tmp_path: Path) -> None:

@@ -43,11 +43,18 @@ def said(widget: QWidget) -> str:
     return "\n".join(label.text() for label in widget.findChildren(QLabel) if not label.isHidden())
 
 
-def test_a_workspace_is_exported_and_what_refuses_is_said(window: MainWindow, tmp_path: Path) -> None:
+def test_a_workspace_is_exported_and_what_is_left_out_or_refuses_is_said(
+    window: MainWindow, desk: FakeDesk, tmp_path: Path
+) -> None:
     window.rail.wants.emit("export", "storage-engine")
     chosen(window, tmp_path / "w.helix")
     assert (tmp_path / "w.helix").read_text() == "storage-engine"
     assert window.notices.text == "“storage-engine” is in w.helix: its history and its cache, and no keys."
+    desk.damaged = ("41f3" * 16, "ab12" * 16, "cd34" * 16, "ef56" * 16)
+    window.actions_["export-workspace"].trigger()
+    chosen(window, tmp_path / "w.helix")
+    left_out = "4 entries are damaged and were left out: 41f341f341f3, ab12ab12ab12, cd34cd34cd34, …"
+    assert window.notices.text.splitlines()[1] == left_out
     window.actions_["export-workspace"].trigger()
     chosen(window, tmp_path / "nowhere" / "w.helix")
     assert "Choose another place." in window.notices.text

@@ -83,7 +83,8 @@ async def test_a_damaged_entry_is_left_out_and_named(
     folder = workspace._stores.cache
     record = folder.record(digests[1])
     folder.level.write([(b"b" + record.blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")])
-    path = await exported(workspace, tmp_path / "w.helix")
+    path = tmp_path / "w.helix"
+    assert await workspace.export_to(path) == (digests[1].hex,)
     with zipfile.ZipFile(path) as archive:
         assert json.loads(archive.read("manifest.json"))["damaged"] == [digests[1].hex]
     left_out: list[str] = []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Asked, Event, FactAppended, ReadAnew, Running
 from helix_desktop.engine.facts import (
     ConversationStarted,
@@ -18,7 +19,7 @@ from helix_desktop.engine.facts import (
     TurnEnd,
     TurnEnded,
 )
-from helix_desktop.engine.ports import Answer
+from helix_desktop.engine.ports import About, Answer
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import NotThere, Refused, StoreBusy, UnknownModel, WrongUse
 from helix_desktop.workbench import Workbench
@@ -241,6 +242,11 @@ async def test_what_is_attached_can_be_read_and_completed(desks: Desks, folder: 
     attachment = await bench.attach("notes.txt", b"remember the adapter", "text/plain")
     assert attachment.tokens > 0
     assert await bench.texts([attachment.stored.digest]) == {attachment.stored.digest: "remember the adapter"}
+    damaged = await bench.workspace.cache.put(b"to be damaged", About("shell"))
+    store = bench.workspace._stores.cache
+    store.level.write([(b"b" + store.record(damaged.digest).blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")])
+    names = [attachment.stored.digest, damaged.digest, Digest.of(b"never there")]
+    assert list(await bench.texts(names)) == names[:1]
     assert await bench.files("pairs") == ["src/pairs.py"]
     assert await bench.files("") == ["src", "README.md", "src/pairs.py"]
 
