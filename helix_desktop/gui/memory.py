@@ -67,7 +67,7 @@ class Memory(QObject):
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             new = self._file.with_suffix(".new")
-            new.write_text(json.dumps(self._values, ensure_ascii=False, indent=1), "utf-8")
+            new.write_text(json.dumps(self._values, ensure_ascii=False, indent=1), "utf-8", "replace")
             new.replace(self._file)
         except OSError as error:
             log.warning("the window's layout and drafts could not be kept: %s", error)

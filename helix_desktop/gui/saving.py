@@ -13,7 +13,7 @@ from helix_desktop.gui.words import tr
 async def save(file: Path, make: Callable[[], str]) -> None:
     """Write what `make` gives."""
     try:
-        await asyncio.to_thread(lambda: file.write_text(make(), "utf-8"))
+        await asyncio.to_thread(lambda: file.write_text(make(), "utf-8", "replace"))
     except OSError as error:
         raise StoreFailed(
             tr("{file} could not be written: {why}.", file=file, why=error.strerror or error),

@@ -18,6 +18,15 @@ def test_values_survive_a_restart(tmp_path: Path, application: QApplication) -> 
     assert again.get("draft", "one", "talk", default=dict[str, str]()) == {"text": "half a sentence"}
 
 
+def test_half_a_sign_keeps_no_draft_from_the_disk(tmp_path: Path, application: QApplication) -> None:
+    """Names of files, and what models write, may hold what is no text in UTF-8."""
+    memory = Memory(tmp_path / "window.json")
+    memory.put("draft", "one", "talk", value={"text": "about \ud83d and caf\udce9"})
+    memory.write()
+    again = Memory(tmp_path / "window.json")
+    assert again.get("draft", "one", "talk", default=dict[str, str]()) == {"text": "about ? and caf?"}
+
+
 def test_a_value_of_another_type_is_not_believed(memory: Memory) -> None:
     memory.put("layout", "width", value="wide")
     assert memory.get("layout", "width", default=252) == 252

@@ -9,8 +9,8 @@ from helix_desktop.gui.saving import file_name, save
 
 
 async def test_a_text_is_written_as_it_is(tmp_path: Path) -> None:
-    await save(tmp_path / "a.md", lambda: "历程\n")
-    assert (tmp_path / "a.md").read_bytes() == "历程\n".encode()
+    await save(tmp_path / "a.md", lambda: "历程 \ud83d\n")
+    assert (tmp_path / "a.md").read_bytes() == "历程 ?\n".encode(), "half a sign of a model's is no text"
 
 
 async def test_what_cannot_be_written_is_said_with_what_to_do(tmp_path: Path) -> None:
