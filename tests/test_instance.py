@@ -18,7 +18,7 @@ import pytest
 from helix_desktop import instance
 from helix_desktop.console import Console
 from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
-from helix_desktop.instance import HEADER, claim, listen, reach
+from helix_desktop.instance import HEADER, Owner, claim, listen, reach
 from tests.conftest import Expect
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="both kinds are tried where both exist")
@@ -73,6 +73,21 @@ async def echo(arguments: list[str], console: Console) -> int:
         await console.write(piece)
     await console.complain(" ".join(arguments))
     return len(arguments)
+
+
+class Lasting:
+    """A command that lasts until it is ended."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, _arguments: list[str], _console: Console) -> int:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+        return 0
 
 
 @KINDS
@@ -141,21 +156,12 @@ async def test_a_defect_is_logged_and_the_owner_goes_on(run: Path, expect: Expec
 
 @KINDS
 async def test_a_caller_that_goes_away_takes_its_command_with_it(run: Path, sockets: bool) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def waits(_arguments: list[str], _console: Console) -> int:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return 0
-
-    async with owner(run, waits, sockets=sockets):
+    lasting = Lasting()
+    async with owner(run, lasting, sockets=sockets):
         caller = asyncio.ensure_future(hand_over(run, ["wait"], MemoryConsole(), sockets=sockets))  # noqa: TID251
-        await begun.wait()
+        await lasting.begun.wait()
         caller.cancel()
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(lasting.ended.wait(), 5)
 
 
 async def test_what_somebody_asks_is_in_no_name_the_log_would_carry(run: Path) -> None:
@@ -171,17 +177,28 @@ async def test_what_somebody_asks_is_in_no_name_the_log_would_carry(run: Path) -
     assert not [name for name in names if "hunter2" in name]
 
 
-async def test_an_owner_that_goes_away_is_said_so(run: Path) -> None:
-    begun = asyncio.Event()
+async def in_a_hurry(listening: Owner) -> None:
+    await listening.finish(limit=0.01)
 
-    async def waits(_arguments: list[str], _console: Console) -> int:
-        begun.set()
-        await asyncio.Event().wait()
-        return 0
 
-    async with owner(run, waits):
-        caller = asyncio.ensure_future(hand_over(run, [], MemoryConsole()))  # noqa: TID251
-        await begun.wait()
+async def stopped_while_it_finishes(listening: Owner) -> None:
+    finishing = asyncio.ensure_future(listening.finish())  # noqa: TID251
+    await asyncio.sleep(0)
+    finishing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await finishing
+
+
+@pytest.mark.parametrize("leave", [Owner.aclose, in_a_hurry, stopped_while_it_finishes])
+async def test_an_owner_that_goes_away_ends_what_lasts_and_its_caller_is_told(
+    run: Path, leave: Callable[[Owner], Awaitable[None]]
+) -> None:
+    lasting = Lasting()
+    listening = await listen(run, "it", lasting)
+    caller = asyncio.ensure_future(hand_over(run, [], MemoryConsole()))  # noqa: TID251
+    await lasting.begun.wait()
+    await leave(listening)
+    assert lasting.ended.is_set()
     with pytest.raises(HelixError, match="went away"):
         await caller
 
@@ -211,30 +228,6 @@ async def test_an_input_that_cannot_be_read_ends_and_is_said(run: Path) -> None:
     assert console.sentences == ["The input cannot be read.", "put"]
 
 
-async def test_an_owner_stopped_while_it_finishes_ends_what_runs(run: Path) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def waits(_arguments: list[str], _console: Console) -> int:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return 0
-
-    listening = await listen(run, "it", waits)
-    caller = asyncio.ensure_future(hand_over(run, [], MemoryConsole()))  # noqa: TID251
-    await begun.wait()
-    finishing = asyncio.ensure_future(listening.finish())  # noqa: TID251
-    await asyncio.sleep(0)
-    finishing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await finishing
-    assert ended.is_set()
-    with pytest.raises(HelixError, match="went away"):
-        await caller
-
-
 async def test_an_owner_that_finishes_answers_those_it_has_begun_with(run: Path) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
@@ -255,22 +248,6 @@ async def test_an_owner_that_finishes_answers_those_it_has_begun_with(run: Path)
     assert await caller == 0
     await finishing
     assert bytes(console.output) == b"done\n"
-
-
-async def test_an_owner_in_a_hurry_ends_what_lasts(run: Path) -> None:
-    begun = asyncio.Event()
-
-    async def lasts(_arguments: list[str], _console: Console) -> int:
-        begun.set()
-        await asyncio.Event().wait()
-        return 0
-
-    listening = await listen(run, "it", lasts)
-    caller = asyncio.ensure_future(hand_over(run, [], MemoryConsole()))  # noqa: TID251
-    await begun.wait()
-    await listening.finish(limit=0.01)
-    with pytest.raises(HelixError, match="went away"):
-        await caller
 
 
 async def test_a_request_nobody_understands_is_refused(run: Path, expect: Expect) -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 HOLES = """
-import asyncio, pathlib
+import asyncio, contextlib, pathlib
 from helix_desktop.desktop import heap
 
 def resident():
@@ -22,15 +22,19 @@ before = resident()
 
 async def wait():
     given = asyncio.ensure_future(heap.give_back())
-    async with asyncio.timeout(20):
-        while resident() > before - 50:
-            await asyncio.sleep(0.01)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(20):
+            while resident() > before - 50:
+                await asyncio.sleep(0.01)
     given.cancel()
 
 asyncio.run(wait())
+print(before, resident())
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the C library of Linux")
 def test_what_is_free_between_things_that_stay_is_given_back() -> None:
-    subprocess.run([sys.executable, "-c", HOLES], check=True, capture_output=True, text=True, timeout=60)
+    said = subprocess.run([sys.executable, "-c", HOLES], check=True, stdout=-1, text=True, timeout=60).stdout
+    before, after = map(int, said.split())  # megabytes, of which nearly a hundred were holes
+    assert after <= before - 50
