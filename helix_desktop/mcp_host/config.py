@@ -98,9 +98,9 @@ class Pasted:
 
 
 def from_plain(name: str, table: Mapping[str, Any]) -> ServerConfig:
-    """From a workspace's settings; a hand-written table may be any of the pasted forms."""
+    """From a workspace's settings, under its name there; a hand-written table may be any of the pasted forms."""
     if "kind" not in table:
-        return _server(name, table)
+        return replace(_server(name, table), name=name)
     other = table.get("other", "")
     return ServerConfig(
         name,

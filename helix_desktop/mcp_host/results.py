@@ -90,8 +90,7 @@ def tool_name(server: str, tool: str) -> str:
     import hashlib
     import re
 
-    plain = re.sub(r"[^A-Za-z0-9_-]", "_", tool)
-    name = f"{server}__{plain}"
-    if len(name) <= 64 and plain == tool:
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}__{tool}")
+    if len(name) <= 64 and name == f"{server}__{tool}":
         return name
     return f"{name[:55]}_{hashlib.sha256(f'{server}/{tool}'.encode()).hexdigest()[:8]}"

@@ -8,6 +8,7 @@ taken as they are: who uses them checks them.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -262,12 +263,14 @@ def fresh(name: str, colour: str, roots: tuple[str, ...]) -> str:
 
 
 def change(path: Path, changes: Mapping[str, Any]) -> Settings:
-    """Set dotted keys (None takes one out) in the file as it stands now, so that edits by hand meanwhile survive."""
+    """Set dotted keys (None takes one out) in the file as it stands now, so that edits by hand meanwhile survive. A name
+    with a dot in it is quoted, as in TOML.
+    """
     text = _text_of(path)
     parse(text, path)  # never write over a file with a mistake in it
     document = tomlkit.parse(text)
     for dotted, value in changes.items():
-        _put(document, dotted.split("."), value)
+        _put(document, _names(dotted), value)
     changed = tomlkit.dumps(document)
     try:
         settings = parse(changed, path)
@@ -277,6 +280,16 @@ def change(path: Path, changes: Mapping[str, Any]) -> Settings:
         ) from mistake
     durable.write(path, changed)
     return settings
+
+
+def quoted(name: str) -> str:
+    """A name of any letters, as a part of a dotted key."""
+    return json.dumps(name, ensure_ascii=False)
+
+
+def _names(dotted: str) -> list[str]:
+    parts = re.findall(r'"(?:[^"\\]|\\.)*"|[^.]+', dotted)
+    return [json.loads(part) if part.startswith('"') else part for part in parts]
 
 
 def _put(table: Any, names: list[str], value: Any) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from helix_desktop.engine.crew import Spawn
 from helix_desktop.errors import NoKeyring, NotThere, WrongUse
 from helix_desktop.secrets import Secrets, Where
+from helix_desktop.store import config
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.runner import ForeignTool
 
@@ -165,7 +166,7 @@ class Servers:
         await self.configure()
 
     async def _write(self, name: str, table: Mapping[str, Any] | None) -> None:
-        await asyncio.to_thread(self._workspace.change, {f"mcp.{name}": table})
+        await asyncio.to_thread(self._workspace.change, {f"mcp.{config.quoted(name)}": table})
 
     async def _keep(self, name: str, value: str) -> None:
         """With the keyring; where there is none, until the program ends."""

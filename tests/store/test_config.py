@@ -141,6 +141,17 @@ def test_a_change_keeps_comments_unknown_keys_and_order(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.new"))
 
 
+@pytest.mark.parametrize("name", ["my.server", "my server", 'a "b"', "ü", "a\\b"])
+def test_a_name_of_any_letters_is_changed_where_it_stands(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "workspace.toml"
+    path.write_text(GOOD)
+    key = f"mcp.{config.quoted(name)}"
+    assert config.change(path, {key: {"command": "x"}}).mcp[name] == {"command": "x"}
+    assert set(config.change(path, {f"{key}.enabled": False}).mcp) == {"github", name}
+    assert config.read(path).mcp[name] == {"command": "x", "enabled": False}
+    assert set(config.change(path, {key: None}).mcp) == {"github"}
+
+
 def test_a_change_takes_edits_by_hand_along(tmp_path: Path) -> None:
     path = tmp_path / "workspace.toml"
     durable.write(path, config.fresh("A", "#123456", ("/x",)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -133,6 +134,31 @@ async def test_a_table_with_a_mistake_stops_no_other_server(tmp_path: Path, expe
         await bench.servers.paste(PASTED)
         await ready(bench)
         assert list(bench.servers.mistakes) == ["broken"]
+    finally:
+        await desk.aclose()
+
+
+@pytest.mark.parametrize("name", ["my.server", "my server"])
+async def test_a_server_the_user_named_by_hand_is_switched_under_that_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "project").mkdir()
+    desk = desk_at(tmp_path)
+    try:
+        bench = await desk.create("Served", tmp_path / "project")
+        written = bench.workspace.folder / "workspace.toml"
+        with written.open("a") as file:
+            file.write(f"[mcp.{name!r}]\ncommand = {sys.executable!r}\nargs = [{str(SERVER)!r}]\n")
+        bench.workspace.reread()
+        await bench.servers.configure()
+        await ready(bench)
+        assert [hosted.config.name for hosted in bench.servers.servers] == [name]
+        assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", tool.spec.name) for tool in bench.servers.tools())
+        await bench.servers.switch(name, on=False)
+        assert list(bench.workspace.settings.mcp) == [name]
+        assert bench.servers.tools() == []
+        await bench.servers.switch(name, on=True)
+        await ready(bench)
+        await bench.servers.remove(name)
+        assert bench.workspace.settings.mcp == {}
     finally:
         await desk.aclose()
 
