@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from helix_desktop.engine.facts import PartRef, ToolCall
 
@@ -36,10 +37,24 @@ class Turn:
 
 def text_key(call: ToolCall) -> str:
     """The file a call is about; empty where its arguments name none."""
-    try:
-        values = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(values, dict):
-        return ""
+    values = object_in(call.arguments) or {}
     return next((value for key in PATH_KEYS if isinstance(value := values.get(key), str)), "")
+
+
+def read(arguments: str, *, strict: bool = False) -> Any:
+    """JSON, which NaN is not: some servers refuse every request in which it stands. `strict`: no line breaks in strings."""
+    return json.loads(arguments, strict=strict, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def object_in(arguments: str) -> dict[str, Any] | None:
+    """The object the arguments are, also where the model wrote line breaks as they are, or the object as a string."""
+    try:
+        value = read(arguments)
+        value = read(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.calls import object_in, read
 from helix_desktop.engine.facts import (
     Attachment,
     Folded,
@@ -91,7 +92,7 @@ def excluded(block: Block) -> Block | None:
 def legal_call(call: ToolCall, name_in_request: str) -> ToolCall:
     """The call as every provider accepts it: an id, a plain name, an object of arguments."""
     name = _NAME.sub("_", call.name)[:64] or "unnamed"
-    arguments = call.arguments if is_object(call.arguments) else _wrapped(call.arguments)
+    arguments = call.arguments if is_object(call.arguments) else _repaired(call.arguments)
     if (name, name_in_request, arguments) == (call.name, call.id, call.arguments):
         return call
     return replace(call, id=name_in_request, name=name, arguments=arguments)
@@ -165,10 +166,13 @@ def _tokens(part: UserPart | ReplyPart) -> int:
 def is_object(arguments: str) -> bool:
     """Whether a call's arguments are what they must be: a JSON object."""
     try:
-        return isinstance(json.loads(arguments), dict)
+        return isinstance(read(arguments, strict=True), dict)
     except (ValueError, RecursionError):
         return False
 
 
-def _wrapped(arguments: str) -> str:
-    return json.dumps({"malformed": arguments}, ensure_ascii=False) if arguments.strip() else "{}"
+def _repaired(arguments: str) -> str:
+    found = object_in(arguments)
+    if found is None and arguments.strip():
+        found = {"malformed": arguments}
+    return json.dumps(found or {}, ensure_ascii=False)

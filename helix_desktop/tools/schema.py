@@ -6,9 +6,11 @@ What a model gets wrong is answered with a sentence it can act on, never with a 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from helix_desktop.engine.calls import object_in, read
 from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.errors import WrongUse
 
@@ -26,15 +28,17 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
-_DEEPEST = 100
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
 def read_arguments(text: str) -> dict[str, Any]:
     """The arguments as an object; nothing at all counts as none."""
     if not text.strip():
         return {}
+    if (found := object_in(text)) is not None:
+        return _whole(found, text)
     try:
-        values = json.loads(text)
+        read(text)
     except RecursionError:
         raise WrongUse("The arguments are nested too deeply; the tool was not run.") from None
     except ValueError as error:
@@ -42,20 +46,36 @@ def read_arguments(text: str) -> dict[str, Any]:
             f"The arguments are not valid JSON ({error}); the tool was not run.",
             remedy="Call it again with one JSON object; mind quotes and line breaks inside of strings.",
         ) from None
-    if not isinstance(values, dict):
-        raise WrongUse("The arguments must be one JSON object; the tool was not run.")
+    raise WrongUse("The arguments must be one JSON object; the tool was not run.")
+
+
+def _whole(values: dict[str, Any], text: str) -> dict[str, Any]:
+    """The values, refused where a text in them cannot be written anywhere."""
+    if _HALF.search(text):
+        try:
+            json.dumps(values, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise WrongUse(
+                "The arguments hold half of a character, such as \\ud83d alone; the tool was not run.",
+                remedy="Write the character itself, or both halves.",
+            ) from None
     return values
 
 
 def check(values: Mapping[str, Any], schema: Mapping[str, Any], tool: str) -> dict[str, Any]:
-    """The values as the schema wants them; WrongUse names the argument that does not fit. Null means left out."""
+    """The values as the schema wants them; WrongUse names the argument that does not fit."""
     properties: Mapping[str, Any] = schema.get("properties", {})
-    given = {name: value for name, value in values.items() if value is not None or name not in properties}
+    required = schema.get("required", ())
+    given = {
+        name: value
+        for name, value in values.items()
+        if name not in properties or not _left_out(value, properties[name], optional=name not in required)
+    }
     known = ", ".join(properties) or "none"
     for name in given:
         if name not in properties:
             raise WrongUse(f"{tool} has no argument {name[:60]!r}; it was not run.", remedy=f"It takes: {known}.")
-    for name in schema.get("required", ()):
+    for name in required:
         if name not in given:
             raise WrongUse(f"{tool} needs the argument {name!r}; it was not run.", remedy=f"It takes: {known}.")
     return {name: _fitting(value, properties[name], f"{tool}: {name}") for name, value in given.items()}
@@ -75,6 +95,13 @@ def _fitting(value: Any, schema: Mapping[str, Any], where: str) -> Any:
     if wanted == "object" and "properties" in schema:
         return check(value, schema, where)
     return value
+
+
+def _left_out(value: Any, schema: Mapping[str, Any], *, optional: bool) -> bool:
+    """Some models give every argument: null, "", and for a number 0 or -1, where they mean none."""
+    if value is None or not optional:
+        return value is None
+    return value == "" or (value in (0, -1) and value is not False and schema.get("minimum", value) > value)
 
 
 def _lenient(value: Any, wanted: str) -> Any:

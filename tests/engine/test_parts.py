@@ -66,6 +66,9 @@ def test_other_facts_are_no_messages() -> None:
         ("[1]", '{"malformed": "[1]"}'),
         ('{"a": ', '{"malformed": "{\\"a\\": "}'),
         ("null", '{"malformed": "null"}'),
+        ('{"a": NaN}', '{"malformed": "{\\"a\\": NaN}"}'),
+        ('{"a": "b\nc"}', '{"a": "b\\nc"}'),
+        ('"{\\"a\\": 1}"', '{"a": 1}'),
         ("[" * 100_000, json.dumps({"malformed": "[" * 100_000})),
     ],
 )

@@ -30,6 +30,7 @@ OWN: dict[str, Any] = {
     [
         ("{", "not valid JSON"),
         ('{"a": 1', "not valid JSON"),
+        ('{"a": Infinity}', "Infinity is not JSON"),
         ("[]", "one JSON object"),
         ("null", "one JSON object"),
         ('"x"', "one JSON object"),
@@ -52,7 +53,8 @@ def test_no_arguments_at_all_are_none() -> None:
         ({"path": None}, "needs the argument 'path'"),
         ({"path": 1}, "path must be of type string, not integer"),
         ({"path": "a", "x": 1}, "no argument 'x'.* takes: path, count, all, items"),
-        ({"path": "a", "count": 0}, "1 or more"),
+        ({"path": "a", "count": -2}, "1 or more"),
+        ({"path": ["a"], "count": False}, "path must be of type string"),
         ({"path": "a", "count": True}, "type integer, not boolean"),
         ({"path": "a", "count": 1.5}, "type integer, not number"),
         ({"path": "a", "all": "yes"}, "type boolean"),
@@ -69,6 +71,24 @@ def test_what_models_write_instead_is_understood() -> None:
     values = {"path": "a", "count": "5", "all": "true", "items": '[{"state": "a"}]'}
     assert schema.check(values, OWN, "t") == {"path": "a", "count": 5, "all": True, "items": [{"state": "a"}]}
     assert schema.check({"path": "a", "count": 2.0, "all": None}, OWN, "t") == {"path": "a", "count": 2}
+
+
+@pytest.mark.parametrize("none", [None, "", 0, -1])
+def test_an_argument_given_for_the_sake_of_completeness_is_left_out(none: object) -> None:
+    assert schema.check({"path": "", "count": none}, OWN, "t") == {"path": ""}
+    assert schema.check({"path": "a", "all": "", "items": ""}, OWN, "t") == {"path": "a"}
+
+
+@pytest.mark.parametrize("text", ['{"content": "a\nb\tc"}', json.dumps('{"content": "a\\nb\\tc"}')])
+def test_an_object_is_understood_where_it_is_one_beyond_doubt(text: str) -> None:
+    assert schema.read_arguments(text) == {"content": "a\nb\tc"}
+
+
+@pytest.mark.parametrize("text", ['{"path": "\\uD83d"}', '{"path": "\ud83d"}', '{"a": [{"\\udc00": 1}]}'])
+def test_half_of_a_character_gets_a_sentence_and_a_whole_one_does_not(text: str) -> None:
+    with pytest.raises(WrongUse, match="half of a character"):
+        schema.read_arguments(text)
+    assert schema.read_arguments('{"path": "\\ud83d\\ude00 \\\\ud83d"}') == {"path": "\U0001f600 \\ud83d"}
 
 
 @given(
