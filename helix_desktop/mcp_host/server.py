@@ -153,8 +153,10 @@ class Hosted:
             self._tell(Status(State.STARTING))
             try:
                 why = await self._connected()
-            except Exception as error:  # noqa: BLE001 -- the top of a task: whatever it is, this server has failed
+            except Exception as error:  # the top of a task: whatever it is, this server has failed
                 why = self._sentence(error)
+                if not failures:  # once, for who looks for a defect of ours
+                    log.info("MCP server %s", self.config.name, exc_info=_innermost(error))
             if self._wants_sign_in:
                 self._tell(Status(State.SIGN_IN, "It wants you to sign in."))
                 await self._again.wait()
@@ -348,6 +350,7 @@ class Hosted:
         except HelixError:
             raise
         except Exception as error:  # the SDK, the transport, the server: whatever it is, the model is told
+            log.info("a call of MCP server %s failed", self.config.name, exc_info=_innermost(error))
             await self._check()
             gone = self._lost or (self.log and self.log.why)
             raise Unreachable(self._unanswered(name) if gone else self._failure(name, error)) from error
@@ -377,9 +380,7 @@ class Hosted:
         return f"The server {self.config.name} did not answer {name} within {self.config.call_seconds:g} s."
 
     def _failure(self, name: str, error: Exception) -> str:
-        inner: BaseException = error
-        while isinstance(inner, BaseExceptionGroup):
-            inner = inner.exceptions[0]
+        inner = _innermost(error)
         return f"The server {self.config.name} failed at {name}: {str(inner)[:1_000] or type(inner).__name__}"
 
     # --- what the server asks and says
@@ -421,9 +422,7 @@ class Hosted:
 
     def _sentence(self, error: BaseException | None) -> str:
         """What is wrong, from what we know ourselves, else from the error."""
-        inner = error
-        while isinstance(inner, BaseExceptionGroup):
-            inner = inner.exceptions[0]
+        inner = error and _innermost(error)
         last = f" It last wrote: {self.log.lines[-1][:200]}" if self.log and self.log.lines else ""
         if isinstance(inner, TimeoutError):
             return f"it did not answer within {self.config.start_seconds:g} s.{last}"
@@ -436,3 +435,9 @@ class Hosted:
 
 def _needs_tasks(tool: Any) -> bool:
     return getattr(getattr(tool, "execution", None), "task_support", None) == "required"
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

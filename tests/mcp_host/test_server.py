@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from helix_desktop.engine.ports import Answer
 from helix_desktop.errors import Unreachable
 from helix_desktop.mcp_host import server as module
 from helix_desktop.mcp_host.config import ServerConfig
-from helix_desktop.mcp_host.server import State
+from helix_desktop.mcp_host.server import Hosted, State
 from tests.conftest import Expect
 from tests.mcp_host.world import hosting, strange
 
@@ -53,6 +54,19 @@ async def test_a_command_that_is_not_there_is_named() -> None:
     async with hosting(ServerConfig("gone", command="no-such-program")) as here:
         await here.settled()
         assert "There is no program no-such-program." in here.host.servers[0].status.why
+
+
+async def test_a_defect_of_ours_is_found_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise AttributeError("no such attribute")
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(Hosted, "_open", broken)
+    async with hosting(strange("plain")) as here:
+        await here.settled()
+    assert caplog.text.count("in broken") == 1
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
