@@ -62,11 +62,9 @@ class Keeping:
     # --- a workspace
 
     async def kept(self, bench: Shown) -> Kept:
-        from helix_desktop.store import backup
-
         workspace = _real(bench).workspace
         stats = await workspace.index.stats()
-        copies = await asyncio.to_thread(backup.backups, workspace.folder)
+        copies = await asyncio.to_thread(workspace.backups)
         times = [datetime.fromtimestamp(each.time).astimezone().strftime("%Y-%m-%d %H:%M") for each in copies]
         return Kept(stats.entries, stats.size, stats.kept, workspace.settings.limit, workspace.folder, sorted(times))
 
@@ -105,9 +103,7 @@ class Keeping:
         return tr("{n} entries removed, {size} freed.", n=f"{gone.entries:,}", size=size(gone.bytes))
 
     async def back_up(self, bench: Shown) -> str:
-        from helix_desktop.store import backup
-
-        made = await asyncio.to_thread(backup.make, _real(bench).workspace.folder)
+        made = await _real(bench).workspace.back_up()
         return tr("Backed up as {file}.", file=made.path.name)
 
     def chosen(self, bench: Shown) -> WorkspaceSettings:

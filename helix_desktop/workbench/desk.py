@@ -103,7 +103,7 @@ class Desk:
         known = self._known.create(name, folder)
         bench = await self.open(known.id)
         if models:
-            bench.workspace.change({f"models.{role}": model for role, model in models.items()})
+            await bench.change({f"models.{role}": model for role, model in models.items()})
         return bench
 
     async def rename(self, workspace: str, name: str) -> None:
@@ -154,9 +154,11 @@ class Desk:
         return Imported(known.id, known.name, tuple(said.splitlines()))
 
     async def aclose(self) -> None:
-        """Close everything, all workspaces side by side."""
-        await asyncio.gather(*(self.close(workspace) for workspace in tuple(self._open)))
+        """Close everything, all workspaces side by side, also where one of them fails."""
+        ends = await asyncio.gather(*(self.close(workspace) for workspace in tuple(self._open)), return_exceptions=True)
         await self.connections.aclose()
+        for error in filter(None, ends):
+            raise error
 
     async def _opened(self, workspace: str) -> tuple[Workspace, Workbench, Serving | None]:
         async with AsyncExitStack() as undo:

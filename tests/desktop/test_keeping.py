@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from helix_desktop import places
 from helix_desktop.desktop.keeping import Keeping
 from helix_desktop.secrets import Secrets
+from helix_desktop.store import backup
 from helix_desktop.workbench import Desk, Workbench
 from tests.conftest import Expect
 
@@ -45,6 +47,22 @@ async def test_what_is_kept_is_counted_backed_up_and_verified(keeping: Keeping, 
     assert len((await keeping.kept(bench)).backups) == 1
     said: list[str] = []
     assert "every byte is as its hash says" in await keeping.verify(bench, said.append)
+
+
+async def test_a_backup_waits_for_what_is_being_forgotten(
+    keeping: Keeping, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are done by one thread: a copy made beside it would keep the text."""
+    threads: list[str] = []
+
+    def noted(folder: Path) -> backup.Backup:
+        threads.append(threading.current_thread().name)
+        return made(folder)
+
+    made = backup.make
+    monkeypatch.setattr(backup, "make", noted)
+    await keeping.back_up(bench)
+    assert threads == [(await bench.workspace._stores.background.run(threading.current_thread)).name]
 
 
 async def test_room_is_made_only_down_to_a_limit(keeping: Keeping, bench: Workbench) -> None:

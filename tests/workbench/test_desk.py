@@ -144,6 +144,22 @@ async def test_what_fails_while_it_opens_or_closes_leaves_it_to_be_opened_again(
     await desk.aclose()
 
 
+async def test_one_workspace_that_fails_while_all_are_closed_keeps_no_other_open(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails() -> None:
+        raise StoreFull("The journal could not be written: the disk is full.")
+
+    desk, closed = desks(), list[str]()
+    one, other = await desk.create("One", folder), await desk.create("Other", folder)
+    monkeypatch.setattr(one.servers, "aclose", fails)
+    monkeypatch.setattr(other.workspace, "aclose", partial(_note, closed, other.workspace.aclose))
+    monkeypatch.setattr(desk.connections, "aclose", partial(_note, closed, desk.connections.aclose))
+    with pytest.raises(StoreFull):
+        await desk.aclose()
+    assert closed == ["closed", "closed"]
+
+
 async def _note(closed: list[str], closing: Callable[[], Awaitable[None]]) -> None:
     await closing()
     closed.append("closed")
