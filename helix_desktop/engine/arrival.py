@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from helix_desktop.engine import laws
 from helix_desktop.engine.asking import Asking, plain_request, with_question
 from helix_desktop.engine.blocks import Message, ToolResult
+from helix_desktop.engine.calls import Call
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
@@ -60,13 +61,17 @@ class Admission:
     models: Callable[[str], ModelClient | None]
     contents: Contents
 
-    async def outputs(self, batch: Sequence[ToolReturned], keeps: Mapping[str, str]) -> tuple[Fact, ...]:
-        """The facts to append behind the batch's own, in the same transaction: excerpts, and what asking cost."""
+    async def outputs(
+        self, batch: Sequence[ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
+    ) -> tuple[Fact, ...]:
+        """The facts to append behind the batch's own, in the same transaction: excerpts, and what asking cost. `seqs`:
+        of those at its beginning that are recorded already.
+        """
         policy = self.conversation.policy
         if policy.admission == "off":
             return ()
         meter = self.conversation.meter()
-        tools = {call.id: call.call.name for call in self.conversation.state.line.running_calls}
+        tools = {call.id: call.call.name for call in self._calls()}
         own = {call for call, tool in tools.items() if tool in RECALLS}
         commands = [i for i, one in enumerate(batch) if admission.is_command(one, tools.get(one.call, ""))]
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
@@ -75,9 +80,13 @@ class Admission:
         if not held:
             return ()
         spent: list[Spent] = []
-        shown = await self._shown(held, batch, keeps, policy, Asking(spent.append))
+        fitting = self._fitting(held, batch, len(seqs))
+        shown = await self._shown(held, fitting, keeps, policy, Asking(spent.append))
         batch_name = self.conversation.new_fold(FoldKind.EXCERPT)
-        folds = [self._excerpt(one, *shown[one.index], batch_name) for one in held if one.index in shown]
+        covers = [*map(PartRef, seqs), *(PartRef(-at) for at in range(len(batch) - len(seqs)))]
+        folds = [
+            self._excerpt(one, *shown[one.index], batch_name, covers[one.index]) for one in held if one.index in shown
+        ]
         return (*(fold for fold in folds if fold.tokens < fold.tokens_before), *spent)
 
     async def message(self, said: UserSaid) -> tuple[Fact, ...]:
@@ -93,20 +102,24 @@ class Admission:
                 folds.append(await self._message_excerpt(index, kept, policy))
         return (replace(said, parts=tuple(parts)), *folds)
 
+    def _calls(self) -> Sequence[Call]:
+        """The calls of the last reply."""
+        line = self.conversation.state.line
+        return line.batches.get(line.steps[-1], ()) if line.steps else ()
+
     # --- outputs ----------------------------------------------------------------------------------------------------
 
     async def _large(self, index: int, returned: ToolReturned, policy: Policy) -> Large:
         text = await stored_text(self.cache, returned.output)
         short = await made_preview(text, policy.preview_tokens)
-        calls = {call.id: call.call for call in self.conversation.state.line.running_calls}
-        call = calls.get(returned.call)
+        call = {call.id: call.call for call in self._calls()}.get(returned.call)
         about = f"{call.name} {caching.short_arguments(call.arguments)}" if call else "a tool"
         return Large(index, returned, about, text, short)
 
     async def _shown(
         self,
         held: Sequence[Large],
-        batch: Sequence[ToolReturned],
+        fitting: Sequence[int],
         keeps: Mapping[str, str],
         policy: Policy,
         asking: Asking,
@@ -117,7 +130,7 @@ class Admission:
         full: list[int] = []
 
         async def decide() -> None:
-            chosen = await self._choices(held, batch, keeps, policy, asking)
+            chosen = await self._choices(held, fitting, keeps, policy, asking)
             full.extend(index for index, choice in chosen.items() if choice.what == FULL)
             wanted = [one for one in held if chosen[one.index].what == COMPACT]
             await asyncio.gather(*(self._compact(one, chosen[one.index].keep, asking, compactions) for one in wanted))
@@ -135,26 +148,24 @@ class Admission:
     async def _choices(
         self,
         held: Sequence[Large],
-        batch: Sequence[ToolReturned],
+        fitting: Sequence[int],
         keeps: Mapping[str, str],
         policy: Policy,
         asking: Asking,
     ) -> dict[int, Choice]:
         if policy.admission == "ask":
-            return await self._ask(held, batch, asking)
+            return await self._ask(held, fitting, asking)
         if policy.admission == "ahead":
-            may_be_full = self._fitting(held, batch)
-            return {one.index: _said(one, keeps.get(one.returned.call, "").strip(), may_be_full) for one in held}
+            return {one.index: _said(one, keeps.get(one.returned.call, "").strip(), fitting) for one in held}
         return {one.index: Choice(PREVIEW) for one in held}
 
-    async def _ask(self, held: Sequence[Large], batch: Sequence[ToolReturned], asking: Asking) -> dict[int, Choice]:
+    async def _ask(self, held: Sequence[Large], fitting: Sequence[int], asking: Asking) -> dict[int, Choice]:
         """One request to the main model for the whole batch, over the conversation's own prefix, kept nowhere."""
         main = self.models("main")
         if main is None:
             return {one.index: Choice(PREVIEW) for one in held}
-        may_be_full = self._fitting(held, batch)
         previews = {one.index + 1: (one.call, one.preview) for one in held}
-        numbers = [index + 1 for index in may_be_full]
+        numbers = [index + 1 for index in fitting]
         view = self.conversation.view()
         request = laws.request(view, await self.contents.of(view))
         shown = {one.returned.call: "(long; see below)" for one in held}
@@ -168,11 +179,14 @@ class Admission:
         chosen = admission.choices(answer, list(previews), numbers)
         return {number - 1: choice for number, choice in chosen.items()}
 
-    def _fitting(self, held: Sequence[Large], batch: Sequence[ToolReturned]) -> list[int]:
-        """The outputs that could be shown in full, the smallest first, with the reserve kept."""
+    def _fitting(self, held: Sequence[Large], batch: Sequence[ToolReturned], recorded: int) -> list[int]:
+        """The outputs that could be shown in full, the smallest first, with the reserve kept. The first `recorded` ones
+        are in the meter already.
+        """
         meter = self.conversation.meter()
         large = {one.index for one in held}
-        free = meter.free / meter.factor - sum(r.tokens for index, r in enumerate(batch) if index not in large)
+        free = meter.free / meter.factor + sum(one.returned.tokens for one in held if one.index < recorded)
+        free -= sum(returned.tokens for at, returned in enumerate(batch) if at >= recorded and at not in large)
         fitting = []
         for one in sorted(held, key=lambda one: one.returned.tokens):
             free -= one.returned.tokens
@@ -204,14 +218,14 @@ class Admission:
             return text
         return f"{text[: room * 2 // 3]}\n[… {len(text) - room:,} characters left out …]\n{text[-room // 3 :]}"
 
-    def _excerpt(self, one: Large, text: str, asked: str, batch: str) -> Folded:
+    def _excerpt(self, one: Large, text: str, asked: str, batch: str, cover: PartRef) -> Folded:
         returned = one.returned
         shown = admission.excerpt(returned.output, returned.tokens, text, asked=asked)
         why = f"an output of {returned.tokens:,} tokens" + (", compacted as asked" if asked else "")
         return Folded(
             fold=self.conversation.new_fold(FoldKind.EXCERPT),
             kind=FoldKind.EXCERPT,
-            cover=PartRef(-one.index),
+            cover=cover,
             text=shown,
             tokens=self.tokens.count(shown),
             tokens_before=returned.tokens,

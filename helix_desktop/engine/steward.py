@@ -70,10 +70,14 @@ class Steward:
 
     # --- for the turn -----------------------------------------------------------------------------------------------
 
-    async def admit(self, batch: Sequence[ToolReturned], keeps: Mapping[str, str] | None = None) -> tuple[Fact, ...]:
-        """The excerpts to append behind the batch in one transaction; `keeps`: by call, what it asked to keep."""
+    async def admit(
+        self, batch: Sequence[ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
+    ) -> tuple[Fact, ...]:
+        """The excerpts to append behind the batch in one transaction; `keeps`: by call, what it asked to keep; `seqs`:
+        of those at the beginning of the batch that are recorded already.
+        """
         try:
-            return await self._admission.outputs(batch, keeps or {})
+            return await self._admission.outputs(batch, keeps or {}, seqs)
         except HelixError as error:
             log.info("admission failed: %s", error.what)
             return (FoldFailed(FoldKind.EXCERPT, error.what),)

@@ -202,18 +202,24 @@ class Turn:
     # --- its calls
 
     async def _run_batch(self, calls: Sequence[ToolCall], torn: ToolCall | None) -> None:
-        """All calls of a reply, some side by side, some one after another, each recorded with those it ran beside."""
+        """All calls of a reply, some side by side, some one after another. What is done is recorded before the next
+        begins; what is shown of the outputs is decided of all together.
+        """
         self._talk.running(Running.TOOLS)
         groups, waiting, tasks = self._groups(calls), list(calls), list[asyncio.Task[Result]]()
+        done: list[Result] = []
+        seqs: list[int] = []
         self._moved(calls[len(groups[0]) :], Stage.IN_LINE)
         try:
             for group in groups:
+                seqs += await self._record(done[len(seqs) :])
                 self._moved(group, Stage.RUNNING)
                 tasks = [self._crew.spawn(self._run_one(call, torn), name=f"tool {call.name}") for call in group]
                 await asyncio.gather(*tasks)
-                results, tasks = [task.result() for task in tasks], []
+                done += [task.result() for task in tasks]
+                tasks = []
                 del waiting[: len(group)]
-                await self._record_results(results)
+            await self._record_last(done, seqs)
         except BaseException:  # the user's stop, and a bug of a tool: no call stays open, no tool runs on
             for task in tasks:
                 task.cancel()
@@ -291,16 +297,23 @@ class Turn:
     def _count(self, text: str) -> int:
         return self._crew.tokens.count(text)
 
-    async def _record_results(self, results: Sequence[Result]) -> None:
-        """Results and their excerpts in one transaction; a stop while excerpts are made leaves the results whole."""
-        returned = [result for result, _, _ in results]
+    async def _record(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
+        """The seqs of the results."""
         beside = [fact for _, more, _ in results for fact in more]
+        recorded = await self._conversation.append(*(result for result, _, _ in results), *folds, *beside)
+        return [one.seq for one in recorded[: len(results)]]
+
+    async def _record_last(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
+        """Those that have no seq yet and the excerpts of all, in one transaction; a stop while excerpts are made leaves
+        the results whole.
+        """
+        last, keeps = results[len(seqs) :], {result.call: keep for result, _, keep in results}
         try:
-            folds = await self._steward.admit(returned, {result.call: keep for result, _, keep in results})
+            folds = await self._steward.admit([result for result, _, _ in results], keeps, seqs)
         except asyncio.CancelledError:
-            await asyncio.shield(self._conversation.append(*returned, *beside))
+            await asyncio.shield(self._record(last))
             raise
-        await self._conversation.append(*returned, *folds, *beside)
+        await self._record(last, folds)
 
     async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
         """Results that were there stay; for the rest, begun or not, the model is told that they are not there."""
@@ -312,7 +325,7 @@ class Turn:
                 results.append((ToolReturned(call.id, stored, self._count(UNREAD), ok=False, head=UNREAD), (), ""))
             else:
                 results.append(task.result())
-        await self._conversation.append(*(r for r, _, _ in results), *(f for _, b, _ in results for f in b))
+        await self._record(results)
 
     # --- after a step
 

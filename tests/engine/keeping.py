@@ -153,8 +153,11 @@ class Keeping:
         arguments: str = '{"path": "a.py"}',
         ok: bool = True,
         keeps: Sequence[str] = (),
+        ahead: int = 0,
     ) -> list[int]:
-        """One step of the agent with so many parallel calls; the seqs of their results."""
+        """One step of the agent with so many parallel calls; the seqs of their results. The first `ahead` are recorded
+        before the others are there.
+        """
         await self.steward.before_step()
         self.clock.time += 10
         start = self.conversation.state.last_seq
@@ -166,9 +169,10 @@ class Keeping:
             stored = await self.cache.put(output.encode(), About(tool))
             returned.append(ToolReturned(call.id, stored, self.tokens.count(output), ok))
         kept = {call.id: keep for call, keep in zip(calls, keeps, strict=False)}
-        facts = await self.steward.admit(returned, kept)
-        recorded = await self.conversation.append(*returned, *facts)
-        return [one.seq for one in recorded[: len(returned)]]
+        before = [(await self.conversation.append(one))[0].seq for one in returned[:ahead]]
+        facts = await self.steward.admit(returned, kept, before)
+        recorded = await self.conversation.append(*returned[ahead:], *facts)
+        return [*before, *(one.seq for one in recorded[: len(returned) - ahead])]
 
     async def answer(self, text: str) -> None:
         await self.steward.before_step()

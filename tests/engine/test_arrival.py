@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.blocks import Request
-from helix_desktop.engine.facts import Attachment, FoldKind, ModelSet, PartRef, Spent, Text, UserSaid
+from helix_desktop.engine.facts import Attachment, FoldKind, ModelSet, PartRef, Spent, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import About
 from tests.engine.keeping import Keeping, fails, keeping
 from tests.engine.test_steward import words
@@ -50,10 +50,11 @@ async def test_the_excerpt_is_in_the_same_transaction_as_the_output() -> None:
     assert kept.facts[seq].time == kept.facts[seq - 1].time
 
 
-async def test_thirty_outputs_just_under_the_limit_and_thirty_large_ones() -> None:
+@pytest.mark.parametrize("ahead", [0, 7, 29])
+async def test_thirty_outputs_just_under_the_limit_and_thirty_large_ones(ahead: int) -> None:
     for tokens in (3_999, 20_000):
         kept = await began()
-        seqs = await kept.batch([words(tokens - 9, f"n{index:02}") for index in range(30)])
+        seqs = await kept.batch([words(tokens - 9, f"n{index:02}") for index in range(30)], ahead=ahead)
         shown = [block for block in kept.conversation.view().blocks if block.call]
         whole = sum(block.tokens for block in shown if not block.fold)
         assert len(shown) == 30
@@ -61,6 +62,11 @@ async def test_thirty_outputs_just_under_the_limit_and_thirty_large_ones() -> No
         assert {fold.batch for fold in kept.folds()} != {""}
         assert len({fold.batch for fold in kept.folds()}) == 1
         assert {fold.cover for fold in kept.folds()} <= {PartRef(seq) for seq in seqs}
+        for fold in kept.folds():
+            assert isinstance(fold.cover, PartRef)
+            output = kept.facts[fold.cover.seq - 1].fact
+            assert isinstance(output, ToolReturned)
+            assert fold.entries == (output.output.digest,)
         await kept.request()
 
 

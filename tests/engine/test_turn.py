@@ -15,7 +15,9 @@ from helix_desktop.engine.events import Asked, CallMoved, Event, Running, Stage
 from helix_desktop.engine.facts import (
     Decided,
     Fact,
+    Folded,
     ModelReplied,
+    PartRef,
     Reasoning,
     Recorded,
     ReplyPart,
@@ -445,6 +447,25 @@ async def test_a_steering_message_that_finds_no_room_waits(monkeypatch: pytest.M
     end = await told(at)
     assert (end.reason, end.why) == (TurnEnd.FAILED, "The disk is full.")
     assert [(waiting.steer, waiting.parts[0]) for waiting in at.session.queue] == [(True, Text("not so", 2))]
+
+
+@pytest.mark.parametrize("names", [("look",) * 8, ("run",) * 8, ("look", "run") * 4])
+async def test_what_is_shown_of_the_outputs_of_a_reply_is_decided_of_all_together(names: tuple[str, ...]) -> None:
+    at = await world(calls(*names), says("done"))
+
+    async def much(call: ToolCall, context: CallContext) -> str:
+        return f"{call.id} " * 1_900
+
+    at.tools.runs = {"look": much, "run": much}
+    await told(at)
+    seqs = {one.seq: one.fact.output.digest for one in at.session.facts if isinstance(one.fact, ToolReturned)}
+    folds = at.of(Folded)
+    assert len(folds) == 2  # 15,200 words, of which 12,000 may stand
+    assert len({fold.batch for fold in folds}) == 1
+    assert [seqs[fold.cover.seq] for fold in folds if isinstance(fold.cover, PartRef)] == [
+        fold.entries[0] for fold in folds
+    ]
+    assert laws.violations(at.model.requests[1]) == []
 
 
 async def test_stopping_while_an_excerpt_is_made_keeps_the_results() -> None:
