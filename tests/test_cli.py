@@ -291,7 +291,7 @@ async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path
     workspaces = beside.all_of(where)
     known = workspaces.create("Open", tmp_path)
     workspace = await workspaces.open(known.id)
-    serving = await beside.serve(workspace, where.run)
+    serving = await beside.serve(workspace, where)
     content = os.urandom(2_500_000)
     try:
         put = await _elsewhere("cache", "put", "-w", "open", "-", given=content)
@@ -312,8 +312,25 @@ async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path
     assert (await _elsewhere("cache", "get", "-w", "Other", digest))[1] == content
 
 
-async def _elsewhere(*arguments: str, given: bytes = b"") -> tuple[int | None, bytes, bytes]:
-    process = await asyncio.create_subprocess_exec(*PROGRAM, *arguments, stdin=-1, stdout=-1, stderr=-1)
+async def test_a_home_named_from_another_folder_is_meant_as_seen_from_there(tmp_path: Path) -> None:
+    where = places.find(tmp_path / "home")
+    workspaces = beside.all_of(where)
+    workspace = await workspaces.open(workspaces.create("Open", tmp_path).id)
+    serving = await beside.serve(workspace, where)
+    where.window.write_text('{"history": ["my long secret"]}')
+    forget = ("forget", "-w", "open", "--text", "my long secret", "--yes")
+    try:
+        _, _, err = await _elsewhere("--home", "home", *forget, folder=tmp_path)
+        assert f"It stands in {where.window} as well".encode() in err
+    finally:
+        await serving.finish()
+        await workspace.aclose()
+
+
+async def _elsewhere(
+    *arguments: str, given: bytes = b"", folder: Path | None = None
+) -> tuple[int | None, bytes, bytes]:
+    process = await asyncio.create_subprocess_exec(*PROGRAM, *arguments, stdin=-1, stdout=-1, stderr=-1, cwd=folder)
     out, err = await process.communicate(given)
     return process.returncode, out, err
 

@@ -66,7 +66,7 @@ async def work(arguments: argparse.Namespace, workspace: Workspace, console: Con
     bench = workbench.of(workspace)
     if bench is not None:
         return await _turn(bench, arguments, text, console)
-    async with workbench.alone(workspace, places.find(arguments.home)) as bench:
+    async with workbench.alone(workspace, arguments.places) as bench:
         return await _turn(bench, arguments, text, console)
 
 

@@ -37,7 +37,8 @@ def run(
     arguments: argparse.Namespace, *, source: Path | None = None, target: Path | None = None, gather: bool = False
 ) -> int:
     """Do `arguments.work` on the workspace the arguments name. The exit code."""
-    known = all_of(places.find(arguments.home)).find(arguments.workspace)
+    arguments.places = places.find(arguments.home)
+    known = all_of(arguments.places).find(arguments.workspace)
     with Terminal(source=source, target=target, gather=gather) as console:
         code = asyncio.run(_reach(arguments, known.id, console))
         if code and target is not None:
@@ -48,7 +49,7 @@ def run(
 async def _reach(arguments: argparse.Namespace, identity: str, console: Console) -> int:
     from helix_desktop import instance
 
-    where = places.find(arguments.home)
+    where = arguments.places
     counting = Counting(wanted=_counts(arguments))
     workspaces = all_of(where, count=counting)
     loop = asyncio.get_running_loop()
@@ -65,16 +66,14 @@ async def _reach(arguments: argparse.Namespace, identity: str, console: Console)
                 raise
             await asyncio.sleep(0.05)
         else:
-            return await _as_owner(arguments, workspace, counting, where.run, console)
+            return await _as_owner(arguments, workspace, counting, console)
 
 
-async def _as_owner(
-    arguments: argparse.Namespace, workspace: Workspace, counting: Counting, run_folder: Path, console: Console
-) -> int:
+async def _as_owner(arguments: argparse.Namespace, workspace: Workspace, counting: Counting, console: Console) -> int:
     leaving = not getattr(arguments, "lasting", False)
     async with AsyncExitStack() as last_first:
         last_first.push_async_callback(workspace.aclose)
-        serving = await serve(workspace, run_folder, leaving=leaving, counting=counting)
+        serving = await serve(workspace, arguments.places, leaving=leaving, counting=counting)
         last_first.push_async_callback(serving.finish)
         for note in workspace.notes:  # what opening it had to mend
             await console.complain(note)
@@ -124,23 +123,26 @@ class Serving:
 
 
 async def serve(
-    workspace: Workspace, run_folder: Path, *, leaving: bool = False, counting: Counting | None = None
+    workspace: Workspace, where: places.Places, *, leaving: bool = False, counting: Counting | None = None
 ) -> Serving:
     """Answer commands about `workspace` for as long as this process has it open; finish what is returned first."""
     from helix_desktop import instance
 
-    owner = await instance.listen(run_folder, workspace.id, partial(answer, workspace, leaving, counting))
+    owner = await instance.listen(where.run, workspace.id, partial(answer, workspace, where, leaving, counting))
     return Serving(owner, None if leaving else LASTING_PATIENCE)
 
 
 async def answer(
     workspace: Workspace,
+    where: places.Places,
     leaving: bool,  # noqa: FBT001
     counting: Counting | None,
     argv: list[str],
     console: Console,
 ) -> int:
-    """Run a caller's command line on the open workspace. It is this workspace, whatever the arguments name."""
+    """Run a caller's command line on the open workspace. It is this workspace, and where this program keeps things, whatever
+    the arguments name: a folder may be meant as seen from the caller's.
+    """
     try:
         arguments = commands.parser().parse_args(argv)
     except SystemExit as ended:
@@ -151,6 +153,7 @@ async def answer(
         return LATER
     if counting is not None:
         counting.wanted |= _counts(arguments)
+    arguments.places = where
     return int(await arguments.work(arguments, workspace, console))
 
 

@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop import places
 from helix_desktop.commands import as_json, beside, on_workspace
 from helix_desktop.commands.beside import say_json
 from helix_desktop.console import Console
@@ -55,7 +54,7 @@ async def forget(arguments: argparse.Namespace, workspace: Workspace, console: C
         await say_json(console, _described(purged))
     else:
         await console.say(_told(purged))
-    remembered = await asyncio.to_thread(_remembered, places.find(arguments.home).window, text)
+    remembered = await asyncio.to_thread(_remembered, arguments.places.window, text)
     for sentence in (*purged.elsewhere, *remembered):
         await console.complain(sentence)
     return 0 if purged.entries or purged.facts else 1

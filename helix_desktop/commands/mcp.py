@@ -74,7 +74,7 @@ async def serve(arguments: argparse.Namespace, workspace: Workspace, console: Co
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")
     from helix_desktop.context_server import server, stdio
 
-    shelf = shelf_of(workspace, arguments.home)
+    shelf = shelf_of(workspace, arguments.places)
     if arguments.http is None:
         await stdio.serve(server.build(shelf), console.read, console.write)
         return 0
@@ -88,14 +88,14 @@ async def serve(arguments: argparse.Namespace, workspace: Workspace, console: Co
     return 0
 
 
-def shelf_of(workspace: Workspace, home: Path | None) -> Shelf:
+def shelf_of(workspace: Workspace, where: places.Places) -> Shelf:
     """A workspace as the server needs it."""
     from helix_desktop import tokens
     from helix_desktop.context_server.shelf import Shelf
     from helix_desktop.tools.recall import matching_lines
 
     async def compact(digest: Digest, keep: str) -> str:
-        return await _compact(workspace, home, digest, keep)
+        return await _compact(workspace, where, digest, keep)
 
     return Shelf(
         workspace.name,
@@ -141,13 +141,13 @@ class _Catalogue:
         }
 
 
-async def _compact(workspace: Workspace, home: Path | None, digest: Digest, keep: str) -> str:
+async def _compact(workspace: Workspace, where: places.Places, digest: Digest, keep: str) -> str:
     from helix_desktop import workbench
     from helix_desktop.engine import recall
 
     bench = workbench.of(workspace)
     if bench is None:
-        async with workbench.alone(workspace, places.find(home)) as opened:
+        async with workbench.alone(workspace, where) as opened:
             client = opened.models.client("fast") or opened.models.client("main")
             if client is None:
                 raise NotThere("No model is chosen in this workspace that could compact it.")
@@ -168,7 +168,7 @@ async def sign_in(arguments: argparse.Namespace, workspace: Workspace, console: 
     bench = workbench.of(workspace)
     if bench is not None:
         return await _sign_in(bench.servers, arguments.server, console)
-    async with workbench.alone(workspace, places.find(arguments.home)) as opened:
+    async with workbench.alone(workspace, arguments.places) as opened:
         return await _sign_in(opened.servers, arguments.server, console)
 
 

@@ -171,7 +171,7 @@ class Program:
     async def _serve(self, workspace: Any) -> Any:
         from helix_desktop.commands import beside
 
-        return await beside.serve(workspace, self._where.run)
+        return await beside.serve(workspace, self._where)
 
     async def _listen(self) -> None:
         """Be found by a second start. Who holds the claim answers; a second window of the same home does not."""

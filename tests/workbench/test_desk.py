@@ -85,7 +85,7 @@ async def test_only_what_is_in_the_trash_is_deleted(desks: Desks, folder: Path) 
 
 async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard(folder: Path, tmp_path: Path) -> None:
     where = places.find(tmp_path / "home")
-    desk = Desk(where, Secrets(where.key_file, environ={}), serve=lambda opened: beside.serve(opened, where.run))
+    desk = Desk(where, Secrets(where.key_file, environ={}), serve=lambda opened: beside.serve(opened, where))
     bench, heard = await desk.create("Pairs", folder), asyncio.Event()
     bench.watch_settings(heard.set)
     command = [sys.executable, "-m", "helix_desktop", "model", "set", "demo/demo", "--workspace", "Pairs"]
