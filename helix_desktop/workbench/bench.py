@@ -43,10 +43,10 @@ from helix_desktop.tools.kit import Kit, Options
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Child, Delegation
-from helix_desktop.workbench import folders, rows, setup, spending
+from helix_desktop.workbench import folders, rows, setup
 from helix_desktop.workbench.models import ROLES, Access, Models
 from helix_desktop.workbench.room import Room
-from helix_desktop.workbench.rows import ConversationRow
+from helix_desktop.workbench.rows import ConversationRow, Rows
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.sessions import Sessions
 
@@ -85,14 +85,12 @@ class Workbench:
         self.servers = Servers(workspace, shared.access.secrets, self._tasks.spawn)
         self.models = Models(shared.access, lambda: workspace.settings.models)
         self._shared = shared
-        self._tokens = shared.access.tokens
         self._permissions = permissions
         self._sessions = Sessions()
         self._reading = asyncio.Lock()  # of facts that must not change meanwhile; and each conversation once
-        self._rows: dict[str, ConversationRow] = {}
+        self._rows = Rows(workspace.journal)
         self._listeners: list[Listener] = []
         self._instead: dict[str, str] = {}
-        self._today = spending.Today()
         self._room = Room(workspace, self._tasks.spawn)
         workspace.cache.changed = self._room.look
         workspace.watch(self._room.look)
@@ -108,7 +106,7 @@ class Workbench:
         kit = await Kit.open(roots, stores, permissions=permissions, spawn=owner.spawn, options=options)
         bench = cls(workspace, shared, kit, permissions)
         permissions.remember = bench._remember
-        await bench._list()
+        await bench._rows.read()
         bench.servers.begin()
         bench._tasks.spawn(asyncio.to_thread(shared.access.get_ready), name="get ready for the first message")
         _open[workspace] = bench
@@ -154,10 +152,10 @@ class Workbench:
 
     def conversations(self) -> Sequence[ConversationRow]:
         """All of them, the one that changed last first; sub-agents' name their parent."""
-        return sorted(self._rows.values(), key=lambda row: -row.updated)
+        return sorted(self._rows, key=lambda row: -row.updated)
 
     def row(self, conversation: str) -> ConversationRow | None:
-        return self._rows.get(conversation)
+        return self._rows.find(conversation)
 
     def running(self, conversation: str) -> Running:
         session = self._sessions.find(conversation)
@@ -170,7 +168,7 @@ class Workbench:
 
     async def session(self, conversation: str) -> Session:
         """The one session of a conversation."""
-        if conversation not in self._rows:
+        if self._rows.find(conversation) is None:
             raise NotThere(f"There is no conversation {conversation} in {self.name}.")
         async with self._reading:
             session = self._sessions.find(conversation)
@@ -188,9 +186,11 @@ class Workbench:
         """A conversation of its own that shares the past up to `at` (0: all of it)."""
         last = (await self.session(conversation)).conversation.state.last_seq
         new = _new_id()
-        copied = await self.workspace.journal.fork(conversation, at or last, new)
-        self._rows[new] = replace(self._rows[conversation], id=new, updated=copied[-1].time)
-        return await self.session(new)
+        await self.workspace.journal.fork(conversation, at or last, new)
+        await self._rows.read_again([new])
+        session = await self.session(new)
+        self._rows.measure(new, session.meter())
+        return session
 
     async def child(self, conversation: str) -> Sequence[Recorded]:
         """The facts of a conversation, to look at: a sub-agent's, or one of another day."""
@@ -200,7 +200,7 @@ class Workbench:
     async def _begin(self, started: ConversationStarted) -> str:
         new = _new_id()
         recorded = await self.workspace.journal.append(new, [started])
-        self._rows[new] = ConversationRow(new, started.title, recorded[0].time, parent=started.parent)
+        self._rows.begin(new, started, recorded[0].time)
         return new
 
     def _made(self, conversation: Conversation, *, depth: int = 0, only: Sequence[str] = ()) -> Session:
@@ -231,7 +231,7 @@ class Workbench:
             return answer
 
         async def history(_: str, fold: str) -> str:
-            return await recall.history(conversation.state, self.workspace.cache, self._tokens, fold)
+            return await recall.history(conversation.state, self.workspace.cache, self._shared.access.tokens, fold)
 
         return Crew(
             cache=self.workspace.cache,
@@ -252,7 +252,7 @@ class Workbench:
             restore=self.kit.restore,
             forget=self.forget,
             limits=lambda: setup.limits_of(self.workspace.settings.limits),
-            spent=self._spent,
+            spent=self._rows.spent,
         )
 
     async def wire(self, conversation: str, seq: int | None = None) -> tuple[str, Mapping[str, Any]]:
@@ -287,17 +287,14 @@ class Workbench:
         """
         async with self._reading, self._sessions.still():
             purged = await self.workspace.forget(text=text, entries=entries, report=report)
-            for row in await self.workspace.journal.conversations():
-                if row.id in purged.conversations:
-                    before = self._rows[row.id]
-                    self._rows[row.id] = replace(rows.shown(row), parts=before.parts, window=before.window)
+            await self._rows.read_again(purged.conversations)
         return purged
 
     async def empty_trash(self) -> Emptied:
         """Remove the conversations in the trash for good, with what only they use; Refused while anything works."""
         async with self._reading, self._sessions.still():
             emptied = await self.workspace.empty_trash()
-        self._rows = {name: row for name, row in self._rows.items() if name not in emptied.conversations}
+        self._rows.drop(emptied.conversations)
         await self._sessions.close(emptied.conversations)
         self._room.look()
         return emptied
@@ -453,17 +450,6 @@ class Workbench:
         rules = [*self.workspace.settings.rules, rule.plain()]
         self.workspace.change({"permissions.rules": rules})
 
-    def _spent(self) -> tuple[float, float]:
-        return self._today.cost, sum(row.cost for row in self._rows.values())
-
-    async def _list(self) -> None:
-        """The conversations, and what was spent since midnight."""
-        self._rows = {row.id: rows.shown(row) for row in await self.workspace.journal.conversations()}
-        for row in self._rows.values():
-            if row.updated >= spending.midnight() and row.cost:
-                for recorded in await self.workspace.journal.read(row.id):
-                    self._today.charge(recorded)
-
     def _heard(self, event: Event) -> None:
         if isinstance(event, FactAppended):
             self._note(event.recorded)
@@ -479,16 +465,12 @@ class Workbench:
 
     def _note(self, recorded: Recorded) -> None:
         """Keep the list true, and at the end of a turn the meter beside the conversation."""
-        self._today.charge(recorded)
-        row = rows.after(self._rows[recorded.conversation], recorded)
         session = self._sessions.find(recorded.conversation)
-        if session is not None:
-            meter = session.meter()
-            row = rows.with_meter(row, meter)
-            if isinstance(recorded.fact, TurnEnded) or session.running is Running.IDLE:
-                keeping = self.workspace.journal.set_meter(recorded.conversation, rows.written(meter))
-                self._tasks.spawn(keeping, name="keep the meter")
-        self._rows[recorded.conversation] = row
+        meter = session.meter() if session else None
+        self._rows.take(recorded, meter)
+        if session and meter and (isinstance(recorded.fact, TurnEnded) or session.running is Running.IDLE):
+            keeping = self.workspace.journal.set_meter(recorded.conversation, rows.written(meter))
+            self._tasks.spawn(keeping, name="keep the meter")
 
 
 def _new_id() -> str:

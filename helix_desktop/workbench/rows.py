@@ -1,15 +1,17 @@
-"""A conversation as a list shows it: what the journal knows of it, and what stands in its window."""
+"""The conversations as a list shows them: what the journal knows of each, and what stands in its window."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.budget import Meter
-from helix_desktop.engine.facts import ConversationChanged, Recorded
+from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Recorded
 from helix_desktop.store.conversations import Row
+from helix_desktop.store.served import Journal
+from helix_desktop.workbench import spending
 
 DEFAULT_WINDOW = 128_000
 
@@ -30,7 +32,59 @@ class ConversationRow:
     window: int = DEFAULT_WINDOW
 
 
-def shown(row: Row) -> ConversationRow:
+class Rows:
+    """All of a workspace, as true as the last fact that was recorded; and what has been spent."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._rows: dict[str, ConversationRow] = {}
+        self._today = spending.Today()
+
+    def __iter__(self) -> Iterator[ConversationRow]:
+        return iter(self._rows.values())
+
+    def find(self, conversation: str) -> ConversationRow | None:
+        return self._rows.get(conversation)
+
+    async def read(self) -> None:
+        """From the journal, and what was spent since midnight."""
+        self._rows = {row.id: _shown(row) for row in await self._journal.conversations()}
+        for row in self:
+            if row.updated >= spending.midnight() and row.cost:
+                for recorded in await self._journal.read(row.id):
+                    self._today.charge(recorded)
+
+    async def read_again(self, conversations: Collection[str]) -> None:
+        """These have come, or were changed under the hands of their sessions: what stands in their windows is known here."""
+        for row in await self._journal.conversations():
+            if row.id in conversations:
+                fresh, before = _shown(row), self._rows.get(row.id)
+                self._rows[row.id] = replace(fresh, parts=before.parts, window=before.window) if before else fresh
+
+    def drop(self, conversations: Collection[str]) -> None:
+        self._rows = {name: row for name, row in self._rows.items() if name not in conversations}
+
+    def begin(self, conversation: str, started: ConversationStarted, time: float) -> None:
+        self._rows[conversation] = ConversationRow(conversation, started.title, time, parent=started.parent)
+
+    def take(self, recorded: Recorded, meter: Meter | None) -> None:
+        """One more fact; `meter` where the conversation's session is there to tell it."""
+        self._today.charge(recorded)
+        self._rows[recorded.conversation] = _after(self._rows[recorded.conversation], recorded)
+        if meter is not None:
+            self.measure(recorded.conversation, meter)
+
+    def measure(self, conversation: str, meter: Meter) -> None:
+        """What stands in its window now."""
+        row = self._rows[conversation]
+        self._rows[conversation] = replace(row, parts=dict(meter.parts), window=meter.window)
+
+    def spent(self) -> tuple[float, float]:
+        """Today, and ever."""
+        return self._today.cost, sum(row.cost for row in self)
+
+
+def _shown(row: Row) -> ConversationRow:
     """From the journal's row; the meter is what was kept at the end of its last turn."""
     parts, window = _read(row.meter)
     return ConversationRow(
@@ -47,7 +101,7 @@ def shown(row: Row) -> ConversationRow:
     )
 
 
-def after(row: ConversationRow, recorded: Recorded) -> ConversationRow:
+def _after(row: ConversationRow, recorded: Recorded) -> ConversationRow:
     """The row with one more fact."""
     row = replace(row, updated=recorded.time)
     if isinstance(recorded.fact, ConversationChanged):
@@ -57,10 +111,6 @@ def after(row: ConversationRow, recorded: Recorded) -> ConversationRow:
         row = replace(row, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     usage = getattr(recorded.fact, "usage", None)
     return replace(row, cost=row.cost + usage.cost) if usage is not None else row
-
-
-def with_meter(row: ConversationRow, meter: Meter) -> ConversationRow:
-    return replace(row, parts=dict(meter.parts), window=meter.window)
 
 
 def written(meter: Meter) -> str:

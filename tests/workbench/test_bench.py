@@ -93,6 +93,19 @@ async def test_one_session_for_a_conversation_and_none_for_what_is_not_there(des
         await bench.session("nothing")
 
 
+async def test_a_fork_is_listed_as_what_it_is_and_not_as_what_it_comes_from(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    session = await bench.new_conversation("The first")
+    await told(session, "hello")
+    then, meter = len(session.facts), session.meter()
+    await session.archive()
+    await told(session, "and more")
+    fork = bench.row((await bench.fork(session.id, then)).id)
+    assert fork is not None
+    assert (fork.title, fork.archived) == ("The first", False)
+    assert (fork.parts, fork.window) == (meter.parts, meter.window)
+
+
 async def test_a_fork_shares_the_past_and_goes_its_own_way(desks: Desks, folder: Path) -> None:
     bench = await bench_on(desks, folder)
     session = await bench.new_conversation()
