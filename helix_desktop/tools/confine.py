@@ -200,7 +200,7 @@ def _opened(roots: Roots, place: Place) -> Iterator[int]:
 
 @contextmanager
 def _folder(roots: Roots, place: Place) -> Iterator[folders.Folder]:
-    with _sentences(roots.shown(place)):
+    with _sentences(roots.shown(place), place):
         _there(place)
         with folders.folder(place.root, place.inside) as folder:
             if sys.platform == "win32":
@@ -300,6 +300,11 @@ def _stat(folder: folders.Folder, name: str, shown: str) -> os.stat_result | Non
         raise WrongUse(f"{shown} is a folder, and no file.")
     if not stat.S_ISREG(found.st_mode):
         raise Refused(f"{shown} is a link, a device or a pipe, and is not written to.")
+    if not found.st_mode & 0o222:
+        raise Refused(
+            f"{shown} is write-protected; it is not written to.",
+            remedy="If it is meant to be changed, make it writable first.",
+        )
     if found.st_nlink > 1:
         raise Refused(
             f"{shown} has a second (hard) link, which may lie outside the workspace; it is not written to.",
@@ -341,11 +346,13 @@ def _write_all(handle: int, content: bytes) -> None:
 
 
 @contextmanager
-def _sentences(shown: str) -> Iterator[None]:
-    """What the system says in a number, said in words."""
+def _sentences(shown: str, folder: Place | None = None) -> Iterator[None]:
+    """What the system says in a number, said in words. `folder`: what was to be one."""
     try:
         yield
     except OSError as error:
+        if folder is not None and error.errno == errno.ENOTDIR and os.path.lexists(folder.path):
+            raise WrongUse(f"{shown} is a file, and no folder.") from error
         raise _sentence(shown, error) from error
 
 

@@ -11,6 +11,7 @@ import codecs
 import hashlib
 import itertools
 import os
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ _PIECE = 1 << 20
 _PREVIEW = 60_000
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-
+_BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 
 # --- read_file -------------------------------------------------------------------------------------------------------
 
@@ -65,11 +66,30 @@ async def _read(use: Use, place: Place, first: int, last: int) -> Result:
             f"{shown} has {size:,} bytes; files of up to {LARGEST_WHOLE:,} are read whole.",
             remedy="Read some lines with first_line and last_line, or use search_files.",
         )
+    if _mark(head) != "utf-8":
+        return await _decoded(use, place, first or 1, last)
     if first or last:
         return await _some_lines(use, place, first or 1, last)
     stored = await use.keep(_pieces(use, place), shown)
     use.seen.content[str(place.path)] = use.seen.known[str(place.path)] = stored.digest
+    if not stored.size:
+        return Result("[the file is empty]", source=shown, note="0 lines")
     return Result(stored=stored, source=shown, note=f"{stored.lines:,} lines")
+
+
+async def _decoded(use: Use, place: Place, first: int, last: int) -> Result:
+    """A file in UTF-16 as the text it is; what is written to it stays in UTF-16."""
+    shown = use.roots.shown(place)
+    content = await asyncio.to_thread(confine.read, use.roots, place)
+    if _encoding(content) == "utf-8":
+        return await _binary(use, place)
+    use.seen.content[str(place.path)] = use.seen.known[str(place.path)] = (await use.keep(content, shown)).digest
+    lines = decoded(content).removeprefix("\ufeff").encode("utf-8", "replace").split(b"\n")
+    total = len(lines) - (not lines[-1])
+    if first > max(total, 1):
+        raise WrongUse(f"{shown} has {total:,} lines; there is no line {first:,}.")
+    part = b"\n".join([*lines[first - 1 : last], b""] if 0 < last < len(lines) else lines[first - 1 :])
+    return Result(part, source=shown, note=f"{total:,} lines, UTF-16")
 
 
 async def _pieces(use: Use, place: Place) -> AsyncIterator[bytes]:
@@ -140,7 +160,8 @@ async def write_file(args: Arguments, use: Use) -> Result:
     shown = use.roots.shown(place)
     verb = "Overwrite" if before is not None else "Create"
     done = await apply(use, change, f"{verb} {shown}")
-    lines = args.text("content").count("\n") + (not args.text("content").endswith("\n"))
+    content = args.text("content")
+    lines = content.count("\n") + (not content.endswith("\n") and content != "")
     if before is None:
         return replace(done, output=f"Created {shown} ({lines:,} lines).", note=f"created, {lines:,} lines")
     return done
@@ -157,23 +178,51 @@ async def edit_file(args: Arguments, use: Use) -> Result:
 
 def replaced(before: bytes, old: str, new: str, shown: str, *, every: bool) -> bytes:
     """The file with `old` replaced. Line ends and encoding stay the file's own; what is not certain is refused."""
-    whole_text = decoded(before)
-    if "\r\n" in whole_text and "\r" not in old:
-        old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
+    whole_text, foreign = decoded(before), _is_foreign(before)
     if not old:
         raise WrongUse("old_text is empty.", remedy="write_file creates a file or replaces all of it.")
     if old == new:
         raise WrongUse("old_text and new_text are the same; nothing to do.")
-    found = whole_text.count(old)
+    if foreign and not new.isascii() and not _BEYOND_ASCII.search(whole_text):
+        raise WrongUse(
+            f"{shown} is not UTF-8, and new_text has letters beyond ASCII; nothing was changed.",
+            remedy="Change it with a command that knows its encoding.",
+        )
+    windows = "\r\n" in whole_text
+    if "\r\n" in old and not windows:
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    found = sum(1 for _ in _places(whole_text, old)) if windows else whole_text.count(old)
     if not found:
-        raise WrongUse(f"old_text is not in {shown}; nothing was changed.", remedy=_near(whole_text, old))
+        raise WrongUse(
+            f"old_text is not in {shown}; nothing was changed.", remedy=_near(whole_text, old, foreign=foreign)
+        )
     if found > 1 and not every:
-        lines = ", ".join(str(line) for line in itertools.islice(_lines_of(whole_text, old), 10))
+        starts = (place.start() for place in itertools.islice(_places(whole_text, old), 10))
+        lines = ", ".join(str(whole_text.count("\n", 0, start) + 1) for start in starts)
         raise WrongUse(
             f"old_text is {found} times in {shown} (lines {lines}); nothing was changed.",
             remedy="Give more of the text around the one you mean, or set replace_all.",
         )
-    return _encoded(whole_text.replace(old, new), before)
+    after = _with_its_line_ends(whole_text, old, new) if windows else whole_text.replace(old, new)
+    return _encoded(after, before)
+
+
+def _places(text: str, old: str) -> Iterator[re.Match[str]]:
+    """Where `old` stands in the text, whatever ends its lines."""
+    return re.finditer(r"\r?\n".join(re.escape(line) for line in re.split(r"\r?\n", old)), text)
+
+
+def _with_its_line_ends(text: str, old: str, new: str) -> str:
+    """The text with `new` in each place, with the line ends that stand there, or else in most of the text."""
+    usual = text.count("\r\n") * 2 > text.count("\n")
+    unix = new.replace("\r\n", "\n")
+    pieces, end = list[str](), 0
+    for place in _places(text, old):
+        there = place.group()
+        as_there = unix.replace("\n", "\r\n") if ("\r\n" in there if "\n" in there else usual) else unix
+        pieces += [text[end : place.start()], as_there]
+        end = place.end()
+    return "".join([*pieces, text[end:]])
 
 
 async def apply(use: Use, change: Change, title: str) -> Result:
@@ -228,7 +277,8 @@ def _not_blind(use: Use, place: Place, now: bytes | None) -> None:
     known = use.seen.content.get(str(place.path))
     if known is None or (now is not None and Digest.of(now) == known):
         return
-    what = "was deleted" if now is None else "was changed by somebody else"
+    by = "a command" if now is not None and use.seen.known.get(str(place.path)) == Digest.of(now) else "somebody else"
+    what = "was deleted" if now is None else f"was changed by {by}"
     if now is None:
         use.seen.content.pop(str(place.path))
     raise Refused(
@@ -308,30 +358,47 @@ def printable(name: str) -> str:
 
 def decoded(content: bytes) -> str:
     """The text of a file; bytes that are no text survive a round trip through `_encoded`."""
-    return content.decode(_mark(content), "surrogateescape" if _mark(content) == "utf-8" else "surrogatepass")
+    encoding = _encoding(content)
+    return content.decode(encoding, "surrogateescape" if encoding == "utf-8" else "surrogatepass")
 
 
 def _encoded(text: str, like: bytes) -> bytes:
-    return text.encode(_mark(like), "surrogateescape" if _mark(like) == "utf-8" else "surrogatepass")
+    encoding = _encoding(like)
+    return text.encode(encoding, "surrogateescape" if encoding == "utf-8" else "surrogatepass")
 
 
 def _mark(content: bytes) -> str:
     return next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
 
 
+def _encoding(content: bytes) -> str:
+    """UTF-16 where the file begins so and is so to its end."""
+    mark = _mark(content)
+    try:
+        if mark != "utf-8":
+            content.decode(mark, "surrogatepass")
+    except UnicodeDecodeError:
+        return "utf-8"
+    return mark
+
+
 def _webp(head: bytes) -> str:
     return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
 
 
-def _lines_of(text: str, part: str) -> Iterator[int]:
-    at = text.find(part)
-    while at >= 0:
-        yield text.count("\n", 0, at) + 1
-        at = text.find(part, at + len(part))
+def _is_foreign(content: bytes) -> bool:
+    """Whether bytes stand in it that are no UTF-8, nor UTF-16 that says so."""
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return _encoding(content) == "utf-8"
+    return False
 
 
-def _near(text: str, old: str) -> str:
+def _near(text: str, old: str, *, foreign: bool) -> str:
     """What to do about a text that is not there: where its first line stands, or that spaces differ."""
+    if foreign and not old.isascii():
+        return "The file is not UTF-8, and letters beyond ASCII are not shown as they are: choose a text without them."
     squeezed = " ".join(old.split())
     if squeezed and squeezed in " ".join(text.split()):
         return "It is there with other spaces or line breaks: copy it exactly, with its indentation."

@@ -129,6 +129,81 @@ def test_encoding_and_line_ends_stay_the_files_own(before: bytes, after: bytes) 
     assert replaced(before, "a\nb", "a\nX\nY", "f", every=False) == after
 
 
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"a\nb\nc\r\n", "a\nb", "A\nB\n", b"A\nB\n\nc\r\n"),
+        (b"a\nb\nc\nd\r\n", "b", "B\nX", b"a\nB\nX\nc\nd\r\n"),
+        (b"a\r\nb\r\nc\n", "b\nc", "X\nY", b"a\r\nX\r\nY\n"),
+        (b"a\r\nb\r\n", "a\r\nb", "X\nY", b"X\r\nY\r\n"),
+        (b"a\r\nb\nc\r\n", "a\nb\nc", "X\nY", b"X\r\nY\r\n"),
+        (b"a\nb\n", "a\r\nb", "X\r\nY", b"X\nY\n"),
+        (b"a+(b)\r\n\\1\r\n", "a+(b)\n", "\\1\n", b"\\1\r\n\\1\r\n"),
+    ],
+)
+def test_line_ends_are_those_of_the_place_an_edit_comes_to(before: bytes, old: str, new: str, after: bytes) -> None:
+    assert replaced(before, old, new, "f", every=False) == after
+
+
+def test_the_same_text_with_other_line_ends_is_another_place() -> None:
+    with pytest.raises(WrongUse, match=r"2 times in f \(lines 1, 3\)"):
+        replaced(b"a\r\nb\r\na\nb\n", "a\nb", "x", "f", every=False)
+    assert replaced(b"a\r\nb\r\na\nb\n", "a\nb", "x\ny", "f", every=True) == b"x\r\ny\r\nx\ny\n"
+
+
+def test_no_letters_are_put_into_a_file_in_another_encoding() -> None:
+    latin = "é = 1\nfoo\n".encode("latin-1")
+    with pytest.raises(WrongUse, match="not UTF-8, and new_text has letters beyond ASCII"):
+        replaced(latin, "foo", "bär", "f", every=False)
+    for old in ("é = 1", "\ufffd = 1"):
+        with pytest.raises(WrongUse, match="choose a text without them"):
+            replaced(latin, old, "e = 1", "f", every=False)
+    assert replaced(latin, "foo", "bar", "f", every=False) == "é = 1\nbar\n".encode("latin-1")
+    assert replaced(b"\xff \xc3\xa9 foo", "foo", "bär", "f", every=False) == b"\xff \xc3\xa9 b\xc3\xa4r"
+
+
+async def test_a_file_in_utf_16_is_read_as_text_and_stays_what_it_is(here: World) -> None:
+    here.write("a.txt", "one\r\nzwölf\r\n".encode("utf-16"))
+    assert await here.said("read_file", path="a.txt") == "one\r\nzwölf\r\n"
+    assert await here.said("read_file", path="a.txt", first_line=2, last_line=9) == "zwölf\r\n"
+    assert await here.said("read_file", path="a.txt", first_line=1, last_line=1) == "one\r\n"
+    assert "there is no line 3" in await here.said("read_file", path="a.txt", first_line=3)
+    assert (await here.run("edit_file", path="a.txt", old_text="zwölf\n", new_text="elf\n")).ok
+    assert (here.folder / "a.txt").read_bytes() == "one\r\nelf\r\n".encode("utf-16")
+    command = await here.run("run_command", command="echo x > a.txt")
+    assert here.content(command.changes[0].before or Digest.of(b"")) == "one\r\nelf\r\n".encode("utf-16")
+
+
+async def test_what_only_begins_like_utf_16_is_no_text(here: World) -> None:
+    here.write("a.bin", b"\xff\xfe\0")
+    assert "is no text" in await here.said("read_file", path="a.bin")
+    assert "not in a.bin" in await here.said("edit_file", path="a.bin", old_text="a", new_text="b")
+
+
+async def test_an_empty_file_says_that_it_is_empty(here: World) -> None:
+    here.write("a", "")
+    assert await here.said("read_file", path="a") == "[the file is empty]"
+    assert await here.said("write_file", path="b", content="") == "Created b (0 lines)."
+
+
+async def test_a_write_protected_file_is_not_written(here: World) -> None:
+    here.write("a", "made by a program").chmod(0o444)
+    assert "write-protected" in await here.said("edit_file", path="a", old_text="made", new_text="changed")
+    assert "write-protected" in await here.said("write_file", path="a", content="changed")
+    assert (here.folder / "a").read_text() == "made by a program"
+
+
+async def test_a_file_where_a_folder_is_wanted_is_called_one(here: World) -> None:
+    here.write("a", "text")
+    said = [
+        await here.said("list_files", path="a"),
+        await here.said("run_command", command="ls", folder="a"),
+        await here.said("write_file", path="a/b", content="x"),
+    ]
+    assert said == ["a is a file, and no folder."] * 3
+    assert "There is no a/b" in await here.said("read_file", path="a/b")
+
+
 async def test_replacing_all(here: World) -> None:
     here.write("a", "x x x")
     await here.run("edit_file", path="a", old_text="x", new_text="y", replace_all=True)
@@ -146,6 +221,15 @@ async def test_a_file_changed_since_it_was_read_is_not_overwritten(here: World) 
     assert path.read_text() == "changed by the user\n"
     await here.run("read_file", path="a.txt")
     assert (await here.run("write_file", path="a.txt", content="x")).ok
+
+
+async def test_of_a_file_that_a_command_changed_it_is_said_that_a_command_did(here: World) -> None:
+    here.write("a.py", "x=1\n")
+    await here.run("read_file", path="a.py")
+    await here.run("run_command", command="sed -i 's/=/ = /' a.py")
+    assert "was changed by a command" in await here.said("edit_file", path="a.py", old_text="1", new_text="2")
+    here.write("a.py", "x = 3\n")
+    assert "was changed by somebody else" in await here.said("edit_file", path="a.py", old_text="1", new_text="2")
 
 
 async def test_a_file_the_agent_wrote_itself_can_be_written_again(here: World) -> None:
