@@ -390,7 +390,7 @@ class MainWindow(Frame):
         self.sidebar.mark(name)
         self._enable()
         self._name_window()
-        if self.page == "chat":
+        if self.page == "chat" and not self.palette_.isVisible():
             composer.text.setFocus()
 
     def _name_window(self) -> None:

@@ -94,6 +94,20 @@ def test_it_can_be_stopped_until_something_is_removed(window: MainWindow, bench:
     held.let()
 
 
+def test_its_end_takes_the_keyboard_from_nobody_who_looks_for_something_meanwhile(window: MainWindow) -> None:
+    held = window.doing._spawn = Held()
+    dialog = opened(window)
+    dialog.text.setText("sk-live-77")
+    press(dialog.forget_)
+    press(dialog.close_)
+    window.actions_["palette"].trigger()
+    looked = window.focusWidget()
+    window.doing._spawn = now
+    held.let("forget")
+    assert window.focusWidget() is looked is not None
+    assert looked is not window.chat.composer.text
+
+
 def test_a_text_that_is_nowhere_is_said(window: MainWindow) -> None:
     dialog = opened(window)
     dialog.text.setText("nowhere")
