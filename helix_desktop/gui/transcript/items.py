@@ -31,21 +31,17 @@ from helix_desktop.engine.facts import (
     Refolded,
     Rewound,
     Span,
-    Stop,
     Text,
     TodoSet,
     ToolCall,
     ToolReturned,
-    TurnEnd,
     TurnEnded,
     Unfolded,
     Unpinned,
     UserSaid,
 )
-from helix_desktop.gui.models.folds import kind_words
-from helix_desktop.gui.said import in_a_row, said
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.transcript.notes import note, waiting
 
 SHOWN_LIVE = 64 * 1024
 _NOT_YET = 1 << 60  # the number of what is being written: after all facts
@@ -127,8 +123,7 @@ class Items:
         if isinstance(delta, CallDelta):
             return self._grow_call(delta)
         if isinstance(delta, Waiting):
-            text = tr("Waiting {seconds} s, then another try: {why}", seconds=round(delta.seconds), why=said(delta.why))
-            return self._add_live(ItemKind.WAITING, text)
+            return self._add_live(ItemKind.WAITING, waiting(delta))
         return Change(len(self.all))
 
     def show(self, call: str, text: str) -> Change:
@@ -262,9 +257,7 @@ class Items:
                 self._put(Item(ItemKind.CALL, recorded, number))
             elif type(part) is Reasoning and part.text.strip():
                 self._put(Item(ItemKind.REASONING, recorded, number))
-        if fact.stop in _CUT:
-            self._put(Item(ItemKind.NOTE, recorded, 0, _cut_short(fact.stop)))
-        return ()
+        return self._note(recorded, fact)
 
     def _got(self, recorded: Recorded, fact: ToolReturned) -> Iterable[int]:
         index = self._calls.pop(fact.call, None)
@@ -320,9 +313,9 @@ class Items:
         self._pins.discard(fact.ref)
         return self._of_cover(fact.ref)
 
-    def _fold_failed(self, recorded: Recorded, fact: FoldFailed) -> Iterable[int]:
-        text = tr("Saving context did not work ({kind}): {why}", kind=kind_words(fact.kind), why=said(fact.why))
-        self._put(Item(ItemKind.NOTE, recorded, 0, text))
+    def _note(self, recorded: Recorded, fact: Fact) -> Iterable[int]:
+        if text := note(fact):
+            self._put(Item(ItemKind.NOTE, recorded, 0, text))
         return ()
 
     def _plan(self, recorded: Recorded, fact: TodoSet) -> Iterable[int]:
@@ -334,19 +327,8 @@ class Items:
         stopped = list(self._calls.values())
         self._calls.clear()
         self._shown.clear()
-        text = _ended_how(fact)
-        if text:
-            self._put(Item(ItemKind.NOTE, recorded, 0, text))
+        self._note(recorded, fact)
         return stopped
-
-    def _forgotten(self, recorded: Recorded, fact: Forgotten) -> Iterable[int]:
-        text = tr(
-            "Something was forgotten here for good: {entries} entries, {facts} facts.",
-            entries=len(fact.entries),
-            facts=fact.facts,
-        )
-        self._put(Item(ItemKind.NOTE, recorded, 0, text))
-        return ()
 
     def _rewind(self, recorded: Recorded, fact: Rewound) -> Iterable[int]:
         first = bisect_right(self._seqs, fact.to)
@@ -465,30 +447,8 @@ class Items:
         del self._seqs[length:]
 
 
-_CUT = frozenset({Stop.LENGTH, Stop.FILTERED, Stop.CUT})
-
-
 def _only(fact: Fact | None) -> Sequence[Folded]:
     return [fact] if isinstance(fact, Folded) else []
-
-
-def _cut_short(stop: Stop) -> str:
-    if stop is Stop.LENGTH:
-        return tr("The answer reached the model's length limit.")
-    if stop is Stop.FILTERED:
-        return tr("The provider held the rest of the answer back.")
-    return tr("The connection broke here. What came is kept; go on to continue it.")
-
-
-def _ended_how(fact: TurnEnded) -> str:
-    words = {
-        TurnEnd.STOPPED: tr("Stopped."),
-        TurnEnd.FAILED: tr("This did not work."),
-        TurnEnd.STEP_LIMIT: tr("The limit of steps is reached."),
-        TurnEnd.SPENDING_LIMIT: tr("The spending limit is reached."),
-        TurnEnd.REPEATING: tr("The agent was repeating itself."),
-    }
-    return in_a_row(words[fact.reason], said(fact.why)) if fact.reason in words else ""
 
 
 _STEPS: dict[type, Callable[..., Iterable[int]]] = {
@@ -500,11 +460,11 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     Unfolded: Items._unfold,  # noqa: SLF001
     Refolded: Items._refold,  # noqa: SLF001
     DocumentEdited: Items._edit,  # noqa: SLF001
-    FoldFailed: Items._fold_failed,  # noqa: SLF001
+    FoldFailed: Items._note,  # noqa: SLF001
     TodoSet: Items._plan,  # noqa: SLF001
     TurnEnded: Items._ended,  # noqa: SLF001
     Rewound: Items._rewind,  # noqa: SLF001
-    Forgotten: Items._forgotten,  # noqa: SLF001
+    Forgotten: Items._note,  # noqa: SLF001
     Pinned: Items._pin,  # noqa: SLF001
     Unpinned: Items._unpin,  # noqa: SLF001
 }

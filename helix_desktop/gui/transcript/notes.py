@@ -1,0 +1,51 @@
+"""What the chat itself says between what the user, the model and the tools say."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.blocks import Waiting
+from helix_desktop.engine.facts import Fact, FoldFailed, Forgotten, ModelReplied, Stop, TurnEnd, TurnEnded
+from helix_desktop.gui.models.folds import kind_words
+from helix_desktop.gui.said import in_a_row, said
+from helix_desktop.gui.words import tr
+
+
+def note(fact: Fact) -> str:
+    """What is to be said about a fact; empty where it speaks for itself."""
+    match fact:
+        case ModelReplied(stop=stop):
+            return _cut_short(stop)
+        case TurnEnded():
+            return _ended(fact)
+        case FoldFailed(kind=kind, why=why):
+            return tr("Saving context did not work ({kind}): {why}", kind=kind_words(kind), why=said(why))
+        case Forgotten(entries=entries, facts=facts):
+            return tr(
+                "Something was forgotten here for good: {entries} entries, {facts} facts.",
+                entries=len(entries),
+                facts=facts,
+            )
+    return ""
+
+
+def waiting(delta: Waiting) -> str:
+    return tr("Waiting {seconds} s, then another try: {why}", seconds=round(delta.seconds), why=said(delta.why))
+
+
+def _cut_short(stop: Stop) -> str:
+    words = {
+        Stop.LENGTH: tr("The answer reached the model's length limit."),
+        Stop.FILTERED: tr("The provider held the rest of the answer back."),
+        Stop.CUT: tr("The connection broke here. What came is kept; go on to continue it."),
+    }
+    return words.get(stop, "")
+
+
+def _ended(fact: TurnEnded) -> str:
+    words = {
+        TurnEnd.STOPPED: tr("Stopped."),
+        TurnEnd.FAILED: tr("This did not work."),
+        TurnEnd.STEP_LIMIT: tr("The limit of steps is reached."),
+        TurnEnd.SPENDING_LIMIT: tr("The spending limit is reached."),
+        TurnEnd.REPEATING: tr("The agent was repeating itself."),
+    }
+    return in_a_row(words[fact.reason], said(fact.why)) if fact.reason in words else ""

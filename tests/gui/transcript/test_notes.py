@@ -1,0 +1,38 @@
+"""What the chat itself says of a fact, and where it says nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine.blocks import Waiting
+from helix_desktop.engine.facts import Fact, FoldFailed, FoldKind, Forgotten, Stop, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.gui.transcript.notes import note, waiting
+from tests.gui.transcript.facts import Told
+
+
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
+        (TurnEnded(TurnEnd.DONE), ""),
+        (TurnEnded(TurnEnd.STOPPED), "Stopped."),
+        (TurnEnded(TurnEnd.FAILED, "No network."), "This did not work. No network."),
+        (TurnEnded(TurnEnd.SPENDING_LIMIT), "The spending limit is reached."),
+        (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Saving context did not work (handover): it was too long"),
+        (Forgotten((), 2, ""), "Something was forgotten here for good: 0 entries, 2 facts."),
+        (UserSaid((Text("hello"),)), ""),
+    ],
+)
+def test_what_is_noted_of_a_fact(fact: Fact, words: str) -> None:
+    assert note(fact) == words
+
+
+@pytest.mark.parametrize("stop", Stop)
+def test_an_answer_is_noted_where_it_was_cut_short(stop: Stop) -> None:
+    told = Told()
+    told.reply("so far", stop=stop)
+    noted = note(told.facts[-1].fact)
+    assert bool(noted) == (stop in {Stop.LENGTH, Stop.FILTERED, Stop.CUT})
+
+
+def test_a_pause_says_how_long_and_why() -> None:
+    assert waiting(Waiting("overloaded", 12.4)) == "Waiting 12 s, then another try: overloaded"
