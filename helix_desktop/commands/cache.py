@@ -233,18 +233,7 @@ async def stats(arguments: argparse.Namespace, workspace: Workspace, console: Co
     await workspace.index.caught_up()
     found = await workspace.index.stats()
     over = await workspace.over_limit()
-    figures = {
-        "entries": found.entries,
-        "bytes": found.size,
-        "on_disk": found.kept,
-        "tokens": found.tokens,
-        "pinned": found.pinned,
-        "removed_to_make_room": found.gone,
-        "stored_once_used_again": found.repeated,
-        "bytes_not_stored_twice": found.repeated_size,
-        "limit": workspace.settings.limit,
-        "over_limit": over,
-    }
+    figures = {**found.named(), "limit": workspace.settings.limit, "over_limit": over}
     if arguments.json:
         await say_json(console, figures)
     else:

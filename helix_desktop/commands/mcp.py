@@ -128,17 +128,7 @@ class _Catalogue:
 
     async def figures(self) -> dict[str, int]:
         await self._index.caught_up()
-        found = await self._index.stats()
-        return {
-            "entries": found.entries,
-            "bytes": found.size,
-            "on_disk": found.kept,
-            "tokens": found.tokens,
-            "pinned": found.pinned,
-            "removed_to_make_room": found.gone,
-            "stored_once_used_again": found.repeated,
-            "bytes_not_stored_twice": found.repeated_size,
-        }
+        return (await self._index.stats()).named()
 
 
 async def _compact(workspace: Workspace, where: places.Places, digest: Digest, keep: str) -> str:

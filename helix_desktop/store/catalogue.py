@@ -81,6 +81,19 @@ class Stats:
     repeated: int  # uses of an output beyond its first: what was stored once and would have been stored again
     repeated_size: int
 
+    def named(self) -> dict[str, int]:
+        """As the command line and the context server tell them."""
+        return {
+            "entries": self.entries,
+            "bytes": self.size,
+            "on_disk": self.kept,
+            "tokens": self.tokens,
+            "pinned": self.pinned,
+            "removed_to_make_room": self.gone,
+            "stored_once_used_again": self.repeated,
+            "bytes_not_stored_twice": self.repeated_size,
+        }
+
 
 # From one name to the next by the index: a walk over all rows would cost a tenth of a second for a million.
 _TOOLS = """
