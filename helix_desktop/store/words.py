@@ -85,8 +85,15 @@ def where(text: str, terms: list[str]) -> int:
 
 
 def snippet(text: str, at: int, *, width: int = 200) -> str:
-    """The line around a place, shortened on both sides."""
-    first = max(text.rfind("\n", 0, at) + 1, at - width // 3)
-    last = text.find("\n", at)
-    last = min(last if last >= 0 else len(text), first + width)
-    return " ".join(text[first:last].split())
+    """The line around a place, shortened on both sides: between words where there are any, and marked so."""
+    begins, ends = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    ends = ends if ends >= 0 else len(text)
+    first = max(begins, at - width // 3)
+    last = min(ends, first + width)
+    if first > begins:
+        first = max(text.find(" ", first - 1, at) + 1, first)
+    if last < ends:
+        space = text.rfind(" ", at, last + 1)
+        last = space if space > at else last
+    shown = " ".join(text[first:last].split())
+    return f"{'…' if first > begins else ''}{shown}{'…' if last < ends else ''}"

@@ -73,3 +73,14 @@ def test_a_snippet_is_the_line_around() -> None:
     assert "first" not in shown
     assert words.where(text, ["nowhere"]) == 0
     assert words.snippet("", 0) == ""
+
+
+def test_a_snippet_is_cut_between_words() -> None:
+    text = " ".join(f"word{number}" for number in range(100))
+    shown = words.snippet(text, text.index("word50"))
+    assert set(shown.strip("…").split()) <= set(text.split())
+    assert (shown[0], shown[-1]) == ("…", "…")
+    assert "word50" in shown.split()
+    assert 150 <= len(shown) <= 202
+    assert words.snippet("字" * 500, 250) == f"…{'字' * 200}…"
+    assert words.snippet("a" * 500, 0) == f"{'a' * 200}…"
