@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import errno
 import itertools
+import re
 import sys
 import time
 from collections import deque
@@ -27,6 +29,10 @@ from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag,
 _TAIL = 64 * 1024
 _SHOW_BYTES, _SHOW_SECONDS = 8 * 1024, 0.05
 _SETTLE = 1.0
+_ONLY_SETS = re.compile(r"\s*(?:cd|pushd|export|source|\.|alias|unset|ulimit|umask)\s[^\n;&|]*")
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
+_LEAVES = re.compile(r"(?<![&|<>\\])&(?![&>])")
+_WAITS = re.compile(r"\b(?:wait|fg|kill|pkill|killall)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +122,23 @@ async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
     folder = await _folder(use, args.text("folder", "."))
     network, free = args.flag("network"), args.flag("outside_sandbox")
     await use.permit(_action(commands, line, use.roots.folders[0], folder, network=network, free=free))
-    command = await commands.start(line, folder, network=network, free=free)
+    command = await _started(commands, line, folder, network=network, free=free)
     if args.flag("background"):
         return await _leave_running(commands, line, command)
     seconds = min(max(args.number("seconds", commands.limits.seconds), 1), commands.limits.most_seconds)
     return await _follow(commands, use, line, command, seconds)
+
+
+async def _started(commands: Shell, line: str, folder: Path, *, network: bool, free: bool) -> Command:
+    try:
+        return await commands.start(line, folder, network=network, free=free)
+    except OSError as error:
+        if error.errno != errno.E2BIG:
+            raise
+        raise WrongUse(
+            f"The command is longer than the system takes ({len(line.encode()):,} bytes); it was not run.",
+            remedy="Write the long part into a file with write_file.",
+        ) from error
 
 
 async def _folder(use: Use, name: str) -> Path:
@@ -141,7 +159,7 @@ async def _follow(commands: Shell, use: Use, line: str, command: Command, second
     """Until the command ends, its time is over, or we are cancelled; then nothing of it is left."""
     end = _End(time.monotonic())
     try:
-        stored = await use.keep(_printed(commands, use, command, seconds, end), line[:200])
+        stored = await use.keep(_printed(commands, use, line, command, seconds, end), line[:200])
     finally:
         command.end()
         if end.code is None:
@@ -170,7 +188,9 @@ class _End:
         return ", ".join([*parts, f"{self.cut:,} bytes cut"] if self.cut else parts)
 
 
-async def _printed(commands: Shell, use: Use, command: Command, seconds: int, end: _End) -> AsyncIterator[bytes]:
+async def _printed(
+    commands: Shell, use: Use, line: str, command: Command, seconds: int, end: _End
+) -> AsyncIterator[bytes]:
     """The output as it is to be kept: up to the limit, then a note and the end; then how the command ended."""
     trim = _Trim(commands.limits.output)
     show = _Shower(use.context.show)
@@ -184,6 +204,8 @@ async def _printed(commands: Shell, use: Use, command: Command, seconds: int, en
     end.code = await command.gone()
     show.flush()
     yield _footer(end, seconds, trim.size).encode()
+    if hint := _hint(line) if end.code == 0 and not end.late else "":
+        yield f"{chr(10) if trim.size else ''}[{hint}]\n".encode()
 
 
 class _Trim:
@@ -225,6 +247,16 @@ def _footer(end: _End, seconds: int, size: int) -> str:
     if end.code:
         return f"\n[exit code {end.code}]\n"
     return "" if size else "[no output, exit code 0]\n"
+
+
+def _hint(line: str) -> str:
+    """What is no failure, and yet not as it would be in a terminal."""
+    if _ONLY_SETS.fullmatch(line):
+        return "This held for this command alone: the next one begins anew. Use `folder`, or put both into one command."
+    leaves = sys.platform != "win32" and "<<" not in line and _LEAVES.search(_QUOTED.sub("", line))
+    if leaves and not _WAITS.search(line):
+        return "What a command leaves running with & is ended with it. Use `background` for what is to go on."
+    return ""
 
 
 async def _in_time(command: Command, seconds: int, end: _End) -> AsyncIterator[bytes]:
