@@ -87,9 +87,6 @@ LANGUAGE = Setting(
     "appearance.language", "Appearance", "Language", "The language of the program; agents answer in yours.", "system",
     choices=("system", "en", "zh_CN"), restart=True,
 )  # fmt: skip
-MOTION = Setting(
-    "appearance.motion", "Appearance", "Animations", "Let things move and fade when they change.", True
-)  # fmt: skip
 FONT = Setting(
     "appearance.font", "Appearance", "Text font", "Empty: the system's own.", ""
 )  # fmt: skip
@@ -114,10 +111,6 @@ SHORTCUTS = Setting(
     "shortcuts", "Shortcuts", "Changed shortcuts", "Actions whose keys differ from the ones they come with.",
     dict[str, str](),
 )  # fmt: skip
-CHECK_FOR_UPDATES = Setting(
-    "updates.check", "Updates", "Look for a newer version",
-    "Once a day, at the place where the program is published. Off: it never asks.", False,
-)  # fmt: skip
 LOG_LEVEL = Setting(
     "logs.level", "Logs", "Level", "How much is written down. Never contents, never keys.", "info",
     choices=("debug", "info", "warning", "error"),
@@ -131,8 +124,8 @@ KEYS_IN_FILE = Setting(
 )  # fmt: skip
 
 ALL: tuple[Setting[Any], ...] = (
-    THEME, ZOOM, LANGUAGE, MOTION, FONT, CODE_FONT, SEND_WITH, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
-    CHECK_FOR_UPDATES, LOG_LEVEL, LOG_SIZE, KEYS_IN_FILE,
+    THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, SEND_WITH, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
+    LOG_LEVEL, LOG_SIZE, KEYS_IN_FILE,
 )  # fmt: skip
 
 
@@ -229,7 +222,7 @@ def _mistyped(content: Mapping[str, Any], text: str, path: Path) -> dict[str, Co
     known = [setting.key for setting in ALL]
     mistakes = {}
     for key in _keys(content):
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
         if key not in known and near and not key.startswith(f"{SHORTCUTS.key}."):
             what = f"{path}, line {_line_of(text, key)}: there is no setting {key}."
             mistakes[key] = ConfigMistake(what, remedy=f"Did you mean {near[0]}?")

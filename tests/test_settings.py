@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helix_desktop import settings
-from helix_desktop.errors import ConfigMistake, StoreFailed
+from helix_desktop.errors import ConfigMistake
 from helix_desktop.settings import LOG_SIZE, SHORTCUTS, THEME, ZOOM, Setting, Settings
 
 BY_HAND = """# mine
@@ -104,18 +103,6 @@ def test_a_value_that_is_not_allowed_changes_nothing(path: Path) -> None:
     assert not path.exists()
 
 
-def test_what_cannot_be_saved_leaves_nothing_behind(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_handle: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    found = written(path, BY_HAND)
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreFailed, match="No space"):
-        found.change(ZOOM, 150)
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
-    assert path.read_text(encoding="utf-8") == BY_HAND
-
-
 def test_listeners_hear_of_changes_until_they_leave(path: Path) -> None:
     kept, heard = Settings(path), list[str]()
     leave = kept.subscribe(lambda setting: heard.append(setting.key))
@@ -132,6 +119,19 @@ def test_every_declaration_is_complete(setting: Setting[Any]) -> None:
     assert setting.title
     assert setting.section
     assert (setting.least is None) == (setting.most is None)
+
+
+@pytest.mark.parametrize("setting", settings.ALL, ids=lambda setting: setting.key)
+def test_every_setting_is_looked_at_by_somebody(setting: Setting[Any]) -> None:
+    """A switch that nobody asks does nothing."""
+    name = next(name for name, value in vars(settings).items() if value is setting)
+    package = Path(settings.__file__).parent
+    users = [file for file in package.rglob("*.py") if re.search(rf"\b{name}\b", file.read_text("utf-8"))]
+    assert len(users) > 1
+
+
+def test_settings_that_there_were_are_no_mistake(path: Path) -> None:
+    assert written(path, "[appearance]\nmotion = false\n[updates]\ncheck = true\n").mistakes == ()
 
 
 def test_every_declaration_is_listed_once() -> None:
