@@ -337,15 +337,19 @@ def _line(item: Item) -> str:
 
 
 async def glob_files(args: Arguments, use: Use) -> Result:
-    pattern = args.text("pattern")
-    place = use.roots.place(args.text("path", "."))
+    pattern, place = args.text("pattern"), use.roots.place(args.text("path", "."))
+    if root := next((root for root in use.roots.folders if pattern.startswith(f"{root}/")), None):
+        pattern, place = pattern.removeprefix(f"{root}/"), use.roots.place(str(root))
     shown = use.roots.shown(place)
     await use.permit(Action("glob_files", Effect.READ, f"Find {pattern}", pattern, path=shown))
     found = await asyncio.to_thread(globs.find, use.roots, place, pattern, MOST_LISTED + 1)
     lines = [printable(name) for name in found[:MOST_LISTED]]
     if len(found) > MOST_LISTED:
         lines.append(f"[… more than {MOST_LISTED:,} files fit; the rest is not listed. Use a narrower pattern.]")
-    return Result("\n".join(lines) or f"[no file fits {pattern}]", source=pattern, note=f"{len(lines):,} files")
+    deeper = (
+        "" if "/" in pattern or "**" in pattern else f" in {shown} itself; **/{pattern} looks in the folders below, too"
+    )
+    return Result("\n".join(lines) or f"[no file fits {pattern}{deeper}]", source=pattern, note=f"{len(lines):,} files")
 
 
 # --- text ------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,9 @@ async def search_files(sandbox: Sandbox, args: Arguments, use: Use) -> Result:
     found = await _by_ripgrep(sandbox, use, place, args, most)
     if found is None:
         found = await _by_ourselves(use, place, args, most)
-    return Result(shown(found) or f"[no line matches {pattern}]", source=pattern, note=f"{found.hits:,} matching lines")
+    files = args.text("files")
+    nothing = f"[no line matches {pattern}{f' in files that fit {files}' if files else ''}]"
+    return Result(shown(found) or nothing, source=pattern, note=f"{found.hits:,} matching lines")
 
 
 # --- ripgrep ---------------------------------------------------------------------------------------------------------
@@ -64,7 +66,7 @@ async def _by_ripgrep(sandbox: Sandbox, use: Use, place: Place, args: Arguments,
         f"--context={min(args.number('context', 0), 50)}",
         *(["--ignore-case"] if args.flag("ignore_case") else []),
     ]
-    words += [f"--glob={glob}" for glob in globs.alternatives(args.text("files"))] if args.text("files") else []
+    words += [f"--glob={glob}" for glob in _fitting(use, args)]
     words += ["--regexp", args.text("pattern"), "--", str(place.path)]
     command = await Command.start(lambda lifeline: sandbox.reader(words, lifeline) or [], place.root, _PLAIN)
     got = _Gathered()
@@ -146,13 +148,22 @@ def _line(use: Use, data: dict[str, Any], *, hit: bool) -> Line:
 
 
 async def _by_ourselves(use: Use, place: Place, args: Arguments, most: int) -> Found:
-    pieces = _contents(use, place, args.text("files"))
+    pieces = _contents(use, place, _fitting(use, args))
     return await grep(
         args.text("pattern"), pieces, context=args.number("context", 0), most=most, ignore_case=args.flag("ignore_case")
     )
 
 
-async def _contents(use: Use, place: Place, files: str) -> AsyncIterator[Piece]:
+def _fitting(use: Use, args: Arguments) -> list[str]:
+    """The patterns of the files to look at, none for all; several may be divided by commas, and stand in full."""
+    files = args.text("files").strip()
+    if "," in files and "{" not in files:
+        files = f"{{{files}}}"
+    found = [one.strip() for one in globs.alternatives(files)] if files else []
+    return [next((one[len(str(r)) + 1 :] for r in use.roots.folders if one.startswith(f"{r}/")), one) for one in found]
+
+
+async def _contents(use: Use, place: Place, files: list[str]) -> AsyncIterator[Piece]:
     """The text files beneath a place (or the one file it is), each as one piece."""
     for name in await asyncio.to_thread(_names, use, place, files):
         if not use.readable(use.roots.shown(Place(place.root, name))):
@@ -163,14 +174,14 @@ async def _contents(use: Use, place: Place, files: str) -> AsyncIterator[Piece]:
                 yield Piece(printable(use.roots.shown(Place(place.root, name))), content)
 
 
-def _names(use: Use, place: Place, files: str) -> list[str]:
+def _names(use: Use, place: Place, files: list[str]) -> list[str]:
     try:
         found = [inside for inside, _ in confine.walk(use.roots, place, globs.UNINTERESTING)]
     except (WrongUse, HelixError):
         return [place.inside]
     if not files:
         return found
-    patterns = [tuple(one.split("/")) if "/" in one else ("**", one) for one in globs.alternatives(files)]
+    patterns = [tuple(one.split("/")) if "/" in one else ("**", one) for one in files]
     start = len(place.inside) + 1 if place.inside else 0
     return [name for name in found if globs.fits_any(name[start:], patterns)]
 

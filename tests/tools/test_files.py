@@ -321,3 +321,6 @@ async def test_glob_finds_from_the_folder_it_is_given(here: World) -> None:
     assert await here.said("glob_files", pattern="**/*.{py,ts}") == "src/a.py\nsrc/b/c.ts"
     assert await here.said("glob_files", pattern="*.py", path="src") == "src/a.py"
     assert "no file fits" in await here.said("glob_files", pattern="*.rs")
+    assert await here.said("glob_files", pattern=f"{here.folder}/src/*.py") == "src/a.py"
+    nothing = "[no file fits c.ts in . itself; **/c.ts looks in the folders below, too]"
+    assert await here.said("glob_files", pattern="c.ts") == nothing

@@ -37,6 +37,16 @@ async def test_files_are_searched(way: World) -> None:
     assert "no line matches" in await way.said("search_files", pattern="four")
 
 
+async def test_files_are_named_in_the_ways_models_name_them(way: World) -> None:
+    way.write("a.py", "one\n")
+    way.write("src/b.ts", "one\n")
+    way.write("src/c.js", "one\n")
+    assert await way.said("search_files", pattern="one", files="*.py, *.ts") == "a.py:1: one\nsrc/b.ts:1: one"
+    assert await way.said("search_files", pattern="one", files=f"{way.folder}/src/*.js") == "src/c.js:1: one"
+    said = await way.said("search_files", pattern="one", files="*.rs")
+    assert said == "[no line matches one in files that fit *.rs]"
+
+
 async def test_a_file_that_is_one_huge_line_does_not_spoil_the_search(way: World) -> None:
     way.write("bundle.js", "needle x " * 200_000 + "\nneedle of the next line\n")
     way.write("short.txt", "a needle\n")
