@@ -44,7 +44,7 @@ def declared() -> Iterator[tuple[str, str]]:
     for setting in settings.ALL:
         yield from ((text, setting.key) for text in (setting.title, setting.sentence, setting.section))
     for threshold in policy.thresholds().values():
-        shown = (title_of(threshold.name), threshold.sentence, threshold.group, threshold.unit, *threshold.choices)
+        shown = (title_of(threshold.name), threshold.sentence, threshold.group, threshold.unit)
         yield from ((text, threshold.name) for text in shown)
     yield from ((sentence, f"preset {name}") for name, sentence in policy.PRESETS.items())
     yield from ((text, f"limit {name}") for name, title, sentence, _, _ in LIMITS for text in (title, sentence))

@@ -121,14 +121,14 @@ class PolicyPage(Page):
         title = tr(title_of(threshold.name))
         sentence = tr(threshold.sentence)
         if value != usual:
-            sentence = f"{sentence} {tr('Preset: {value}.', value=usual)}"
+            sentence = f"{sentence} {tr('Preset: {value}.', value=in_words(usual))}"
         declared = Declared(
             threshold.name,
             title,
             sentence,
             value,
             threshold.choices,
-            [tr(choice) for choice in threshold.choices],
+            [in_words(choice) for choice in threshold.choices],
             threshold.low,
             threshold.high,
             tr(threshold.unit) if threshold.unit else "",
@@ -165,6 +165,26 @@ class LimitsPage(Page):
     def _set(self, name: str, value: Value) -> None:
         work = self._program.change(self._bench, {f"limits.{name}": value})
         self._doing.do(work, name="set a limit", owner=self)
+
+
+def in_words(value: Any) -> str:
+    """A threshold's value as people read it."""
+    known = {
+        "off": tr("Off"),
+        "ask": tr("The agent is asked"),
+        "ahead": tr("The agent says so with the call"),
+        "auto": tr("A preview is kept"),
+        "steps": tr("After some steps"),
+        "panic": tr("Only where nothing else fits"),
+        "share": tr("At a share of the window"),
+        "pays": tr("When it pays"),
+        "cheapest": tr("Whichever is cheaper"),
+        "main": tr("The main model"),
+        "fast": tr("The fast model"),
+        True: tr("On"),
+        False: tr("Off"),
+    }
+    return known[value] if isinstance(value, str | bool) and value in known else str(value)
 
 
 def title_of(threshold: str) -> str:

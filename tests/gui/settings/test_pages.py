@@ -223,6 +223,19 @@ def test_every_threshold_has_a_row_and_what_differs_is_kept(
     assert program.settings.policy == {}
 
 
+def test_every_choice_of_a_threshold_is_said_in_words(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    page = PolicyPage(bench, program, window.doing)
+    for threshold in policy.thresholds().values():
+        if threshold.choices:
+            box = child(page, QComboBox, threshold.name)
+            assert isinstance(box, QComboBox)
+            words = [box.itemText(at) for at in range(box.count())]
+            assert not set(words) & set(threshold.choices)
+            assert all(each[0].isupper() for each in words)
+
+
 def test_another_preset_begins_with_its_own_numbers(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
