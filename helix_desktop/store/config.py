@@ -53,6 +53,9 @@ class Settings:
     warnings: tuple[str, ...] = ()
 
 
+Changes = Mapping[str, Any] | Callable[[Settings], Mapping[str, Any]]  # the second: made from what stands there now
+
+
 @dataclass(frozen=True, slots=True)
 class _Key:
     """One key that is known: what it holds, in words for people and as a check."""
@@ -262,14 +265,14 @@ def fresh(name: str, colour: str, roots: tuple[str, ...]) -> str:
     return tomlkit.dumps(document)
 
 
-def change(path: Path, changes: Mapping[str, Any]) -> Settings:
+def change(path: Path, changes: Changes) -> Settings:
     """Set dotted keys (None takes one out) in the file as it stands now, so that edits by hand meanwhile survive. A name
     with a dot in it is quoted, as in TOML.
     """
     text = _text_of(path)
-    parse(text, path)  # never write over a file with a mistake in it
+    now = parse(text, path)  # never write over a file with a mistake in it
     document = tomlkit.parse(text)
-    for dotted, value in changes.items():
+    for dotted, value in (changes(now) if callable(changes) else changes).items():
         _put(document, _names(dotted), value)
     changed = tomlkit.dumps(document)
     try:

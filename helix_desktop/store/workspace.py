@@ -252,7 +252,7 @@ class Workspace:
     def name(self) -> str:
         return self.settings.name or self.id
 
-    def change(self, changes: Mapping[str, Any]) -> Settings:
+    def change(self, changes: config.Changes) -> Settings:
         """Set dotted keys of workspace.toml; None takes one out."""
         with self._changing:
             self.settings = config.change(self.folder / config.NAME, changes)

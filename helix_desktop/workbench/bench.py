@@ -36,6 +36,7 @@ from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import CacheCorrupt, NotThere, WrongUse
+from helix_desktop.store.config import Changes
 from helix_desktop.store.emptying import Emptied
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Workspace
@@ -337,12 +338,13 @@ class Workbench:
         """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""
         return await asyncio.to_thread(folders.below, self.folder, prefix.lower(), limit)
 
-    async def change(self, changes: Mapping[str, Any]) -> None:
+    async def change(self, changes: Changes) -> None:
         """Set keys of workspace.toml, and let what runs take them over."""
+        servers = self.workspace.settings.mcp
         await asyncio.to_thread(self.workspace.change, changes)
         wanted = setup.permissions(self.workspace.settings)
         self._permissions.mode, self._permissions.rules = wanted.mode, wanted.rules
-        if any(key.split(".")[0] == "mcp" for key in changes):
+        if self.workspace.settings.mcp != servers:
             await self.servers.configure()
 
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
@@ -405,8 +407,7 @@ class Workbench:
 
     async def trust(self, file: setup.RulesFile) -> None:
         """The user has seen this text and agrees: from the next step on it is pinned word for word."""
-        trusted = {**self.workspace.settings.trusted, str(file.path): file.sha256}
-        await self.change({"permissions.trusted": trusted})
+        await self.change(lambda now: {"permissions.trusted": {**now.trusted, str(file.path): file.sha256}})
 
     @property
     def notes(self) -> Sequence[str]:
@@ -447,8 +448,7 @@ class Workbench:
 
     def _remember(self, rule: Rule) -> None:
         """The user said "always": a rule of the workspace from now on."""
-        rules = [*self.workspace.settings.rules, rule.plain()]
-        self.workspace.change({"permissions.rules": rules})
+        self.workspace.change(lambda now: {"permissions.rules": [*now.rules, rule.plain()]})
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, FactAppended):

@@ -76,16 +76,17 @@ class Servers:
 
     async def switch(self, name: str, *, on: bool) -> None:
         """Start a server, or end it and leave it in the list."""
-        await self._change(name, enabled=on)
+        await self._change(name, lambda _: {"enabled": on})
 
     async def switch_tool(self, name: str, tool: str, *, on: bool) -> None:
         """Offer one tool of a server to the agent, or do not."""
-        off = set(self._config(name).off) - {tool} if on else {*self._config(name).off, tool}
-        await self._change(name, off=tuple(sorted(off)))
+        await self._change(
+            name, lambda server: {"off": tuple(sorted({*server.off} - {tool} if on else {*server.off, tool}))}
+        )
 
     async def limit(self, name: str, **seconds: float) -> None:
         """How long starting (`start_seconds`) and a call (`call_seconds`) may take."""
-        await self._change(name, **seconds)
+        await self._change(name, lambda _: seconds)
 
     async def restart(self, name: str) -> None:
         (await self._hosting()).server(name).restart()
@@ -120,7 +121,7 @@ class Servers:
 
     async def test(self, name: str) -> tuple[Status, Sequence[HostTool], Sequence[str]]:
         """Try a server once, beside the one that runs: its status, its tools, what it wrote to its standard error."""
-        return await (await self._hosting()).test(self._config(name))
+        return await (await self._hosting()).test(_config(self._workspace.settings, name))
 
     async def aclose(self) -> None:
         if self._host is not None:
@@ -152,17 +153,15 @@ class Servers:
                 log.warning("the settings of MCP server %s cannot be read", name)
         return configs
 
-    def _config(self, name: str) -> ServerConfig:
-        from helix_desktop.mcp_host.config import from_plain
-
-        table = self._workspace.settings.mcp.get(name)
-        if table is None:
-            raise NotThere(f"There is no MCP server {name[:60]!r} in this workspace.")
-        return from_plain(name, table)
-
-    async def _change(self, name: str, **values: Any) -> None:
+    async def _change(self, name: str, wanted: Callable[[ServerConfig], Mapping[str, Any]]) -> None:
+        """`wanted`: what becomes of a server as it stands in the file by then."""
         await self._hosting()
-        await self._write(name, replace(self._config(name), **values).plain())
+
+        def changes(now: config.Settings) -> Mapping[str, Any]:
+            before = _config(now, name)
+            return {f"mcp.{config.quoted(name)}": replace(before, **wanted(before)).plain()}
+
+        await asyncio.to_thread(self._workspace.change, changes)
         await self.configure()
 
     async def _write(self, name: str, table: Mapping[str, Any] | None) -> None:
@@ -176,8 +175,17 @@ class Servers:
             await self._secrets.set(name, value, where=Where.SESSION)
 
     def _approve(self, tool: str, fingerprint: str) -> None:
-        self._workspace.change({"permissions.approved": {**self._workspace.settings.approved, tool: fingerprint}})
+        self._workspace.change(lambda now: {"permissions.approved": {**now.approved, tool: fingerprint}})
 
     def _tell(self) -> None:
         for listener in tuple(self.listeners):
             listener()
+
+
+def _config(settings: config.Settings, name: str) -> ServerConfig:
+    from helix_desktop.mcp_host.config import from_plain
+
+    table = settings.mcp.get(name)
+    if table is None:
+        raise NotThere(f"There is no MCP server {name[:60]!r} in this workspace.")
+    return from_plain(name, table)

@@ -50,6 +50,17 @@ async def ready(bench: Workbench) -> None:
             await changed.wait()
 
 
+async def test_switches_pressed_side_by_side_all_hold(tmp_path: Path) -> None:
+    desk = desk_at(tmp_path)
+    bench = await desk.create("Pairs", tmp_path)
+    try:
+        await bench.change({"mcp.modern": {"command": sys.executable, "args": [str(SERVER)], "enabled": False}})
+        await asyncio.gather(*(bench.servers.switch_tool("modern", f"tool{number}", on=False) for number in range(8)))
+        assert bench.workspace.reread().mcp["modern"]["off"] == [f"tool{number}" for number in range(8)]
+    finally:
+        await desk.aclose()
+
+
 async def test_a_pasted_servers_tools_are_called_through_a_turn_and_asked_for_first(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
