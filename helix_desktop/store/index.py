@@ -344,5 +344,5 @@ def reading(path: Path) -> sqlite3.Connection:
     """A second connection, for the thread that answers questions."""
     connection = database.connect(path, IndexDamaged, "index", synchronous="NORMAL")
     connection.execute("PRAGMA query_only=ON")
-    connection.execute("PRAGMA cache_size=-16000")
+    connection.execute(f"PRAGMA cache_size={_LITTLE_MEMORY}")
     return connection
