@@ -85,7 +85,7 @@ class Host:
 
     async def aclose(self) -> None:
         """End all servers, side by side; none gets more than two seconds."""
-        await asyncio.gather(*(self._stop(name) for name in tuple(self._servers)))
+        await self.configure([])
 
     async def test(self, config: ServerConfig) -> tuple[Status, Sequence[HostTool], Sequence[str]]:
         """Try a server out once: its status, its tools, and what it wrote to its standard error."""
@@ -93,8 +93,9 @@ class Host:
         needs = replace(self._needs, changed=ready.set)
         server = Hosted(replace(config, enabled=True), needs)
         task = self._spawn(server.run(), name=f"test of MCP server {config.name}")
+        task.add_done_callback(lambda _: ready.set())  # the workspace is closed meanwhile
         try:
-            while server.status.state in (State.OFF, State.STARTING):
+            while server.status.state in (State.OFF, State.STARTING) and not task.done():
                 ready.clear()
                 await ready.wait()
             return server.status, server.all_tools, server.log_lines

@@ -6,7 +6,9 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from helix_desktop.mcp_host.server import State
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets, Where
 from helix_desktop.workbench import Desk, Workbench
+from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.tour import Quick
 from tests.conftest import Expect
 from tests.mcp_host.signing_server import signing
@@ -48,6 +51,30 @@ async def ready(bench: Workbench) -> None:
         while not bench.servers.servers or bench.servers.servers[0].status.state is not State.READY:
             changed.clear()
             await changed.wait()
+
+
+async def page(_address: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda servers: servers.sign_in("silent", page), lambda servers: servers.test("silent")],
+    ids=["sign in", "test"],
+)
+async def test_nobody_waits_for_a_server_longer_than_the_workspace_is_open(
+    ask: Callable[[Servers], Coroutine[Any, Any, object]], tmp_path: Path
+) -> None:
+    desk = desk_at(tmp_path)
+    bench = await desk.create("Pairs", tmp_path)
+    waits = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "start_seconds": 60}
+    await bench.change({"mcp.silent": waits})
+    before = len(asyncio.all_tasks())
+    waiting = asyncio.ensure_future(ask(bench.servers))  # noqa: TID251
+    while not bench.servers.listeners and len(asyncio.all_tasks()) < before + 2:
+        await asyncio.sleep(0)
+    await desk.aclose()
+    async with asyncio.timeout(2):
+        await waiting
 
 
 async def test_switches_pressed_side_by_side_all_hold(tmp_path: Path) -> None:
