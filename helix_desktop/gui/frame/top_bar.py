@@ -50,7 +50,8 @@ class Pill(QPushButton):
         """The choices as (name, words)."""
         self._choices, self._current = choices, current
         words = dict(choices).get(current, current) or self._hint
-        self._words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+        half = LONGEST // 2
+        self._words = words if len(words) <= LONGEST else f"{words[:half]}…{words[1 - half :]}"
         self._show(self._words)
         self.setAccessibleName(f"{self._hint}: {words}")
         self.setToolTip(hint(f"{self._hint}: {words}"))

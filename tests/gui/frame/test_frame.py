@@ -93,6 +93,8 @@ def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) ->
     assert "…" in bar.model.text()
     bar.resize(900, 48)
     assert bar.model.text() == "openrouter/anthropic/claude-4.6 ▾"
+    bar.model.show_choice([("m", "peer/organisation-of-somebody/very-long-name-2507-q4")], "m")
+    assert bar.model.text() == "peer/organisatio…ng-name-2507-q4 ▾"
 
 
 def test_large_text_leaves_the_page_its_room_and_usual_text_brings_the_widths_back(frame: Frame, theme: Theme) -> None:
