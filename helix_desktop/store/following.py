@@ -164,6 +164,7 @@ class Index:
 
     async def caught_up(self, report: Callable[[Progress], None] = lambda _: None) -> Progress:
         """Wait until everything is in the index, reporting after each slice. A damaged one is made anew first."""
+        self._refuse_while_removing()
         for _ in range(2):
             try:
                 return await self._catch_up(report)
@@ -186,10 +187,7 @@ class Index:
 
     async def _ask(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:
         """Answer it, a slow one where it holds up no page. A damaged index is made anew, and asked as far as it is then."""
-        if self._removing:
-            raise StoreBusy(
-                "Something is being removed from this workspace for good.", remedy="Try again when that is done."
-            )
+        self._refuse_while_removing()
         if self._damaged:
             await self._make_anew()
         thread = self._ahead if slow else self._reader
@@ -198,6 +196,12 @@ class Index:
         except IndexDamaged:
             await self._make_anew()
             return await thread.run(self._answer, question, slow=slow)
+
+    def _refuse_while_removing(self) -> None:
+        if self._removing:
+            raise StoreBusy(
+                "Something is being removed from this workspace for good.", remedy="Try again when that is done."
+            )
 
     def _answer(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:
         with database.Reading(IndexDamaged, "index"):
@@ -252,6 +256,7 @@ class Index:
 
     async def kept(self) -> int:
         """The bytes all entries take on the disk, those just put among them; as far as it is known while the index is made."""
+        self._refuse_while_removing()
         try:
             await self._writer.run(self._file.know_rows)
         except IndexDamaged:
@@ -271,6 +276,7 @@ class Index:
         """Every entry the index or a fact knows and that was not removed."""
         after = b""
         while True:
+            self._refuse_while_removing()
             try:
                 found = await self._reader.run(self._answer, partial(Catalogue.expected, after=after, limit=1000))
             except IndexDamaged:

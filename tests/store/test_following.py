@@ -7,7 +7,7 @@ import pytest
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
-from helix_desktop.errors import NotThere
+from helix_desktop.errors import NotThere, StoreBusy
 from helix_desktop.store.catalogue import Filter, Sort
 from helix_desktop.store.index import Progress
 from helix_desktop.store.workspace import Workspace
@@ -39,6 +39,24 @@ async def test_a_rebuild_reports_how_far_it_is(workspace: Workspace) -> None:
     assert seen[-1].done
     assert seen[-1].entries == 400
     assert [each.words for each in seen] == sorted(each.words for each in seen)
+
+
+async def test_what_is_asked_while_something_is_removed_is_refused_and_no_disk_is_blamed(workspace: Workspace) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def removing() -> None:
+        begun.set()
+        await go.wait()
+
+    index = workspace.index
+    renewing = asyncio.ensure_future(index.renew(removing))  # noqa: TID251
+    await begun.wait()
+    for ask in (index.caught_up(), index.kept(), index.search("needle"), anext(index.expected())):
+        with pytest.raises(StoreBusy, match="removed from this workspace"):
+            await ask
+    go.set()
+    await renewing
+    assert (await index.caught_up()).done
 
 
 async def test_the_catalogue_through_the_port(workspace: Workspace) -> None:
