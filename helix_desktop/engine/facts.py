@@ -264,6 +264,7 @@ class ToolReturned:
     changes: tuple[FileChanged, ...] = ()
     repeat_of: int = 0  # seq of an earlier identical read answered from the cache
     child: str = ""  # the conversation of a sub-agent
+    stopped: bool = False  # by the user; the output is what there was until then
 
 
 @dataclass(frozen=True, slots=True)

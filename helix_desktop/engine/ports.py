@@ -143,6 +143,7 @@ class Outcome:
     keep: str = ""  # what the call asked to keep of a long output (taken off its arguments)
     repeated: bool = False  # an unchanged read, answered from the cache
     refused: bool = False  # the user or a rule said no, and nothing was done
+    stopped: bool = False  # it was cancelled; the output is what there was until then
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,8 @@ class Tools(Protocol):
     """All tools of a conversation under one roof: built in, recall, sub-agents, the user's MCP servers.
 
     `run` asks for permission where that is needed. It never raises for a call the model got wrong or the user
-    refused: that is an Outcome with `ok=False` whose output says so. Cancelling it stops the tool and all it started.
+    refused: that is an Outcome with `ok=False` whose output says so. Cancelling it stops the tool and all it started;
+    what there is of an output by then may still be returned.
     """
 
     def specs(self) -> tuple[ToolSpec, ...]: ...

@@ -285,6 +285,7 @@ class Turn:
             changes=outcome.changes,
             repeat_of=self._conversation.state.last_return_of(outcome.output.digest) if outcome.repeated else 0,
             child=outcome.child,
+            stopped=outcome.stopped,
         )
 
     async def _measured(self, outcome: Outcome) -> tuple[str, int]:

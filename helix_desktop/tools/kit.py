@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import Cache, Index, Tokens
@@ -52,7 +53,7 @@ class Kit:
         stores: tuple[Cache, Index, Tokens],
         *,
         permissions: Permissions,
-        spawn: Callable[..., object],
+        spawn: Callable[..., asyncio.Task[Any]],
         options: Options = Options(),
         environment: Mapping[str, str] = os.environ,
     ) -> Kit:

@@ -231,6 +231,7 @@ class Toolbox:
             keep=keep,
             repeated=bool(result.repeat_of),
             refused=asked.refused,
+            stopped=result.stopped,
         )
 
     def _foreign(self) -> dict[str, ForeignTool]:

@@ -17,7 +17,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
+from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import NotThere, Refused, WrongUse
 from helix_desktop.tools import confine
 from helix_desktop.tools.files import changed_by_command
@@ -67,7 +69,7 @@ class Shell:
 
     sandbox: Sandbox
     environment: Mapping[str, str]
-    spawn: Callable[..., object]
+    spawn: Callable[..., asyncio.Task[Any]]
     limits: Limits = Limits()
     extra_names: tuple[str, ...] = ()
     background: dict[str, Background] = field(default_factory=dict)
@@ -156,14 +158,17 @@ def _action(commands: Shell, line: str, root: Path, folder: Path, *, network: bo
 
 
 async def _follow(commands: Shell, use: Use, line: str, command: Command, seconds: int) -> Result:
-    """Until the command ends, its time is over, or we are cancelled; then nothing of it is left."""
+    """Until the command ends, its time is over, or we are cancelled; then nothing of it is left but what it printed."""
     end = _End(time.monotonic())
     try:
-        stored = await use.keep(_printed(commands, use, line, command, seconds, end), line[:200])
+        stored = await _kept(commands, use, line, command, seconds, end)
     finally:
         command.end()
         if end.code is None:
             await asyncio.shield(command.gone())
+    if end.stopped:
+        shown = await _end_of(use, stored)
+        return Result(shown, source=line[:200], ok=False, changes=await changed_by_command(use), stopped=True)
     return Result(
         stored=stored,
         source=line[:200],
@@ -174,6 +179,28 @@ async def _follow(commands: Shell, use: Use, line: str, command: Command, second
     )
 
 
+async def _kept(commands: Shell, use: Use, line: str, command: Command, seconds: int, end: _End) -> Stored:
+    """What it prints, whole. When we are cancelled it is ended, and what it has printed is kept all the same."""
+    output = _printed(commands, use, line, command, seconds, end)
+    keeping: asyncio.Task[Stored] = commands.spawn(use.keep(output, line[:200]), name="output of a command")
+    while not keeping.done():
+        try:
+            await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            if not keeping.done():
+                cast("asyncio.Task[object]", asyncio.current_task()).uncancel()
+                end.stopped = True
+                command.end()
+    return keeping.result()
+
+
+async def _end_of(use: Use, stored: Stored) -> bytes:
+    """Of what a stopped command printed nobody has asked how much is wanted: the end, and where the rest is."""
+    start = max(0, stored.size - _SHOW_BYTES)
+    note = f'[… {start:,} bytes before this: recall_cached_content("{stored.digest.hex}")]\n' if start else ""
+    return note.encode() + await use.cache.read(stored.digest, start, _SHOW_BYTES)
+
+
 @dataclass(slots=True)
 class _End:
     """How a command ended."""
@@ -181,6 +208,7 @@ class _End:
     started: float
     code: int | None = None
     late: bool = False
+    stopped: bool = False
     cut: int = 0
 
     def sentence(self) -> str:
@@ -194,15 +222,17 @@ async def _printed(
     """The output as it is to be kept: up to the limit, then a note and the end; then how the command ended."""
     trim = _Trim(commands.limits.output)
     show = _Shower(use.context.show)
-    async for piece in _in_time(command, seconds, end):
-        show.add(piece)
-        if kept := trim.take(piece):
-            yield kept
+    try:
+        async for piece in _in_time(command, seconds, end):
+            show.add(piece)
+            if kept := trim.take(piece):
+                yield kept
+    finally:
+        show.flush()
     end.cut = trim.cut
     if rest := trim.rest():
         yield rest
     end.code = await command.gone()
-    show.flush()
     yield _footer(end, seconds, trim.size).encode()
     if hint := _hint(line) if end.code == 0 and not end.late else "":
         yield f"{chr(10) if trim.size else ''}[{hint}]\n".encode()
@@ -242,6 +272,8 @@ class _Trim:
 
 
 def _footer(end: _End, seconds: int, size: int) -> str:
+    if end.stopped:
+        return f"\n[stopped by the user after {time.monotonic() - end.started:.0f} s]\n"
     if end.late:
         return f"\n[stopped: it ran longer than {seconds} s. Ask for more seconds, or run it in the background.]\n"
     if end.code:
@@ -284,13 +316,20 @@ class _Shower:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._waiting = b""
         self._next = 0.0
+        self._later: asyncio.TimerHandle | None = None
 
     def add(self, piece: bytes) -> None:
         self._waiting = (self._waiting + piece)[-_SHOW_BYTES:]
-        if time.monotonic() >= self._next:
+        pause = self._next - time.monotonic()
+        if pause <= 0:
             self.flush()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(pause, self.flush)
 
     def flush(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         if self._waiting:
             self._show(self._decode(self._waiting))
             self._waiting = b""

@@ -52,6 +52,7 @@ class Result:
     child: str = ""
     todo: tuple[tuple[str, str], ...] | None = None
     repeat_of: str = ""
+    stopped: bool = False
 
 
 # Returns when the action is allowed; raises Refused with the reason when it is not.

@@ -106,8 +106,17 @@ async def test_what_it_prints_is_shown_while_it_runs(here: World) -> None:
             await asyncio.sleep(0.01)
     assert here.person.shown == ["first\n"]
     run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    assert (await run).stopped
+
+
+async def test_the_last_of_what_is_printed_is_shown_though_nothing_follows(here: World) -> None:
+    line = "echo first; sleep 0.02; echo and the last; sleep 30"
+    run = asyncio.ensure_future(here.run("run_command", command=line))  # noqa: TID251 -- to cancel it
+    async with asyncio.timeout(10):
+        while "last" not in "".join(here.person.shown):
+            await asyncio.sleep(0.01)
+    run.cancel()
+    await run
 
 
 async def test_a_command_that_takes_too_long_is_ended_with_its_children(everywhere: World) -> None:
@@ -168,10 +177,30 @@ async def test_stop_ends_a_hundred_children_that_ignore_it(everywhere: World) ->
             await asyncio.sleep(0.05)
     started = time.monotonic()
     run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    assert (await run).stopped
     assert time.monotonic() - started < 2
     assert alive(mark) == []
+
+
+@pytest.mark.parametrize("much", [0, 30_000])
+async def test_what_a_stopped_command_printed_is_kept_and_the_model_is_told_that_it_was_stopped(
+    here: World, much: int
+) -> None:
+    here.write("a", "1")
+    await here.run("read_file", path="a")
+    line = f"echo 2 > a; printf '%{much}s' | tr ' ' x; echo; echo 3 of 9 tests failed; sleep 60"
+    run = asyncio.ensure_future(here.run("run_command", command=line))  # noqa: TID251 -- to cancel it
+    async with asyncio.timeout(10):
+        while "failed" not in "".join(here.person.shown):
+            await asyncio.sleep(0.02)
+    run.cancel()
+    outcome = await run
+    said = here.text(outcome)
+    assert (outcome.ok, outcome.stopped, outcome.exit_code) == (False, True, None)
+    assert said.endswith("\n3 of 9 tests failed\n\n[stopped by the user after 0 s]\n")
+    assert len(said) < 9_000
+    assert ("recall_cached_content(" in said) is bool(much)
+    assert [change.path for change in outcome.changes] == [str(here.folder / "a")]
 
 
 async def test_children_that_outlive_their_command_are_ended(everywhere: World) -> None:

@@ -1,25 +1,32 @@
-"""Several calls in one reply of the model: what changes files stands in the order in which the model wrote it."""
+"""Calls of one reply, run by the whole program: what changes files stands in order, and what is stopped says so."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+from helix_desktop.engine.events import Event, ToolShowed
 from helix_desktop.engine.facts import Text, ToolReturned
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.turn import UNREAD
 from helix_desktop.providers.catalog import ProviderConfig
 from tests.peers.chat_server import Calls, ChatServer, reply
 from tests.workbench.conftest import Desks
 
 
+async def opened(desks: Desks, folder: Path, server: ChatServer) -> Session:
+    desk = desks()
+    desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
+    bench = await desk.create("Order", folder)
+    await bench.choose_model("peer/scripted")
+    await bench.choose_mode("allow all")
+    return await bench.new_conversation()
+
+
 async def returned(desks: Desks, folder: Path, calls: Calls) -> list[ToolReturned]:
     """What the calls of one reply came to."""
     with ChatServer([reply(calls=calls), reply("Done.")]) as server:
-        desk = desks()
-        desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
-        bench = await desk.create("Order", folder)
-        await bench.choose_model("peer/scripted")
-        await bench.choose_mode("allow all")
-        session = await bench.new_conversation()
+        session = await opened(desks, folder, server)
         session.send((Text("more, please"),))
         await asyncio.wait_for(session.idle(), 30)
     return [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
@@ -42,3 +49,21 @@ async def test_a_command_finds_what_the_one_before_it_has_done(desks: Desks, fol
     lines = ("sleep 0.3; mkdir made", "echo one > made/a", "cat made/a")
     results = await returned(desks, folder, [("run_command", {"command": line}) for line in lines])
     assert [one.head for one in results] == ["[no output, exit code 0]\n"] * 2 + ["one\n"]
+
+
+async def test_a_stop_keeps_what_a_command_printed_and_leaves_the_calls_behind_it(desks: Desks, folder: Path) -> None:
+    lines = ("echo building; sleep 60", "echo next")
+    with ChatServer([reply(calls=[("run_command", {"command": line}) for line in lines])]) as server:
+        session = await opened(desks, folder, server)
+
+        def hear(event: Event) -> None:
+            if isinstance(event, ToolShowed):
+                session.stop()
+
+        session.subscribe(hear)
+        session.send((Text("build, please"),))
+        await asyncio.wait_for(session.idle(), 30)
+    stopped, left = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
+    assert (stopped.ok, stopped.stopped) == (False, True)
+    assert stopped.head == "building\n\n[stopped by the user after 0 s]\n"
+    assert (left.ok, left.head) == (False, UNREAD)

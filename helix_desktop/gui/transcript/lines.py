@@ -85,7 +85,7 @@ def call_line(state: CallState, now: float) -> CallLine:
         return CallLine(words, Look.CACHED, tuple(chips), tr("Recall"), Recall(returned.output.digest))
     if state.decided is not None and not state.decided.allowed:
         return CallLine(words, Look.REFUSED, tuple(chips), tr("refused"))
-    if returned.head == UNREAD and not returned.ok:
+    if returned.stopped or (returned.head == UNREAD and not returned.ok):
         return CallLine(words, Look.REFUSED, tuple(chips), tr("stopped"))
     if not returned.ok:
         code = "" if returned.exit_code is None else tr("exit {code}", code=returned.exit_code)

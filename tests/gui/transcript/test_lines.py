@@ -69,9 +69,13 @@ def test_how_it_went() -> None:
     refused = state(returned=ToolReturned("c1", OUTPUT, 9, ok=False), decided=Decided("c1", allowed=False, by="user"))
     assert call_line(refused, 102.0).look is Look.REFUSED
     assert "refused" in call_line(refused, 102.0).spoken
-    stopped = call_line(state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, head=UNREAD)), 102.0)
-    assert (stopped.look, stopped.right) == (Look.REFUSED, "stopped")
-    assert "stopped" in stopped.spoken
+    for returned in (
+        ToolReturned("c1", OUTPUT, 9, ok=False, head=UNREAD),
+        ToolReturned("c1", OUTPUT, 9, ok=False, stopped=True),
+    ):
+        stopped = call_line(state(returned=returned), 102.0)
+        assert (stopped.look, stopped.right) == (Look.REFUSED, "stopped")
+        assert "stopped" in stopped.spoken
 
 
 def test_changed_lines_of_a_difference() -> None:
