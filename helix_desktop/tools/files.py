@@ -29,6 +29,7 @@ LARGEST_WHOLE = 256 * 1024 * 1024
 LARGEST_IMAGE = 10 * 1024 * 1024
 _PIECE = 1 << 20
 _PREVIEW = 60_000
+_SHOWN = 2_000
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
@@ -156,15 +157,31 @@ async def write_file(args: Arguments, use: Use) -> Result:
     place = use.roots.place(args.text("path"))
     before = await asyncio.to_thread(confine.content_or_none, use.roots, place)
     _not_blind(use, place, before)
-    change = Change(place, before, args.text("content").encode("utf-8", "surrogatepass"))
-    shown = use.roots.shown(place)
+    shown, content = use.roots.shown(place), args.text("content")
+    after = _in_its_place(before or b"", content, shown)
     verb = "Overwrite" if before is not None else "Create"
-    done = await apply(use, change, f"{verb} {shown}")
-    content = args.text("content")
+    done = await apply(use, Change(place, before, after), f"{verb} {shown}")
+    if "\r" not in content and "\r\n" in decoded(after):
+        done = replace(done, output=f"{done.output}\n[It keeps its Windows line ends; a command can change them.]\n")
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
     if before is None:
         return replace(done, output=f"Created {shown} ({lines:,} lines).", note=f"created, {lines:,} lines")
     return done
+
+
+def _in_its_place(before: bytes, content: str, shown: str) -> bytes:
+    """The content in the encoding, and with the line ends where they are all of one kind, of the file it replaces."""
+    if _is_foreign(before) and b"\0" not in before[:8192] and not content.isascii():
+        raise WrongUse(
+            f"{shown} is not UTF-8, and content has letters beyond ASCII; nothing was written.",
+            remedy="Convert it to UTF-8 with a command first, such as iconv, and read it again.",
+        )
+    text = decoded(before)
+    if text.startswith("\ufeff"):
+        content = "\ufeff" + content.removeprefix("\ufeff")
+    if "\r\n" not in content and 0 < text.count("\r\n") == text.count("\n"):
+        content = content.replace("\n", "\r\n")
+    return _encoded(content, before)
 
 
 async def edit_file(args: Arguments, use: Use) -> Result:
@@ -403,14 +420,23 @@ def _near(text: str, old: str, *, foreign: bool) -> str:
     """What to do about a text that is not there: where its first line stands, or that spaces differ."""
     if foreign and not old.isascii():
         return "The file is not UTF-8, and letters beyond ASCII are not shown as they are: choose a text without them."
-    squeezed = " ".join(old.split())
-    if squeezed and squeezed in " ".join(text.split()):
-        return "It is there with other spaces or line breaks: copy it exactly, with its indentation."
-    first = next((line.strip() for line in old.splitlines() if line.strip()), "")
-    for number, line in enumerate(text.splitlines(), 1):
-        if first and first in line:
-            return f"Its first line is like line {number} of the file, but what follows differs. Read that part again."
+    words = old.split()
+    if words and (there := re.search(r"\s+".join(map(re.escape, words)), text)):
+        return f"It is there with other spaces or line breaks, exactly so:\n{_whole_lines(text, *there.span())}"
+    first, count = next((line.strip() for line in old.splitlines() if line.strip()), ""), old.count("\n") + 1
+    if first and (start := text.find(first)) >= 0:
+        number = text.count("\n", 0, start) + 1
+        end = next(itertools.islice(re.finditer(r"\n|\Z", text[start:]), count - 1, None), None)
+        goes_on = _whole_lines(text, start, start + end.start() if end else len(text))
+        return f"Its first line is like line {number} of the file, but what follows differs. There it goes on so:\n{goes_on}"
     return "Read the file again and copy the text exactly."
+
+
+def _whole_lines(text: str, start: int, end: int) -> str:
+    """The lines in which a piece of the text stands, as far as a message has room."""
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    lines = text[first : last if last >= 0 else len(text)]
+    return lines if len(lines) <= _SHOWN else f"{lines[:_SHOWN]}…"
 
 
 TOOLS = (

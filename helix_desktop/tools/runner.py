@@ -140,7 +140,9 @@ class Toolbox:
             raise
         except (HelixError, OSError) as error:
             words = _sentence(error)
-            result = Result(words, ok=False, note=words[:120], source=short_arguments(call.arguments))
+            result = Result(
+                words, ok=False, note=words.partition("\n")[0][:120], source=short_arguments(call.arguments)
+            )
         return await self._outcome(call, result, asked, keep)
 
     def _understood(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:

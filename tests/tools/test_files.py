@@ -162,6 +162,55 @@ def test_no_letters_are_put_into_a_file_in_another_encoding() -> None:
     assert replaced(b"\xff \xc3\xa9 foo", "foo", "bär", "f", every=False) == b"\xff \xc3\xa9 b\xc3\xa4r"
 
 
+@pytest.mark.parametrize(
+    ("before", "content", "after"),
+    [
+        (b"a\r\nb\r\n", "x\ny\n", b"x\r\ny\r\n"),
+        (b"a\r\nb\n", "x\ny\n", b"x\ny\n"),
+        (b"a\nb\n", "x\r\ny\r\n", b"x\r\ny\r\n"),
+        (b"\xef\xbb\xbfa\n", "é\n", "\ufeffé\n".encode()),
+        (b"\xef\xbb\xbfa\n", "\ufeffx", b"\xef\xbb\xbfx"),
+        ("a\r\n".encode("utf-16"), "é\n", "é\r\n".encode("utf-16")),
+        (b"\xe9\n", "x\n", b"x\n"),
+        (b"\x89PNG\0\xff", "é\n", "é\n".encode()),
+        (b"", "é\n", "é\n".encode()),
+    ],
+)
+async def test_a_file_that_is_rewritten_keeps_its_encoding_and_line_ends(
+    here: World, before: bytes, content: str, after: bytes
+) -> None:
+    here.write("a", before)
+    outcome = await here.run("write_file", path="a", content=content)
+    assert outcome.ok
+    assert (here.folder / "a").read_bytes() == after
+    assert ("keeps its Windows line ends" in here.text(outcome)) is (after.count(b"\r") > content.count("\r"))
+
+
+async def test_a_file_in_another_encoding_is_not_rewritten_in_utf_8(here: World) -> None:
+    here.write("a", b"caf\xe9\n")
+    assert "a is not UTF-8" in await here.said("write_file", path="a", content="caf\ufffd\n")
+    assert (here.folder / "a").read_bytes() == b"caf\xe9\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "shown"),
+    [
+        ("def f():\n    return 1", "exactly so:\ndef f():\n\treturn  1\n"),
+        ("return 1\n\n\nclass A", "exactly so:\n\treturn  1\n\nclass A:\n"),
+        ("class A:\n    a = 1\n    b = 2", "goes on so:\nclass A:\n    a = 2\n    b = 2\n"),
+        ("class A:\n    a = 1\n    b = 2\n    c\n    d", "goes on so:\nclass A:\n    a = 2\n    b = 2\n"),
+    ],
+)
+def test_what_stands_there_instead_is_shown(old: str, shown: str) -> None:
+    text = b"def f():\n\treturn  1\n\nclass A:\n    a = 2\n    b = 2\n"
+    with pytest.raises(WrongUse) as caught:
+        replaced(text, old, "x", "f", every=False)
+    assert f"{caught.value}\n".endswith(shown) or str(caught.value).endswith(shown)
+    with pytest.raises(WrongUse) as caught:
+        replaced(b"a  b" + b"c" * 10_000, "a b", "x", "f", every=False)
+    assert len(str(caught.value)) < 2_200
+
+
 async def test_a_file_in_utf_16_is_read_as_text_and_stays_what_it_is(here: World) -> None:
     here.write("a.txt", "one\r\nzwölf\r\n".encode("utf-16"))
     assert await here.said("read_file", path="a.txt") == "one\r\nzwölf\r\n"
