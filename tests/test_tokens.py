@@ -7,6 +7,7 @@ import random
 import shutil
 import socket
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,6 +89,17 @@ def test_a_missing_or_damaged_vocabulary_is_named(tmp_path: Path, content: bytes
     with pytest.raises(StoreFailed, match="o200k_base"):
         Counter(folder=tmp_path).count("x")
     shutil.rmtree(tmp_path)
+
+
+def test_a_loaded_vocabulary_stands_in_memory_once() -> None:
+    tracemalloc.start()
+    try:
+        encoding = load("cl100k_base")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000  # of Python's; 100,000 words would be ten times that
+    assert encoding.decode(encoding.encode_ordinary("a word and ünicode 語")) == "a word and ünicode 語"
 
 
 def test_a_count_is_remembered() -> None:
