@@ -161,7 +161,7 @@ async def write_file(args: Arguments, use: Use) -> Result:
     after = _in_its_place(before or b"", content, shown)
     verb = "Overwrite" if before is not None else "Create"
     done = await apply(use, Change(place, before, after), f"{verb} {shown}")
-    if "\r" not in content and "\r\n" in decoded(after):
+    if isinstance(done.output, str) and "\r" not in content and "\r\n" in decoded(after):
         done = replace(done, output=f"{done.output}\n[It keeps its Windows line ends; a command can change them.]\n")
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
     if before is None:
