@@ -170,6 +170,7 @@ class Toolbox:
     async def _run_foreign(
         self, tool: ForeignTool, call: ToolCall, values: dict[str, Any], context: CallContext, permit: Permit
     ) -> Result:
+        values = schema.as_meant(values, json.loads(tool.spec.schema))
         preview = json.dumps(values, ensure_ascii=False, indent=2)
         danger = "the description of this tool has changed since you allowed it" if tool.changed else ""
         await permit(Action(call.name, Effect.FOREIGN, tool.title, preview, danger=danger))

@@ -97,6 +97,31 @@ def _fitting(value: Any, schema: Mapping[str, Any], where: str) -> Any:
     return value
 
 
+def as_meant(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A call of somebody else's tool with what is plain put right; all the rest is the tool's own to judge."""
+    properties, required = schema.get("properties"), schema.get("required")
+    known = properties if isinstance(properties, dict) else {}
+    needed = required if isinstance(required, list) else ()
+    return {
+        name: _as_meant(value, known.get(name))
+        for name, value in values.items()
+        if value is not None or name in needed or not isinstance(_type(known.get(name)), str)
+    }
+
+
+def _as_meant(value: Any, schema: Any) -> Any:
+    wanted = _type(schema)
+    if not isinstance(wanted, str):
+        return value
+    meant = _lenient(value, wanted)
+    return meant if isinstance(meant, _TYPES.get(wanted, ())) else value
+
+
+def _type(schema: Any) -> Any:
+    """The one type a property has, if it has one."""
+    return schema.get("type") if isinstance(schema, dict) else None
+
+
 def _left_out(value: Any, schema: Mapping[str, Any], *, optional: bool) -> bool:
     """Some models give every argument: null, "", and for a number 0 or -1, where they mean none."""
     if value is None or not optional:

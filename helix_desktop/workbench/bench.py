@@ -26,6 +26,7 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     Recorded,
     Spent,
+    Stop,
     Stored,
     Text,
     TurnEnd,
@@ -479,11 +480,14 @@ def _new_id() -> str:
 
 
 def _result(session: Session) -> Child:
-    """What a sub-agent's conversation came to: its last words, and whether its last turn was finished."""
+    """What a sub-agent's conversation came to: its last words, all parts of them, and whether its last turn was finished."""
     facts = [recorded.fact for recorded in session.facts]
     ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
     replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
-    answer = "".join(part.text for part in replies[-1].parts if isinstance(part, Text)) if replies else ""
+    first = len(replies) - 1
+    while first > 0 and replies[first - 1].stop is Stop.LENGTH:
+        first -= 1
+    words = [part.text for reply in replies[max(first, 0) :] for part in reply.parts if isinstance(part, Text)]
     done = bool(ends) and ends[-1].reason is TurnEnd.DONE
     why = f"[It ended early: {ends[-1].reason.value}. {ends[-1].why}]" if ends and not done else ""
-    return Child(session.id, f"{answer}\n{why}".strip(), done)
+    return Child(session.id, f"{''.join(words)}\n{why}".strip(), done)

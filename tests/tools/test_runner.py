@@ -175,6 +175,15 @@ async def test_a_tool_of_a_server_asks_and_gives_its_own_arguments(here: World) 
     assert '"keep": "its own"' in here.person.asked[0].preview
 
 
+async def test_a_tool_of_a_server_is_given_what_the_model_meant(here: World) -> None:
+    echo = Echo(
+        spec=ToolSpec("srv__find", "Finds", '{"properties":{"ids":{"type":"array"},"page":{"type":"integer"}}}')
+    )
+    here.box = here.kit.toolbox(more=lambda: [echo])
+    await here.run("srv__find", ids='["a", "b"]', page=None)
+    assert echo.given == [{"ids": ["a", "b"]}]
+
+
 async def test_a_tool_whose_description_changed_asks_again(here: World) -> None:
     echo = Echo()
     here.box = here.kit.toolbox(more=lambda: [echo])

@@ -123,6 +123,28 @@ def test_keep_collides_with_no_argument_of_the_tool(taken: list[str]) -> None:
 @pytest.mark.parametrize("own", [{}, {"properties": []}, {"type": "object"}, {"properties": None}])
 def test_a_servers_schema_may_be_anything(own: dict[str, Any]) -> None:
     assert "keep" in json.loads(schema.offered("t", "d", own).schema)["properties"]
+    assert schema.as_meant({"a": "1", "b": None}, own) == {"a": "1", "b": None}
+
+
+def test_a_call_of_a_servers_tool_is_put_right_where_it_is_plain() -> None:
+    own = {
+        "properties": {
+            "ids": {"type": "array"},
+            "count": {"type": "integer"},
+            "deep": {"type": "boolean"},
+            "name": {"type": "string"},
+            "filter": {"type": ["object", "null"]},
+            "any": {},
+            "odd": True,
+        },
+        "required": ["name"],
+    }
+    given = {"ids": '["a"]', "count": "5", "deep": "true", "name": None, "filter": None, "any": None, "odd": None}
+    meant = {"ids": ["a"], "count": 5, "deep": True, "name": None, "filter": None, "any": None, "odd": None}
+    assert schema.as_meant(given, own) == meant
+    assert schema.as_meant({"ids": None, "count": None, "other": None}, own) == {"other": None}
+    as_written = {"ids": '{"a": 1}', "count": "five", "deep": "yes", "name": "5", "other": "[1]"}
+    assert schema.as_meant(as_written, own) == as_written
 
 
 def test_a_call_is_lifted_of_its_keep() -> None:

@@ -23,6 +23,25 @@ async def opened(desks: Desks, folder: Path, server: ChatServer) -> Session:
     return await bench.new_conversation()
 
 
+async def test_all_of_an_answer_that_met_its_length_limit_comes_back_from_a_sub_agent(
+    desks: Desks, folder: Path
+) -> None:
+    script = [
+        reply(calls=[("delegate", {"task": "count"})]),
+        reply("Looking. ", calls=[("read_file", {"path": "README.md"})]),
+        reply("one, two, ", finish="length"),
+        reply("three, ", finish="length"),
+        reply("four"),
+        reply("Done."),
+    ]
+    with ChatServer(script) as server:
+        session = await opened(desks, folder, server)
+        session.send((Text("count, please"),))
+        await asyncio.wait_for(session.idle(), 30)
+    (result,) = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
+    assert result.head == "one, two, three, four"
+
+
 async def returned(desks: Desks, folder: Path, calls: Calls) -> list[ToolReturned]:
     """What the calls of one reply came to."""
     with ChatServer([reply(calls=calls), reply("Done.")]) as server:
