@@ -9,7 +9,16 @@ import pytest
 from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QInputDialog, QLabel, QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QInputDialog,
+    QLabel,
+    QMessageBox,
+    QPlainTextEdit,
+    QPushButton,
+    QWidget,
+)
 
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.encoding import decode, encode
@@ -679,3 +688,34 @@ def test_a_changed_shortcut_is_named_wherever_it_stands(window: MainWindow, sess
     assert window.pages.cache.bar._hint.text() == "Ctrl Y"
     hints = [button.toolTip() for button in window.chat.approvals.findChildren(QPushButton)]
     assert "Allow once (Alt+J)" in hints
+
+
+@pytest.mark.parametrize(("width", "height", "zoom"), [(880, 520, 1.0), (1024, 640, 1.5), (880, 520, 1.5)])
+def test_a_question_can_be_read_and_answered_in_a_small_window(
+    window: MainWindow, session: FakeSession, theme: Theme, width: int, height: int, zoom: float
+) -> None:
+    window.resize(width, height)
+    change = "--- a\n+++ b\n" + "".join(f"+line {number}\n" for number in range(40))
+    session.ask(
+        replace(COMMAND, title="Create some/file.txt", why="this workspace asks before changes", preview=change)
+    )
+    window.bridge.flush()
+    theme.set_zoom(2.0)  # and it stays right at another
+    QTest.qWait(20)
+    theme.set_zoom(zoom)
+    QTest.qWait(20)
+    card = window.chat.approvals.card
+    assert card is not None
+    (preview,) = card.findChildren(QPlainTextEdit)
+    buttons = [*card.findChildren(QPushButton), *window.chat.composer.findChildren(QPushButton)]
+    for button in buttons:
+        if button.isVisible():
+            assert button.width() >= button.sizeHint().width(), button.text()
+            assert button.height() >= button.sizeHint().height(), button.text()
+    right = max(button.mapTo(card, button.rect().bottomRight()).x() for button in card.findChildren(QPushButton))
+    assert right <= card.width() - 14
+    below = min(button.mapTo(card, QPoint(0, 0)).y() for button in card.findChildren(QPushButton))
+    assert preview.geometry().bottom() < below
+    assert preview.height() >= preview.fontMetrics().lineSpacing() * 2
+    assert card.mapTo(window, QPoint(0, card.height())).y() <= window.chat.composer.mapTo(window, QPoint(0, 0)).y()
+    theme.set_zoom(1.0)

@@ -10,22 +10,25 @@ import math
 import time
 from collections.abc import Mapping
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QSyntaxHighlighter, QTextCharFormat, QTextDocument
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QResizeEvent, QSyntaxHighlighter, QTextCharFormat, QTextDocument
 from PySide6.QtWidgets import (
     QApplication,
+    QBoxLayout,
     QFrame,
     QHBoxLayout,
     QLabel,
     QLineEdit,
     QPlainTextEdit,
     QPushButton,
+    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
+from helix_desktop.gui.chat.attachments import Flow
 from helix_desktop.gui.chat.forms import SchemaForm
 from helix_desktop.gui.links import open_link
 from helix_desktop.gui.said import said
@@ -35,6 +38,8 @@ from helix_desktop.gui.words import count, tr
 
 COLUMN = 720
 LINES = 12
+LOW = 400  # pixels of a window that has no room for more than what is asked
+WORDS = 120  # pixels of the field for what to do instead
 LONGEST = 2_000  # characters of a line that is shown; one endless line would take seconds to lay out
 SHOWN = 200_000
 READING = 0.7  # seconds; nobody has read a question sooner, so a key was meant for what had the focus before
@@ -89,6 +94,24 @@ class Differences(QSyntaxHighlighter):
             self.setFormat(0, len(text), style)
 
 
+class Preview(QPlainTextEdit):
+    """As high as its lines, where there is room for them."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
+
+    def sizeHint(self) -> QSize:
+        return QSize(200, self._high(min(max(self.document().blockCount(), 1), LINES)))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(100, self._high(1))
+
+    def _high(self, lines: int) -> int:
+        return lines * self.fontMetrics().lineSpacing() + self._theme.px(26)
+
+
 class QuestionCard(QWidget):
     """One question. `answered` carries the Answer; letters that are none go on to the page."""
 
@@ -100,6 +123,7 @@ class QuestionCard(QWidget):
         self._question = question
         self._taken = -math.inf  # when the focus was given to it
         self._form = SchemaForm(question.form, self) if question.form else None
+        self._answers: QBoxLayout | None = None
         self.setProperty("look", "ask")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(question_words(question))
@@ -107,9 +131,9 @@ class QuestionCard(QWidget):
         self._inside.setContentsMargins(14, 11, 14, 11)
         self._inside.setSpacing(8)
         self._label(said(question.title), "title")
-        if question.why:
-            why = question.why if of_a_server(question) and not question.form else said(question.why)
-            self._label(why[:1].upper() + why[1:], "small")
+        why = question.why if of_a_server(question) and not question.form else said(question.why)
+        self._why = self._label(why[:1].upper() + why[1:], "small")
+        self._why.setVisible(bool(why))
         if question.preview:
             self._inside.addWidget(self._preview())
         if self._form is not None:
@@ -161,7 +185,7 @@ class QuestionCard(QWidget):
         return label
 
     def _preview(self) -> QPlainTextEdit:
-        text = QPlainTextEdit(self)
+        text = Preview(self._theme, self)
         text.setProperty("look", "code")
         text.setReadOnly(True)
         text.setFrameShape(QFrame.Shape.NoFrame)
@@ -171,8 +195,6 @@ class QuestionCard(QWidget):
         text.setFont(self._theme.mono())
         if self._question.preview.lstrip().startswith(("---", "@@", "diff ")):
             Differences(text.document(), self._theme)
-        lines = min(max(text.document().blockCount(), 1), LINES)
-        text.setFixedHeight(lines * text.fontMetrics().lineSpacing() + self._theme.px(26))
         return text
 
     def _ways(self, keys: Mapping[str, str]) -> QHBoxLayout:
@@ -200,24 +222,51 @@ class QuestionCard(QWidget):
             open_link(self._question.preview)
         self.allow("once")
 
-    def _buttons(self, keys: Mapping[str, str]) -> QHBoxLayout:
+    def _buttons(self, keys: Mapping[str, str]) -> QBoxLayout:
         self._words.setPlaceholderText(tr("What to do instead"))
         self._words.setAccessibleName(tr("What to do instead"))
         self._words.returnPressed.connect(self.refuse)
-        row = QHBoxLayout()
+        row = self._answers = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         row.setSpacing(8)
         row.addWidget(self._words, 1)
+        self._ways_on = QWidget(self)
+        self._ways_on.setProperty("look", "plain")
+        ways = Flow(self._ways_on, gap=8)
+        row.addWidget(self._ways_on)
         refuse = self._button(tr("Refuse"), keys.get("refuse", ""), "danger")
         refuse.clicked.connect(self.refuse)
-        row.addWidget(refuse)
+        ways.addWidget(refuse)
         self._first = refuse
         for scope in reversed(self._question.scopes):
             look = "primary" if scope == "once" else ""
             button = self._button(scope_words(scope), keys.get(f"allow-{scope}", ""), look)
             button.clicked.connect(lambda _checked=False, s=scope: self.allow(s))
-            row.addWidget(button)
+            ways.addWidget(button)
             self._first = button
         return row
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def event(self, event: QEvent) -> bool:
+        handled = super().event(event)
+        if event.type() == QEvent.Type.LayoutRequest:  # its buttons have another size, as with larger text
+            self._fit()
+        return handled
+
+    def _fit(self) -> None:
+        """Where the buttons leave too little room beside them, the words stand above them; in a very low window they go."""
+        if self._answers is not None:
+            px, way = self._theme.px, QBoxLayout.Direction
+            width = sum(each.sizeHint().width() + 8 for each in self._ways_on.findChildren(QPushButton)) - 8
+            wide = self.width() - 28 >= width + 8 + px(WORDS)
+            self._words.setMinimumWidth(px(WORDS))
+            self._ways_on.setMinimumWidth(width if wide else 0)
+            self._answers.setDirection(way.LeftToRight if wide else way.TopToBottom)
+            low = not wide and self.window().height() < px(LOW)
+            self._words.setVisible(not low)
+            self._why.setVisible(not low and bool(self._why.text()))
 
     def _button(self, text: str, key: str, look: str) -> QPushButton:
         button = QPushButton(text, self)

@@ -22,6 +22,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
 BAR = 60
+LEAST = 30  # pixels of the permission mode that is shortened
 DraftPlace = tuple[str, str]  # a workspace and a conversation of it, or "new"
 
 
@@ -50,6 +51,7 @@ class Composer(QWidget):
         self._edited = 0
         self._known = False  # how full the window is
         self._modes: Sequence[tuple[str, str]] = ()
+        self._mode_words = ""
         self.setProperty("look", "composer")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.waiting = WaitingMessages(self)
@@ -162,8 +164,7 @@ class Composer(QWidget):
     def show_modes(self, modes: Sequence[tuple[str, str]], current: str) -> None:
         """The permission modes, as (name, words)."""
         self._modes = modes
-        words = dict(modes).get(current, current)
-        self._mode.setText(words.replace("&", "&&"))
+        self._mode_words = dict(modes).get(current, current)
         self._mode.setVisible(bool(modes))
         self._fit()
 
@@ -250,7 +251,7 @@ class Composer(QWidget):
         for name, words in self._modes:
             action = menu.addAction(words)
             action.setCheckable(True)
-            action.setChecked(words == self._mode.text())
+            action.setChecked(words == self._mode_words)
             action.triggered.connect(lambda _checked=False, n=name: self.mode_chosen.emit(n))
         menu.popup(self._mode.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
 
@@ -309,14 +310,24 @@ class Composer(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """Where there is little room the bar goes first, then its figures: the inspector has both."""
+        """Where there is little room the bar goes first, then its figures: the inspector has both. Then the mode is
+        shortened.
+        """
         px = self._theme.px
+        self._show_mode(self._mode_words)
         room = min(self.width() - px(32), px(COLUMN)) - px(32)
         buttons = [each for each in (self._attach, self._mode, self._stop, self._send) if not each.isHidden()]
         room -= sum(each.sizeHint().width() + px(10) for each in buttons)
+        if room < 0:
+            metrics = self._mode.fontMetrics()
+            least = max(metrics.horizontalAdvance(self._mode_words) + room, px(LEAST))
+            self._show_mode(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, least))
         figures = self._figures.sizeHint().width() + px(18)
         self._figures.setVisible(self._known and room >= figures)
         self.meter.setVisible(self._known and room >= figures + px(BAR))
+
+    def _show_mode(self, words: str) -> None:
+        self._mode.setText(words.replace("&", "&&"))
 
     def _show_focus(self, focused: bool) -> None:  # noqa: FBT001 - a slot
         self._box.setProperty("focused", "true" if focused else "false")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QTextCursor
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from helix_desktop.gui.chat.approvals import Approvals
@@ -14,6 +14,8 @@ from helix_desktop.gui.chat.way_on import WayOn
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.pane import TranscriptPane
+
+ABOVE, BELOW = 96, 360  # pixels: of the transcript beside a question, and of the question with the composer
 
 
 class ChatPage(QWidget):
@@ -27,6 +29,7 @@ class ChatPage(QWidget):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
+        self._theme = theme
         self.setProperty("look", "page")
         self.setAcceptDrops(True)
         self.transcript = transcript
@@ -46,6 +49,12 @@ class ChatPage(QWidget):
         whole.addWidget(self.approvals)
         whole.addWidget(self.way_on)
         whole.addWidget(self.composer)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where there is little room a question and the composer have it."""
+        px = self._theme.px
+        self._above.setMinimumSize(1, max(min(self.height() - px(BELOW), px(ABOVE)), 1))
+        super().resizeEvent(event)
 
     def show_begun(self, name: str, *, begun: bool) -> None:
         """The transcript, or, before the first message, what will be here. `name`: of the workspace."""
