@@ -690,6 +690,19 @@ def test_a_changed_shortcut_is_named_wherever_it_stands(window: MainWindow, sess
     assert "Allow once (Alt+J)" in hints
 
 
+def test_leaving_the_box_that_finds_everything_gives_the_keyboard_back(
+    window: MainWindow, session: FakeSession
+) -> None:
+    session.ask(COMMAND)
+    window.bridge.flush()
+    card = window.chat.approvals.card
+    assert card is not None
+    assert card.isAncestorOf(window.focusWidget())
+    window.actions_["palette"].trigger()
+    QTest.keyClick(window.palette_.line, Qt.Key.Key_Escape)
+    assert card.isAncestorOf(window.focusWidget())
+
+
 @pytest.mark.parametrize(("width", "height", "zoom"), [(880, 520, 1.0), (1024, 640, 1.5), (880, 520, 1.5)])
 def test_a_question_can_be_read_and_answered_in_a_small_window(
     window: MainWindow, session: FakeSession, theme: Theme, width: int, height: int, zoom: float

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import shiboken6
 from PySide6.QtCore import (
     QAbstractListModel,
     QEvent,
@@ -149,6 +150,7 @@ class Palette(QWidget):
         self._known: Sequence[Find] = ()
         self._found: Sequence[Find] = ()
         self._searched = ""
+        self._before: QWidget | None = None  # what had the keyboard
         self._box = QWidget(self)
         self._box.setProperty("look", "box")
         self._box.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -186,6 +188,8 @@ class Palette(QWidget):
         return self._model.finds
 
     def open(self, words: str = "") -> None:
+        if self.isHidden():
+            self._before = self.window().focusWidget()
         self._known = self._at_hand()
         self._found, self._searched = (), ""
         self._nothing.hide()
@@ -202,6 +206,12 @@ class Palette(QWidget):
     def close_it(self) -> None:
         self.hide()
         self.closed.emit()
+
+    def leave(self) -> None:
+        """Nothing was chosen: the keyboard goes back to where it was."""
+        self.close_it()
+        if self._before is not None and shiboken6.isValid(self._before) and self._before.isVisible():
+            self._before.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def show_found(self, words: str, finds: Sequence[Find]) -> None:
         """What the workspace's search found; an answer to older words is dropped."""
@@ -236,7 +246,7 @@ class Palette(QWidget):
     def _key(self, event: QKeyEvent) -> bool:
         key = event.key()
         if key == Qt.Key.Key_Escape:
-            self.close_it()
+            self.leave()
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.choose()
         elif key in (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp):
@@ -287,7 +297,7 @@ class Palette(QWidget):
         self._box.setGeometry((parent.width() - width) // 2, px(80), width, height)
 
     def mousePressEvent(self, _event: object) -> None:
-        self.close_it()
+        self.leave()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         shade = self._theme.colour("rail")
