@@ -22,7 +22,7 @@ from helix_desktop.errors import HelixError, Refused, WrongUse
 from helix_desktop.tools import confine, difference, globs
 from helix_desktop.tools.confine import Item, Place
 from helix_desktop.tools.permission import Action, Effect, runs_later
-from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
+from helix_desktop.tools.tool import Arguments, Read, Result, Tool, Use, fields, flag, text, whole
 
 MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
@@ -45,12 +45,13 @@ async def read_file(args: Arguments, use: Use) -> Result:
     if last and last < max(first, 1):
         raise WrongUse(f"last_line {last} lies before first_line {first}.")
     found = await asyncio.to_thread(confine.look, use.roots, place)
-    key = ("read_file", str(place.path), first, last, found.st_mtime_ns, found.st_size, found.st_ino)
-    if earlier := use.seen.reads.get(key):
-        result, call = earlier
-        return replace(result, repeat_of=call, note=f"{result.note}, unchanged since it was read before")
+    asked, stamp = (str(place.path), first, last), (found.st_mtime_ns, found.st_size, found.st_ino)
+    earlier = use.seen.reads.get(asked)
+    if earlier is not None and earlier.stamp == stamp:
+        note = f"{earlier.result.note}, unchanged since it was read before"
+        return replace(earlier.result, repeat_of=earlier.call, note=note)
     result = await _read(use, place, first, last)
-    use.seen.reads[key] = (result, use.call.id)
+    use.seen.reads[asked] = Read(stamp, result, use.call.id)
     return result
 
 

@@ -59,15 +59,24 @@ class Result:
 Permit = Callable[[Action], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A read that was answered: of a file with this time of change, size and inode."""
+
+    stamp: tuple[int, int, int]
+    result: Result
+    call: str
+
+
 @dataclass(slots=True)
 class Seen:
     """What one conversation knows of the files, by path: the content it last read or wrote, the content last known to
-    be there (a command may have changed it since), and the reads that were answered.
+    be there (a command may have changed it since), and the last reads of its lines.
     """
 
     content: dict[str, Digest] = field(default_factory=dict)
     known: dict[str, Digest] = field(default_factory=dict)
-    reads: dict[tuple[object, ...], tuple[Result, str]] = field(default_factory=dict)
+    reads: dict[tuple[str, int, int], Read] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
