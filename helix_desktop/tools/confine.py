@@ -55,14 +55,18 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The folders of a workspace; relative paths start at the first. `closed`: never, though inside a root."""
+    """The folders of a workspace; relative paths start at the first. `closed`: never, though inside a root. `names`: of each
+    folder, what the user calls it, where that is a link to it.
+    """
 
     folders: tuple[Path, ...]
     closed: tuple[Path, ...] = ()
+    names: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, folders: Sequence[Path], closed: Sequence[Path] = ()) -> Roots:
-        return cls(tuple(folder.resolve() for folder in folders), tuple(path.resolve() for path in closed))
+        real = tuple(folder.resolve() for folder in folders)
+        return cls(real, tuple(path.resolve() for path in closed), tuple(folder.absolute() for folder in folders))
 
     def place(self, text: str) -> Place:
         """Where `text` points, or Refused. Nothing is looked up: what it really is shows when it is opened."""
@@ -85,10 +89,21 @@ class Roots:
         return Place(place.root, "" if place.inside == "." else place.inside)
 
     def _inside(self, path: Path) -> Place | None:
-        for root in sorted(self.folders, key=lambda folder: -len(folder.parts)):
-            if path.is_relative_to(root):
-                return Place(root, path.relative_to(root).as_posix())
+        for name, root in sorted(self._called(), key=lambda both: -len(both[0].parts)):
+            if path.is_relative_to(name):
+                return Place(root, path.relative_to(name).as_posix())
         return None
+
+    def within(self, pattern: str) -> tuple[Path, str] | None:
+        """A pattern that stands in full, as a root and the rest; None for one that does not."""
+        for name, root in self._called():
+            if pattern.startswith(f"{name}/"):
+                return root, pattern[len(str(name)) + 1 :]
+        return None
+
+    def _called(self) -> list[tuple[Path, Path]]:
+        """Each folder under each of its names."""
+        return [*zip(self.folders, self.folders, strict=True), *zip(self.names, self.folders, strict=False)]
 
     def shown(self, place: Place) -> str:
         """How a place is named to the model and the user: relative to the first root, else in full."""

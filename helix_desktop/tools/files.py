@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import difflib
 import hashlib
 import itertools
 import os
 import re
-from collections.abc import AsyncIterator, Iterator
+import unicodedata
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
-from helix_desktop.errors import HelixError, Refused, WrongUse
+from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
 from helix_desktop.tools import confine, difference, globs
 from helix_desktop.tools.confine import Item, Place
 from helix_desktop.tools.permission import Action, Effect, runs_later
 from helix_desktop.tools.tool import Arguments, Read, Result, Tool, Use, fields, flag, text, whole
 
+T = TypeVar("T")
 MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
 LARGEST_IMAGE = 10 * 1024 * 1024
@@ -44,7 +48,7 @@ async def read_file(args: Arguments, use: Use) -> Result:
     first, last = args.number("first_line", 0), args.number("last_line", 0)
     if last and last < max(first, 1):
         raise WrongUse(f"last_line {last} lies before first_line {first}.")
-    found = await asyncio.to_thread(confine.look, use.roots, place)
+    found = await _there(confine.look, use, place)
     asked, stamp = (str(place.path), first, last), (found.st_mtime_ns, found.st_size, found.st_ino)
     earlier = use.seen.reads.get(asked)
     if earlier is not None and earlier.stamp == stamp:
@@ -139,6 +143,37 @@ async def _binary(use: Use, place: Place) -> Result:
     return Result(f"{shown} is no text: {size:,} bytes of binary data, not shown.", source=shown, note="binary")
 
 
+async def _there(look: Callable[[confine.Roots, Place], T], use: Use, place: Place) -> T:
+    """What `look` finds; of a file that is not there it is said what is."""
+    try:
+        return await asyncio.to_thread(look, use.roots, place)
+    except NotThere as error:
+        raise NotThere(error.what, remedy=await asyncio.to_thread(_instead, use.roots, place) or error.remedy) from None
+
+
+def _instead(roots: confine.Roots, place: Place) -> str:
+    """What the path may have meant: without a line's number or the workspace's own name, or a name like it."""
+    without_line = re.sub(r":\d+(?:[:-]\d+)?$", "", place.inside)
+    for inside in dict.fromkeys((without_line, place.inside.removeprefix(f"{place.root.name}/"))):
+        with suppress(HelixError):
+            if inside != place.inside:
+                confine.look(roots, Place(place.root, inside))
+                return f"There is {roots.shown(Place(place.root, inside))}."
+    above = Place(place.root, place.inside.rpartition("/")[0])
+    try:
+        names = [item.name for item in confine.listing(roots, above)]
+    except HelixError:
+        return ""
+    alike = [name for name in names if _spelled(name) == _spelled(place.path.name)]
+    near = alike or difflib.get_close_matches(place.path.name, names[:MOST_LISTED], 3, 0.75)
+    shown = [printable(roots.shown(Place(place.root, f"{above.inside}/{name}".lstrip("/")))) for name in near]
+    return f"There is {', '.join(shown)}." if shown else ""
+
+
+def _spelled(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
 # --- write_file and edit_file ----------------------------------------------------------------------------------------
 
 
@@ -187,7 +222,7 @@ def _in_its_place(before: bytes, content: str, shown: str) -> bytes:
 
 async def edit_file(args: Arguments, use: Use) -> Result:
     place = use.roots.place(args.text("path"))
-    before = await asyncio.to_thread(confine.read, use.roots, place)
+    before = await _there(confine.read, use, place)
     _not_blind(use, place, before)
     shown = use.roots.shown(place)
     after = replaced(before, args.text("old_text"), args.text("new_text"), shown, every=args.flag("replace_all"))
@@ -356,8 +391,8 @@ def _line(item: Item) -> str:
 
 async def glob_files(args: Arguments, use: Use) -> Result:
     pattern, place = args.text("pattern"), use.roots.place(args.text("path", "."))
-    if root := next((root for root in use.roots.folders if pattern.startswith(f"{root}/")), None):
-        pattern, place = pattern.removeprefix(f"{root}/"), use.roots.place(str(root))
+    if full := use.roots.within(pattern):
+        place, pattern = use.roots.place(str(full[0])), full[1]
     shown = use.roots.shown(place)
     await use.permit(Action("glob_files", Effect.READ, f"Find {pattern}", pattern, path=shown))
     found = await asyncio.to_thread(globs.find, use.roots, place, pattern, MOST_LISTED + 1)

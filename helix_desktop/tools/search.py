@@ -160,7 +160,7 @@ def _fitting(use: Use, args: Arguments) -> list[str]:
     if "," in files and "{" not in files:
         files = f"{{{files}}}"
     found = [one.strip() for one in globs.alternatives(files)] if files else []
-    return [next((one[len(str(r)) + 1 :] for r in use.roots.folders if one.startswith(f"{r}/")), one) for one in found]
+    return [full[1] if (full := use.roots.within(one)) else one for one in found]
 
 
 async def _contents(use: Use, place: Place, files: list[str]) -> AsyncIterator[Piece]:

@@ -39,6 +39,19 @@ def write(roots: Roots, path: str, content: bytes) -> None:
     confine.replace(roots, place, content, expected=None if before is None else Digest.of(before))
 
 
+def test_a_folder_that_is_opened_by_a_link_is_known_by_that_name_too(roots: Roots, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("one")
+    linked = Roots.of([tmp_path / "link"], roots.closed)
+    write(linked, str(tmp_path / "link" / "file"), b"a")
+    assert read(linked, str(tmp_path / "one" / "file")) == read(linked, "file") == b"a"
+    assert linked.shown(linked.place(str(tmp_path / "link" / "file"))) == "file"
+    assert linked.within(f"{tmp_path}/link/*.py") == linked.within(f"{tmp_path}/one/*.py") == (tmp_path / "one", "*.py")
+    assert linked.within("*.py") is None
+    for path in ("link/own/journal", "link/../outside/secret", "outside/secret", "two/x"):
+        with pytest.raises(HelixError):
+            read(linked, str(tmp_path / path))
+
+
 def test_files_are_written_and_read_in_every_root(roots: Roots) -> None:
     write(roots, "new/folder/file", b"a")
     write(roots, str(roots.folders[1] / "file"), b"b")

@@ -211,6 +211,28 @@ def test_what_stands_there_instead_is_shown(old: str, shown: str) -> None:
     assert len(str(caught.value)) < 2_200
 
 
+@pytest.mark.parametrize(
+    ("asked", "there"),
+    [
+        ("src/app.py:12", "src/app.py"),
+        ("src/app.py:12:5", "src/app.py"),
+        ("src/app.py:3-9", "src/app.py"),
+        ("work/src/app.py", "src/app.py"),
+        ("src/App.py", "src/app.py"),
+        ("src/ap.py", "src/app.py"),
+        ("Screenshot 5.22 PM.png", "Screenshot 5.22\u202fPM.png"),
+        ("ubersicht.md", "\u00fcbersicht.md"),
+        ("cafe\u0301", "caf\u00e9"),
+    ],
+)
+async def test_of_a_file_that_is_not_there_it_is_said_what_is(here: World, asked: str, there: str) -> None:
+    here.write(there, "text")
+    for tool, more in (("read_file", {}), ("edit_file", {"old_text": "a", "new_text": "b"})):
+        assert f"There is no {asked}. There is " in (said := await here.said(tool, path=asked, **more))
+        assert said.endswith(f"There is {files.printable(there)}.")
+    assert "list_files and glob_files" in await here.said("read_file", path="quite/another")
+
+
 async def test_a_file_in_utf_16_is_read_as_text_and_stays_what_it_is(here: World) -> None:
     here.write("a.txt", "one\r\nzwölf\r\n".encode("utf-16"))
     assert await here.said("read_file", path="a.txt") == "one\r\nzwölf\r\n"
