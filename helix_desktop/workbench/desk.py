@@ -80,7 +80,7 @@ class Desk:
 
     async def open(self, workspace: str) -> Workbench:
         """The workbench of a workspace; opened when nobody here has it open."""
-        known = self._known.find(workspace)
+        known = await asyncio.to_thread(self._known.find, workspace)
         async with self._opening:
             if known.id not in self._open:
                 self._open[known.id] = await self._opened(known.id)
@@ -98,28 +98,28 @@ class Desk:
 
     async def create(self, name: str, folder: Path) -> Workbench:
         """A workspace on a folder, with the models chosen last; the demonstration's script is none for work."""
-        last = (known.settings.models for known in self._known.list())
+        last = (known.settings.models for known in await asyncio.to_thread(self._known.list))
         models = next((dict(chosen) for chosen in last if not _of_the_demonstration(chosen)), {})
-        known = self._known.create(name, folder)
+        known = await asyncio.to_thread(self._known.create, name, folder)
         bench = await self.open(known.id)
         if models:
             await bench.change({f"models.{role}": model for role, model in models.items()})
         return bench
 
     async def rename(self, workspace: str, name: str) -> None:
-        self._known.rename(workspace, name)
+        await asyncio.to_thread(self._known.rename, workspace, name)
 
     async def recolour(self, workspace: str, colour: str) -> None:
-        self._known.recolour(workspace, colour)
+        await asyncio.to_thread(self._known.recolour, workspace, colour)
 
     async def trash(self, *, workspace: str) -> None:
         """Close it and put it into the trash, whole; `restore` brings it back."""
-        known = self._known.find(workspace)
+        known = await asyncio.to_thread(self._known.find, workspace)
         await self.close(known.id)
-        self._known.trash(known.id)
+        await asyncio.to_thread(self._known.trash, known.id)
 
     async def restore(self, workspace: str) -> None:
-        self._known.restore(workspace)
+        await asyncio.to_thread(self._known.restore, workspace)
 
     async def delete(self, workspace: str) -> None:
         """Remove a workspace of the trash for good. The folder it worked on is not touched."""
