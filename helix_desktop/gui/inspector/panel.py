@@ -264,11 +264,10 @@ class Inspector(QWidget):
         yield More(ink, width, tr("Fold now…"), Toggle(_FOLD), gap=float(ink.px(4)))
 
     def _blocks(self, ink: Ink, width: float, state: State) -> Iterator[Box]:
-        gap = float(ink.px(22))
         opened = _BLOCKS in self._open
+        yield More(ink, width, tr("Show the request as it is sent"), Toggle(_REQUEST), gap=float(ink.px(4)))
         words = count(len(self._parts), "{n} block, in order", "{n} blocks, in order")
-        yield HeadBox(ink, width, words, Toggle(_BLOCKS), opened=opened, gap=gap)
-        yield More(ink, width, tr("Show the request as it is sent"), Toggle(_REQUEST), gap=float(ink.px(6)))
+        yield HeadBox(ink, width, words, Toggle(_BLOCKS), opened=opened, gap=float(ink.px(16)))
         if not opened:
             return
         for part in self._parts[:SHOWN_BLOCKS]:

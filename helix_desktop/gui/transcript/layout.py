@@ -84,6 +84,13 @@ def _prose(page: Page, item: Item, start: int, limit: int, *, breaks: bool = Fal
 
 
 def _user(at: At) -> Iterator[Box]:
+    """The surface it stands on has its own margin."""
+    for number, box in enumerate(_said(at)):
+        box.gap = box.gap if number else 0.0
+        yield box
+
+
+def _said(at: At) -> Iterator[Box]:
     page, item = at.page, at.item
     fact = item.fact
     if not isinstance(fact, UserSaid):
@@ -91,11 +98,7 @@ def _user(at: At) -> Iterator[Box]:
     text = text_of(item)
     limit = USER_LIMIT + page.amount(("limit", item.seq, 0))
     if text.strip():
-        first = True
-        for box in _prose(page, item, 0, limit, breaks=True):
-            box.gap = 0.0 if first else box.gap
-            first = False
-            yield box
+        yield from _prose(page, item, 0, limit, breaks=True)
         yield from _rest(page, item, len(text), limit)
     for part in fact.parts:
         if isinstance(part, Attachment):

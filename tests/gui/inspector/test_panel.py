@@ -141,6 +141,15 @@ def test_the_request_is_shown_as_the_provider_gets_it_too(panel: Inspector, sess
     assert json.loads(shown)["model"] == story.MODEL
 
 
+def test_the_blocks_stand_under_their_heading(panel: Inspector, session: Commanded, settle: Settle) -> None:
+    act(panel, "blocks, in order")
+    settle()
+    stack = panel.view._stack
+    names = [stack.spot(spot)[0].name for spot in stack.spots()]
+    heading = next(at for at, name in enumerate(names) if "blocks, in order" in name)
+    assert panel._parts[0].name in names[heading + 1]
+
+
 def test_what_the_provider_gets_is_written_beside_the_painting_thread(
     panel: Inspector, session: Commanded, settle: Settle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
