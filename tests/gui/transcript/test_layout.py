@@ -247,5 +247,7 @@ def test_a_long_list_is_copied_as_one(theme: Theme) -> None:
 
 def test_a_message_that_is_only_an_attachment_stands_as_high_as_one_of_words(theme: Theme) -> None:
     alone = Attachment("notes.txt", OUTPUT, 3)
-    page = page_of(theme, [Recorded("c", 1, 0.0, UserSaid((alone,))), Recorded("c", 2, 0.0, UserSaid((Text("Hello"),)))])
+    page = page_of(
+        theme, [Recorded("c", 1, 0.0, UserSaid((alone,))), Recorded("c", 2, 0.0, UserSaid((Text("Hello"),)))]
+    )
     assert [laid(page, index).boxes[0].gap for index in (0, 1)] == [0.0, 0.0]
