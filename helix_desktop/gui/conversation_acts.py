@@ -20,7 +20,9 @@ SUFFIX = {"markdown": ".md", "json": ".json", "html": ".html"}
 
 
 class ConversationActs:
-    """`changed` is called after the list is another one; `opened` with a workspace and a session of it to show."""
+    """`changed` is called after the list is another one, `gone` with conversations that were deleted for good; `opened` with a
+    workspace and a session of it to show.
+    """
 
     def __init__(
         self,
@@ -29,12 +31,14 @@ class ConversationActs:
         notices: Notices,
         *,
         changed: Callable[[], object],
+        gone: Callable[..., object],
         opened: Callable[[Workbench, Session], object],
     ) -> None:
         self._window = window
         self._doing = doing
         self._notices = notices
         self._changed = changed
+        self._gone = gone
         self._opened = opened
 
     def do(self, what: str, bench: Workbench, row: ConversationRow) -> None:
@@ -103,6 +107,7 @@ class ConversationActs:
         )
 
         def emptied(gone: Emptied) -> None:
+            self._gone(*gone.conversations)
             self._changed()
             words = count(len(gone.conversations), "{n} conversation removed", "{n} conversations removed")
             self._notices.tell(tr("{what}; {size} freed.", what=words, size=size(gone.bytes)))

@@ -94,7 +94,7 @@ class MainWindow(Frame):
         self.bridge = Bridge(self)
         self.bridge.happened.connect(self._happened)
         self.acts = ConversationActs(
-            self, doing, self.notices, changed=self.refresh_conversations, opened=self.show_session_of
+            self, doing, self.notices, changed=self.refresh_conversations, gone=memory.drop, opened=self.show_session_of
         )
         self.attaching = Attaching(doing, lambda: self.bench, self.attacher)
         doing.failed.connect(self.notices.tell_error)
@@ -299,9 +299,7 @@ class MainWindow(Frame):
         watched.changed.connect(lambda: self.refresh_conversations() if self.bench is bench else None)
         watched.settings_changed.connect(lambda: self._settings_changed(bench))
         watched.state_changed.connect(lambda conversation, running: self._state_changed(watched, conversation, running))
-        watched.settled.connect(
-            lambda conversation, running, why: self.settled.emit(bench.id, conversation, running, why)
-        )
+        watched.settled.connect(partial(self.settled.emit, bench.id))
 
     def _settings_changed(self, bench: Workbench) -> None:
         """By the settings, the command line, a tool: whoever it was."""

@@ -56,9 +56,9 @@ class Memory(QObject):
         except OSError as error:
             log.warning("a damaged file of the window could not be removed: %s", error)
 
-    def drop(self, workspace: str) -> None:
-        """All that is kept of a workspace: it is deleted for good."""
-        self._values = {path: value for path, value in self._values.items() if workspace not in path.split("/")}
+    def drop(self, *gone: str) -> None:
+        """All that is kept of workspaces or conversations that were deleted for good."""
+        self._values = {path: value for path, value in self._values.items() if not {*gone} & {*path.split("/")}}
         self.write()
 
     def write(self) -> None:

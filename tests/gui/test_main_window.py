@@ -361,7 +361,7 @@ def test_the_reader_s_place_survives_a_restart(window: MainWindow, session: Fake
     window.keep()
     assert not follow
     again = Memory(memory._file)
-    assert again.get("place", story.CONVERSATION, default=list[int]())[0] == seq
+    assert again.get("place", "storage-engine", story.CONVERSATION, default=list[int]())[0] == seq
     window.open_conversation("flaky")
     window.open_conversation(story.CONVERSATION)
     assert view.place()[0] == seq
@@ -589,6 +589,8 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow
 
 
 def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWindow, bench: FakeWorkbench) -> None:
+    for key in (("draft", bench.id, "flaky"), ("place", bench.id, "flaky"), ("draft", bench.id, "new")):
+        window.memory.put(*key, value=[1, 2])
     window.sidebar.wants.emit("trash", "flaky")
     window.sidebar.show_place("trashed")
     empty = window.sidebar._empty_it
@@ -599,6 +601,8 @@ def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWind
     next(each for each in box.buttons() if each.text() == "Remove them for good").click()
     assert "flaky" not in bench.rows
     assert window.notices.text == "1 conversation removed; 4.8 MB freed."
+    assert [path for path in window.memory._values if "flaky" in path] == [], "nothing of it is remembered"
+    assert window.memory.get("draft", bench.id, "new", default=list[int]()) == [1, 2]
     assert not empty.isVisible()
 
 

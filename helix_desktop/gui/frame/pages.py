@@ -77,7 +77,7 @@ class Pages(QObject):
     def show_workbench(self, bench: Workbench) -> None:
         """The pages that are about the whole workspace, its table of entries with the columns it was left with."""
         self.keep()
-        self._workspace = bench.id
+        self._workspace, self._session = bench.id, None
         self.cache.restore_layout(self._memory.get("layout", bench.id, "cache", default=""))
         self._leave()
         self._leave = bench.watch_limit(self.cache.show_over)
@@ -103,10 +103,10 @@ class Pages(QObject):
         """Remember where the reader of the conversation is; at its end nothing needs to be."""
         if self._session is not None:
             seq, below, follow = self.transcript.place()
-            self._memory.put("place", self._session.id, value=[] if follow else [seq, below])
+            self._memory.put("place", self._workspace, self._session.id, value=[] if follow else [seq, below])
 
     def _place_in(self, conversation: str) -> tuple[int, int, bool] | None:
-        kept = self._memory.get("place", conversation, default=list[int]())
+        kept = self._memory.get("place", self._workspace, conversation, default=list[int]())
         return (kept[0], kept[1], False) if len(kept) == 2 and all(isinstance(n, int) for n in kept) else None
 
     def take(self, events: tuple[Event, ...]) -> None:
