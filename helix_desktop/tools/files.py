@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
-from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
+from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, Refused, WrongUse
 from helix_desktop.tools import confine, difference, globs
 from helix_desktop.tools.confine import Item, Place
 from helix_desktop.tools.permission import Action, Effect, runs_later
@@ -51,12 +51,22 @@ async def read_file(args: Arguments, use: Use) -> Result:
     found = await _there(confine.look, use, place)
     asked, stamp = (str(place.path), first, last), (found.st_mtime_ns, found.st_size, found.st_ino)
     earlier = use.seen.reads.get(asked)
-    if earlier is not None and earlier.stamp == stamp:
+    if earlier is not None and earlier.stamp == stamp and await _is_kept(use, earlier.result):
         note = f"{earlier.result.note}, unchanged since it was read before"
         return replace(earlier.result, repeat_of=earlier.call, note=note)
     result = await _read(use, place, first, last)
     use.seen.reads[asked] = Read(stamp, result, use.call.id)
     return result
+
+
+async def _is_kept(use: Use, result: Result) -> bool:
+    """Whether the cache still has what was read: it may have been forgotten, or be damaged."""
+    try:
+        for one in (*((result.stored,) if result.stored else ()), *result.images):
+            await use.cache.read(one.digest, 0, 1)
+    except (NotThere, CacheCorrupt):
+        return False
+    return True
 
 
 async def _read(use: Use, place: Place, first: int, last: int) -> Result:

@@ -49,7 +49,8 @@ async def search_files(sandbox: Sandbox, args: Arguments, use: Use) -> Result:
     if found is None:
         found = await _by_ourselves(use, place, args, most)
     files = args.text("files")
-    nothing = f"[no line matches {pattern}{f' in files that fit {files}' if files else ''}]"
+    lines = "; lines are matched one by one" if "\n" in pattern or "\\n" in pattern else ""
+    nothing = f"[no line matches {pattern}{f' in files that fit {files}' if files else ''}{lines}]"
     return Result(shown(found) or nothing, source=pattern, note=f"{found.hits:,} matching lines")
 
 

@@ -45,6 +45,7 @@ async def test_files_are_named_in_the_ways_models_name_them(way: World) -> None:
     assert await way.said("search_files", pattern="one", files=f"{way.folder}/src/*.js") == "src/c.js:1: one"
     said = await way.said("search_files", pattern="one", files="*.rs")
     assert said == "[no line matches one in files that fit *.rs]"
+    assert "lines are matched one by one" in await way.said("search_files", pattern=r"one\ntwo")
 
 
 async def test_a_file_that_is_one_huge_line_does_not_spoil_the_search(way: World) -> None:

@@ -86,3 +86,17 @@ async def test_a_stop_keeps_what_a_command_printed_and_leaves_the_calls_behind_i
     assert (stopped.ok, stopped.stopped) == (False, True)
     assert stopped.head == "building\n\n[stopped by the user after 0 s]\n"
     assert (left.ok, left.head) == (False, UNREAD)
+
+
+async def test_a_file_whose_content_was_forgotten_can_be_read_again(desks: Desks, folder: Path) -> None:
+    read = reply(calls=[("read_file", {"path": "README.md"})])
+    with ChatServer([read, reply("Seen."), read, reply("Seen again.")]) as server:
+        session = await opened(desks, folder, server)
+        session.send((Text("read"),))
+        await asyncio.wait_for(session.idle(), 30)
+        (first,) = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
+        await session.forget(entries=[first.output.digest])
+        session.send((Text("again"),))
+        await asyncio.wait_for(session.idle(), 30)
+    again = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)][-1]
+    assert (again.ok, again.head.split("\n")[0], again.repeat_of) == (True, "# Pairs", 0)
