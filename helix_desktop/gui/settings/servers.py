@@ -98,11 +98,12 @@ class ServersPage(Page):
         self._said.setText(tr("Trying {name}…", name=name) if what == "test" else "")
         return acts[what](self._bench, name, **given)
 
-    def _do(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _do(self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None) -> None:
         """Of what is done only a test has something to say."""
         self._wrong.setText("")
 
         def done(said: str | None) -> None:
+            then()
             self._said.setText(said or "")
             self.refresh()
 
@@ -126,6 +127,9 @@ class ServersPage(Page):
         ask_yes(self, tr("Add an MCP server"), question, tr("Add it"), lambda: self._add(text, name))
 
     def _add(self, text: str, name: str) -> None:
-        self._text.clear()
-        self._name.clear()
-        self._do(self._program.add_servers(self._bench, text, name))
+        def clear() -> None:
+            if self._text.toPlainText() == text:  # and not the next one
+                self._text.clear()
+                self._name.clear()
+
+        self._do(self._program.add_servers(self._bench, text, name), clear)

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine import policy
+from helix_desktop.errors import NoKeyring
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about import AboutPage
 from helix_desktop.gui.settings.declared import DeclaredPage
@@ -274,6 +275,23 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     assert program.running == []
     next(each for each in box.buttons() if each.text() == "Add it").click()
     assert program.running == [Server("github", "npx server 'a b'")]
+
+
+def test_what_was_pasted_stays_until_it_is_kept(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> None:
+        raise NoKeyring("There is no keyring here.")
+
+    page = ServersPage(bench, program, window.doing)
+    page._text.setPlainText("npx server")
+    with monkeypatch.context() as patched:
+        patched.setattr(program, "add_servers", refused)
+        page._add("npx server", "")
+    assert "There is no keyring here." in said(page)
+    assert page._text.toPlainText() == "npx server"
+    page._add("npx server", "")
+    assert page._text.toPlainText() == ""
 
 
 def test_a_server_is_switched_off_restarted_and_removed(
