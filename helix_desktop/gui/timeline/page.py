@@ -19,6 +19,7 @@ from helix_desktop.engine.events import Event as SessionEvent
 from helix_desktop.engine.events import FactAppended
 from helix_desktop.engine.facts import FoldKind, PartRef, Recorded, ToolCall, ToolReturned
 from helix_desktop.engine.view import State
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.asking import ask_new_file
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.meter import short
@@ -279,9 +280,21 @@ class TimelinePage(QWidget):
         self._command("redo a fold", lambda session: _each(session.redo, folds))
 
     def _edited(self, fold: str, text: str) -> None:
-        self._command("edit a document", lambda session: session.edit_document(fold, text))
+        event = self._chosen
 
-    def _command(self, name: str, act: Callable[[Session], Awaitable[None]]) -> None:
+        def not_kept(error: HelixError) -> None:
+            if event is not None:
+                self.panel.give_back(event, text)
+            self._doing.failed.emit(error)
+
+        self._command("edit a document", lambda session: session.edit_document(fold, text), not_kept)
+
+    def _command(
+        self,
+        name: str,
+        act: Callable[[Session], Awaitable[None]],
+        failed: Callable[[HelixError], None] | None = None,
+    ) -> None:
         """On the fold that is shown, in the conversation it is of."""
         session, bench, event = self._session, self._bench, self._chosen
         if session is None or event is None:
@@ -291,7 +304,11 @@ class TimelinePage(QWidget):
         async def work() -> None:
             await act(await bench.session(event.conversation) if other and bench is not None else session)
 
-        self._doing.do(work(), name=name, then=lambda _: self._read_others() if other else None, owner=self)
+        def done(_: None) -> None:
+            if other:
+                self._read_others()
+
+        self._doing.do(work(), name=name, then=done, owner=self, failed=failed)
 
     def hand_over(self) -> None:
         """Ask what to keep, then fold."""

@@ -258,6 +258,13 @@ class FoldPanel(QWidget):
             self._stack.setCurrentIndex(1)
             self._editor.setFocus()
 
+    def give_back(self, event: Event, text: str) -> None:
+        """A wording that could not be kept: it is there again with its fold."""
+        self._drafts[event.conversation, event.name] = text
+        if self._shown is not None and self._shown.event is event and self._stack.currentIndex() == 0:
+            self._editor.setPlainText(text)
+            self._stack.setCurrentIndex(1)
+
     def _put_by(self) -> None:
         if self._shown is not None and self._stack.currentIndex() == 1:
             self._drafts[_key(self._shown)] = self._editor.toPlainText()

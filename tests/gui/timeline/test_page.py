@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtTest import QTest
+from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QHBoxLayout, QWidget
 
 from helix_desktop.engine.difference import difference
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import FactAppended
 from helix_desktop.engine.facts import DocumentEdited, FoldKind, Recorded, Unfolded
+from helix_desktop.errors import StoreFull
 from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.compare import CompareDialog
@@ -164,6 +165,21 @@ def test_a_document_is_edited_by_hand_as_a_fact(page: Page, settle: Settle) -> N
     fact = session.state.facts[-1].fact
     assert fact == DocumentEdited("h2", "## User Preferences\nAlways ask.", 3)
     assert "Always ask." in timeline.panel.document.text()
+
+
+def test_a_wording_that_finds_no_room_is_not_lost(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(_fold: str, _text: str) -> None:
+        raise StoreFull("The journal could not be written: the disk is full.")
+
+    timeline, session = page
+    told = QSignalSpy(timeline._doing.failed)
+    monkeypatch.setattr(session, "edit_document", full)
+    QTest.mouseClick(timeline.panel._edit, LEFT)
+    timeline.panel._editor.setPlainText("An hour of work.")
+    timeline.panel._save_edit()
+    assert told.count() == 1
+    assert timeline.panel._stack.currentIndex() == 1
+    assert timeline.panel._editor.toPlainText() == "An hour of work."
 
 
 def test_a_wording_that_is_left_open_is_there_again(page: Page) -> None:
