@@ -26,6 +26,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 
+ARGUMENTS = 200  # characters of a call's arguments; all of them are in the JSON
 Content = Callable[[Digest], str | None]
 
 _PAGE = """<!doctype html>
@@ -92,7 +93,7 @@ def told(facts: Sequence[Recorded], content: Content) -> Iterator[tuple[str, str
             yield from _replied(fact, at)
         elif isinstance(fact, ToolReturned):
             call = calls.get(fact.call)
-            name = f"{call.name} {_one_line(call.arguments)[:200]}" if call else "Tool"
+            name = f"{call.name} {_shortened(call.arguments)}" if call else "Tool"
             text = fact.head or content(fact.output.digest) or _gone(fact.output)
             yield f"{name}{'' if fact.ok else ' (failed)'}", "code", text
         elif isinstance(fact, Folded):
@@ -130,6 +131,11 @@ def _fence(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _shortened(text: str) -> str:
+    line = _one_line(text)
+    return line if len(line) <= ARGUMENTS else f"{line[:ARGUMENTS]}…"
 
 
 def _clock(seconds: float) -> str:

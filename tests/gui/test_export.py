@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from helix_desktop.engine import encoding
-from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Text, ToolCall, ToolReturned, UserSaid
 from helix_desktop.gui import export
 from tests.gui import story
 
@@ -49,3 +49,11 @@ def test_an_entry_that_is_not_there_is_named_by_its_hash() -> None:
     output = ToolReturned("c", story.stored("ok\n"), 1)
     assert export.named([Recorded("c", 1, 0.0, output)]) == [digest]
     assert str(digest) in export.as_markdown("t", [Recorded("c", 1, 0.0, output)], lambda _digest: None)
+
+
+def test_what_is_shortened_says_so() -> None:
+    facts = [
+        Recorded("c", 1, 0.0, ModelReplied((ToolCall("1", "write_file", "x" * 300),), "m", Stop.CALLS)),
+        Recorded("c", 2, 0.0, ToolReturned("1", story.stored("ok"), 1, head="ok")),
+    ]
+    assert f"write_file {'x' * 200}…" in export.as_markdown("t", facts, story.CONTENT.get)
