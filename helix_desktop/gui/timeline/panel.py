@@ -275,10 +275,10 @@ class FoldPanel(QWidget):
         self._stack.setCurrentIndex(0)
 
     def _save_edit(self) -> None:
-        text = self._editor.toPlainText()
-        if self._shown is not None and text.strip() and text != self._shown.text:
-            self.edited.emit(self._shown.event.name, text)
+        text, shown = self._editor.toPlainText(), self._shown
         self._end_edit()
+        if shown is not None and text.strip() and text != shown.text:
+            self.edited.emit(shown.event.name, text)
 
 
 def _key(shown: Shown) -> tuple[str, str]:
