@@ -66,6 +66,7 @@ class Session:
     def __init__(self, conversation: Conversation, crew: Crew, steward: Steward) -> None:
         self.conversation = conversation
         self.running = Running.IDLE
+        self.why = ""  # of `running`: what failed, or what is asked
         self.queue: list[Waiting] = []
         self.questions: dict[int, Question] = {}
         self._crew = crew
@@ -422,7 +423,7 @@ class Session:
         return replace(part, tokens=self._crew.tokens.count(part.text)) if isinstance(part, Text) else part
 
     def _set(self, running: Running, why: str = "") -> None:
-        self.running = running
+        self.running, self.why = running, why
         self.conversation.tell(StateChanged(self.id, running, why))
 
     def _tell_queue(self) -> None:

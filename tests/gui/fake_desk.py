@@ -109,6 +109,7 @@ class FakeSession:
     def __init__(self, conversation: str, facts: Sequence[Recorded] = (), tell: Listener | None = None) -> None:
         self.id = conversation
         self.running = Running.IDLE
+        self.why = ""
         self.queue: list[Waiting] = []
         self.questions: dict[int, Question] = {}
         self.given: dict[int, Answer] = {}
@@ -138,7 +139,7 @@ class FakeSession:
             self.tell(FactAppended(recorded))
 
     def set_running(self, running: Running, why: str = "") -> None:
-        self.running = running
+        self.running, self.why = running, why
         self.tell(StateChanged(self.id, running, why))
 
     def ask(self, question: Question) -> int:

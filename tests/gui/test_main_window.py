@@ -482,12 +482,14 @@ def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(window: MainWind
 def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     window: MainWindow, session: FakeSession, reason: TurnEnd, page: str, buttons: list[str]
 ) -> None:
-    session.append(TurnEnded(reason, "Today has cost $1.20; the limit is $1.00."))
-    session.set_running(Running.IDLE)
+    why = "Today has cost $1.20; the limit is $1.00."
+    session.append(TurnEnded(reason, why))
+    session.set_running(Running.FAILED if buttons else Running.IDLE, why)
     window.bridge.flush()
     way_on, wanted = window.chat.way_on, QSignalSpy(window.settings_wanted)
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == buttons
+    assert why not in way_on._words.text(), "the transcript says it"
     if buttons:
         QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
         assert wanted.at(0) == [page]
@@ -542,10 +544,12 @@ def test_a_message_that_could_not_be_recorded_can_be_sent_again(
     session.append(TurnEnded(TurnEnd.DONE))
     session.set_running(Running.THINKING)
     write(window, "Second.")
-    session.set_running(running)
+    session.set_running(running, why="The disk is full." if running is Running.FAILED else "")
     window.bridge.flush()
-    shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
+    way_on = window.chat.way_on
+    shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == ["Go on"]
+    assert way_on._words.text().startswith("The disk is full. " if running is Running.FAILED else "Nothing is lost.")
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
     assert session.done[-1] == "resume"
 

@@ -9,6 +9,7 @@ from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
 from helix_desktop.gui.chat.approvals import COLUMN
 from helix_desktop.gui.ports import Session
+from helix_desktop.gui.said import in_a_row, said
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
@@ -62,7 +63,8 @@ class WayOn(QWidget):
         limited = reason in _LIMITS
         stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
         waiting = session is not None and idle and bool(session.queue) and not limited and not failed
-        self._words.setText(_words(limited=limited, broken=broken, waiting=waiting, stopped=stopped))
+        words = _words(limited=limited, broken=broken, waiting=waiting, stopped=stopped)
+        self._words.setText(in_a_row(_unrecorded(session), words))
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
         self._settings.setVisible(not broken and not waiting)
@@ -71,6 +73,15 @@ class WayOn(QWidget):
 
     def _restyled(self) -> None:
         self._middle.setMaximumWidth(self._theme.px(COLUMN))
+
+
+def _unrecorded(session: Session | None) -> str:
+    """Why the last turn failed, where that could not even be recorded: the transcript says nothing of it."""
+    if session is None or session.running is not Running.FAILED:
+        return ""
+    facts = session.conversation.state.facts
+    end = facts[-1].fact if facts else None
+    return "" if isinstance(end, TurnEnded) and end.why == session.why else said(session.why)
 
 
 def _words(*, limited: bool, broken: bool, waiting: bool, stopped: bool) -> str:
