@@ -46,6 +46,7 @@ LATELY = 12
 HEAD = 2_000
 Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
 UNREAD = "This call was stopped before it was done."
+SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
     "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
     "several parts, the first with write_file and the others with edit_file."
@@ -219,6 +220,10 @@ class Turn:
                 done += [task.result() for task in tasks]
                 tasks = []
                 del waiting[: len(group)]
+                if _refused(done[-len(group) :]):  # what stands behind it was meant to come after it
+                    done += [await self._left(call, SKIPPED) for call in waiting]
+                    waiting.clear()
+                    break
             await self._record_last(done, seqs)
         except BaseException:  # the user's stop, and a bug of a tool: no call stays open, no tool runs on
             for task in tasks:
@@ -322,11 +327,15 @@ class Turn:
         results: list[Result] = []
         for call, task in zip_longest(calls, tasks):
             if task is None or task.cancelled() or task.exception():
-                stored = await self._crew.cache.put(UNREAD.encode(), About(call.name))
-                results.append((ToolReturned(call.id, stored, self._count(UNREAD), ok=False, head=UNREAD), (), ""))
+                results.append(await self._left(call, UNREAD))
             else:
                 results.append(task.result())
         await self._record(results)
+
+    async def _left(self, call: ToolCall, why: str) -> Result:
+        """A call that came to nothing by the user's will."""
+        stored = await self._crew.cache.put(why.encode(), About(call.name))
+        return ToolReturned(call.id, stored, self._count(why), ok=False, head=why, stopped=True), (), ""
 
     # --- after a step
 
@@ -383,6 +392,12 @@ class Turn:
 def _says_something(reply: Reply) -> bool:
     """Whether there is more than thinking and empty lines."""
     return any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts)
+
+
+def _refused(results: Sequence[Result]) -> bool:
+    """Whether the user said no to one of them."""
+    beside = (fact for _, facts, _ in results for fact in facts)
+    return any(isinstance(fact, Decided) and fact.by == "user" and not fact.allowed for fact in beside)
 
 
 def _torn(reply: Reply) -> ToolCall | None:

@@ -33,7 +33,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
-from helix_desktop.engine.turn import TORN, UNREAD
+from helix_desktop.engine.turn import SKIPPED, TORN, UNREAD
 from helix_desktop.errors import BadKey, ContextTooLong, StoreFull
 from tests.conftest import Expect
 from tests.engine.agent import SteppedClock, World, calls, says, world
@@ -250,6 +250,33 @@ async def test_a_reply_that_met_its_length_limit_is_continued() -> None:
     assert (await told(at)).reason is TurnEnd.DONE
     assert "the first half" in str(at.model.requests[1].messages)
     assert laws.violations(at.model.requests[1]) == []
+
+
+async def test_what_stands_behind_a_call_the_user_refused_is_not_run() -> None:
+    at = await world(calls("look", "run", "run", "look"), says("another way, then"))
+
+    async def refused(call: ToolCall, context: CallContext) -> Outcome:
+        stored = await at.cache.put(b"no", About("run"))
+        return Outcome(stored, ok=False, decided_by="user", refused=True)
+
+    at.tools.runs = {"run": refused}
+    assert (await told(at)).reason is TurnEnd.DONE
+    assert at.tools.ran == ["look-0-1", "run-1-1"]
+    assert [result.head for result in at.of(ToolReturned)] == ["look answers", "no", SKIPPED, SKIPPED]
+    assert [result.stopped for result in at.of(ToolReturned)] == [False, False, True, True]
+    assert laws.violations(at.model.requests[1]) == []
+
+
+async def test_what_a_rule_refused_keeps_nothing_else_from_being_run() -> None:
+    at = await world(calls("run", "look"), says("done"))
+
+    async def refused(call: ToolCall, context: CallContext) -> Outcome:
+        stored = await at.cache.put(b"no", About("run"))
+        return Outcome(stored, ok=False, decided_by="rule", refused=True)
+
+    at.tools.runs = {"run": refused}
+    await told(at)
+    assert at.tools.ran == ["run-0-1", "look-1-1"]
 
 
 async def test_a_call_in_which_the_length_limit_was_met_is_not_run_and_the_model_is_told_to_write_less() -> None:
