@@ -140,13 +140,12 @@ async def find_in_the_cache(theme: Theme, tasks: Tasks, bench: Workbench) -> Non
     digest = row.stored.digest
     lines = page.viewer.body.lines
     lines.verticalScrollBar().setValue(0)
-    in_the_margin = QPoint(2, round(lines._ink.px(10) + 3.5 * lines._height))
+    in_the_margin = QPoint(2, round(lines._ink.px(10) + 1.5 * lines._height))
     QTest.mouseClick(lines.viewport(), LEFT, pos=in_the_margin)
-    for _ in range(2):
-        QTest.keyClick(lines, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
+    QTest.keyClick(lines, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
     QTest.mouseClick(page.viewer._recall, LEFT)
     QTest.mouseClick(page.viewer._show, LEFT)
-    assert wanted[0] == Recall(digest, (4, 6))
+    assert wanted[0] == Recall(digest, (2, 3))
     assert isinstance(wanted[1], ShowInChat)
     page.table.setFocus()
     QTest.keyClick(page.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
