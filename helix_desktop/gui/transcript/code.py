@@ -102,17 +102,33 @@ class CodeBox(Box):
         clip = painter.clipBoundingRect()
         self._layout.draw(painter, QPointF(self._side - self.scrolled, self._top), overlays, clip)
         painter.restore()
+        if self._hidden and (near or self.scrolled):
+            self._paint_bar(painter)
         for hot in self.hots:
             if near or not hot.quiet:
                 self._paint_button(painter, hot)
 
     def scroll(self, by: float) -> bool:
         """Sideways; False when there is nothing to scroll to."""
-        most = max(0.0, self._layout.maximumWidth() + 2 * self._side - self.width)
-        wanted = min(max(self.scrolled + by, 0.0), most)
+        wanted = min(max(self.scrolled + by, 0.0), self._hidden)
         moved = wanted != self.scrolled
         self.scrolled = wanted
         return moved
+
+    @property
+    def _hidden(self) -> float:
+        """How much wider the text is than the box."""
+        return max(0.0, self._layout.maximumWidth() + 2 * self._side - self.width)
+
+    def _paint_bar(self, painter: QPainter) -> None:
+        """That there is more sideways, and where this is in it."""
+        px = self.ink.px
+        room = self.width - px(16)
+        length = max(room * self.width / (self.width + self._hidden), px(24))
+        left = px(8) + (room - length) * self.scrolled / self._hidden
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self.ink.colour("faint"))
+        painter.drawRoundedRect(QRectF(left, self.height - px(6), length, px(3)), 1.5, 1.5)
 
     def offset_at(self, place: QPointF) -> int:
         if not self._layout.lineCount():

@@ -11,7 +11,7 @@ from PySide6.QtGui import QImage, QPainter
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.boxes import Picture, Words, length, piece
 from helix_desktop.gui.transcript.code import CodeBox
-from helix_desktop.gui.transcript.ink import Ink, Marks, right_to_left
+from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks, right_to_left
 from helix_desktop.gui.transcript.markdown import Paragraph, Span, Style, Table
 from helix_desktop.gui.transcript.table import TableBox
 
@@ -99,3 +99,24 @@ def test_a_picture_is_seen_also_on_the_surface_of_a_users_message(theme: Theme) 
     Picture(Ink(theme), 100.0, picture, "picture.png").paint(painter, Marks(), near=False)
     painter.end()
     assert page.pixelColor(20, 15) == Qt.GlobalColor.red
+
+
+def test_a_bar_says_that_code_goes_on_sideways(theme: Theme) -> None:
+    def bar(text: str, *, near: bool, by: float = 0.0) -> list[int]:
+        """Where along the lower edge something is painted."""
+        box = CodeBox(Ink(theme), 300.0, text)
+        box.scroll(by)
+        image = QImage(300, int(box.height), QImage.Format.Format_RGB32)
+        image.fill(theme.colour("panel"))
+        painter = QPainter(image)
+        box.paint(painter, NO_MARKS, near=near)
+        painter.end()
+        ground = theme.colour("code").rgb()
+        return [x for x in range(20, 280) if image.pixel(x, int(box.height) - 5) != ground]
+
+    assert bar("short", near=True) == []
+    assert bar("x" * 200, near=False) == []
+    first, last = bar("x" * 200, near=True), bar("x" * 200, near=False, by=10_000)
+    assert first
+    assert min(first) < min(last)
+    assert max(last) > max(first)
