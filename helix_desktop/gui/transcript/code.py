@@ -127,8 +127,8 @@ class CodeBox(Box):
         length = max(room * self.width / (self.width + self._hidden), px(24))
         left = px(8) + (room - length) * self.scrolled / self._hidden
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self.ink.colour("faint"))
-        painter.drawRoundedRect(QRectF(left, self.height - px(6), length, px(3)), 1.5, 1.5)
+        painter.setBrush(self.ink.colour("line"))
+        painter.drawRoundedRect(QRectF(left, self.height - px(6), length, px(3)), px(2), px(2))
 
     def offset_at(self, place: QPointF) -> int:
         if not self._layout.lineCount():
