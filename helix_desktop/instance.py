@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.console import PIECE, Console
-from helix_desktop.errors import HelixError, Refused, WrongUse
+from helix_desktop.errors import HelixError, Refused, Stopped, WrongUse
 from helix_desktop.tasks import Tasks
 
 VERSION = 1
@@ -147,7 +147,10 @@ class Owner:
             self._server = None
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.spawn(self._serve(Wire(reader, writer)), name="request")
+        try:
+            self._tasks.spawn(self._serve(Wire(reader, writer)), name="request")
+        except Stopped:
+            writer.close()
 
     async def _serve(self, wire: Wire) -> None:
         try:

@@ -118,6 +118,14 @@ async def test_an_owner_that_hangs_is_nobody(run: Path, monkeypatch: pytest.Monk
             assert await reach(run, "it") is None
 
 
+async def test_who_comes_while_the_owner_leaves_is_let_go_at_once(run: Path) -> None:
+    listening = await listen(run, "it", echo)
+    await listening._tasks.aclose()
+    async with asyncio.timeout(5):
+        assert await reach(run, "it") is None
+    await listening.aclose()
+
+
 async def test_many_at_once_keep_apart(run: Path) -> None:
     consoles = [MemoryConsole(str(number).encode()) for number in range(20)]
     async with owner(run, echo):

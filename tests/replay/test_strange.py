@@ -58,7 +58,9 @@ def played(recording: Recording, preset: str, window: int) -> tuple[Figures, set
 def test_a_strange_session_is_played_whole(name: str, preset: str, window: int, tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
     path.write_bytes(strange.file(name))
-    for recording in importing.read(path).recordings:
+    recordings = importing.read(path).recordings
+    assert recordings
+    for recording in recordings:
         figures, missing = played(recording, preset, window)
         assert len(figures.steps) == recording.steps
         assert figures.illegal_requests == 0
