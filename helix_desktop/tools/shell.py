@@ -32,6 +32,11 @@ _TAIL = 64 * 1024
 _SHOW_BYTES, _SHOW_SECONDS = 8 * 1024, 0.05
 _SETTLE = 1.0
 _ONLY_SETS = re.compile(r"\s*(?:cd|pushd|export|source|\.|alias|unset|ulimit|umask)\s[^\n;&|]*")
+_ADDRESS = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]|\blistening\b|\bport \d", re.IGNORECASE)
+_ALONE = (
+    "Without the network a command is reached by nobody and reaches no other, on this machine either. What is to be "
+    "reached, and what is to reach it, are both started with `network`."
+)
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
 _LEAVES = re.compile(r"(?<![&|<>\\])&(?![&>])")
 _WAITS = re.compile(r"\b(?:wait|fg|kill|pkill|killall)\b")
@@ -56,6 +61,7 @@ class Background:
     line: str
     command: Command
     started: float
+    closed: bool = False  # it runs without the network
     kept: bytearray = field(default_factory=bytearray)
     dropped: int = 0
     read: int = 0
@@ -125,10 +131,13 @@ async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
     network, free = args.flag("network"), args.flag("outside_sandbox")
     await use.permit(_action(commands, line, use.roots.folders[0], folder, network=network, free=free))
     command = await _started(commands, line, folder, network=network, free=free)
+    closed = commands.sandbox.kind is not Kind.NONE and not network and not free
     if args.flag("background"):
-        return await _leave_running(commands, line, command)
+        return await _leave_running(commands, line, command, closed=closed)
     seconds = min(max(args.number("seconds", commands.limits.seconds), 1), commands.limits.most_seconds)
-    return await _follow(commands, use, line, command, seconds)
+    others = closed and any(one.code is None for one in commands.background.values())
+    hint = _ALONE if others and _ADDRESS.search(line) else _hint(line)
+    return await _follow(commands, use, line, command, seconds, hint)
 
 
 async def _started(commands: Shell, line: str, folder: Path, *, network: bool, free: bool) -> Command:
@@ -157,11 +166,11 @@ def _action(commands: Shell, line: str, root: Path, folder: Path, *, network: bo
     return Action("run_command", Effect.RUN, title, line, command=line, network=network, danger=danger)
 
 
-async def _follow(commands: Shell, use: Use, line: str, command: Command, seconds: int) -> Result:
+async def _follow(commands: Shell, use: Use, line: str, command: Command, seconds: int, hint: str) -> Result:
     """Until the command ends, its time is over, or we are cancelled; then nothing of it is left but what it printed."""
     end = _End(time.monotonic())
     try:
-        stored = await _kept(commands, use, line, command, seconds, end)
+        stored = await _kept(commands, use, line, command, seconds, hint, end)
     finally:
         command.end()
         if end.code is None:
@@ -179,9 +188,9 @@ async def _follow(commands: Shell, use: Use, line: str, command: Command, second
     )
 
 
-async def _kept(commands: Shell, use: Use, line: str, command: Command, seconds: int, end: _End) -> Stored:
+async def _kept(commands: Shell, use: Use, line: str, command: Command, seconds: int, hint: str, end: _End) -> Stored:
     """What it prints, whole. When we are cancelled it is ended, and what it has printed is kept all the same."""
-    output = _printed(commands, use, line, command, seconds, end)
+    output = _printed(commands, use, command, seconds, hint, end)
     keeping: asyncio.Task[Stored] = commands.spawn(use.keep(output, line[:200]), name="output of a command")
     while not keeping.done():
         try:
@@ -217,7 +226,7 @@ class _End:
 
 
 async def _printed(
-    commands: Shell, use: Use, line: str, command: Command, seconds: int, end: _End
+    commands: Shell, use: Use, command: Command, seconds: int, hint: str, end: _End
 ) -> AsyncIterator[bytes]:
     """The output as it is to be kept: up to the limit, then a note and the end; then how the command ended."""
     trim = _Trim(commands.limits.output)
@@ -234,7 +243,7 @@ async def _printed(
         yield rest
     end.code = await command.gone()
     yield _footer(end, seconds, trim.size).encode()
-    if hint := _hint(line) if end.code == 0 and not end.late else "":
+    if hint and not end.stopped and (end.code == 0 or hint == _ALONE):
         yield f"{chr(10) if trim.size else ''}[{hint}]\n".encode()
 
 
@@ -339,7 +348,7 @@ class _Shower:
 # --- commands in the background --------------------------------------------------------------------------------------
 
 
-async def _leave_running(commands: Shell, line: str, command: Command) -> Result:
+async def _leave_running(commands: Shell, line: str, command: Command, *, closed: bool) -> Result:
     running = [one for one in commands.background.values() if one.code is None]
     if len(running) >= commands.limits.background_commands:
         await command.gone()
@@ -347,7 +356,7 @@ async def _leave_running(commands: Shell, line: str, command: Command) -> Result
     ended = [name for name, one in commands.background.items() if one.code is not None]
     for name in ended[: -commands.limits.background_commands]:  # with the megabytes each of them keeps
         del commands.background[name]
-    one = Background(f"bg{next(commands.numbers)}", line, command, time.time())
+    one = Background(f"bg{next(commands.numbers)}", line, command, time.time(), closed)
     commands.background[one.name] = one
     commands.spawn(_collect(commands, one), name=f"output of {one.name}")
     await _settle(one)
@@ -427,7 +436,8 @@ def _news(one: Background) -> str:
     gone = max(one.dropped - one.read, 0)
     one.read = one.dropped + len(one.kept)
     text_ = bytes(one.kept[start:]).decode("utf-8", "replace")
-    return (f"[{gone:,} bytes before this are gone]\n" if gone else "") + (text_ or "[nothing new]\n")
+    told = f"[{_ALONE}]\n" if one.closed and one.code is None and _ADDRESS.search(text_) else ""
+    return (f"[{gone:,} bytes before this are gone]\n" if gone else "") + (text_ or "[nothing new]\n") + told
 
 
 _SHELL = "PowerShell" if sys.platform == "win32" else "shell"

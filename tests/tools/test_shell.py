@@ -243,6 +243,22 @@ async def test_a_command_in_the_background(everywhere: World) -> None:
     assert "bg2  ended" in await everywhere.said("list_commands")
 
 
+SERVER = "python3 -u -m http.server --bind 127.0.0.1"
+
+
+async def test_what_runs_without_the_network_is_said_to_be_reached_by_nobody(here: World) -> None:
+    if here.kit.sandbox.kind is not Kind.BUBBLEWRAP:
+        pytest.skip("elsewhere a server cannot even start, or is reached")
+    said = "both started with `network`"
+    await here.run("run_command", command=f"{SERVER} 18091", background=True)
+    assert said in await here.said("read_command_output", name="bg1", all=True, wait=10)
+    assert said not in await here.said("read_command_output", name="bg1")
+    assert said in await here.said("run_command", command="curl -s http://127.0.0.1:18091/")
+    assert said not in await here.said("run_command", command="echo hi")
+    await here.run("stop_command", name="bg1")
+    assert said not in await here.said("run_command", command="curl -s http://localhost:18091/")
+
+
 async def test_a_server_that_cannot_start_says_so_at_once(here: World) -> None:
     outcome = await here.run("run_command", command="echo port taken; exit 98", background=True)
     assert here.text(outcome) == "[bg1: ended with exit code 98]\nport taken\n"
