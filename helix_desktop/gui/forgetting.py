@@ -187,7 +187,7 @@ def told(purged: Purged) -> str:
         first = tr(
             "Forgotten for good: {entries} and {messages} changed, {backups} cleaned.",
             entries=count(len(purged.entries), "{n} entry removed", "{n} entries removed"),
-            messages=count(purged.facts, "{n} record", "{n} records"),
+            messages=count(purged.facts, "{n} fact", "{n} facts"),
             backups=count(purged.backups, "{n} backup", "{n} backups"),
         )
     return "\n".join([first, *purged.elsewhere])

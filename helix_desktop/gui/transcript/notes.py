@@ -6,7 +6,7 @@ from helix_desktop.engine.blocks import Waiting
 from helix_desktop.engine.facts import Fact, FoldFailed, Forgotten, ModelReplied, Stop, TurnEnd, TurnEnded
 from helix_desktop.gui.models.folds import kind_words
 from helix_desktop.gui.said import in_a_row, said
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import count, tr
 
 
 def note(fact: Fact) -> str:
@@ -20,9 +20,9 @@ def note(fact: Fact) -> str:
             return tr("Saving context did not work ({kind}): {why}", kind=kind_words(kind), why=said(why))
         case Forgotten(entries=entries, facts=facts):
             return tr(
-                "Something was forgotten here for good: {entries} entries, {facts} facts.",
-                entries=len(entries),
-                facts=facts,
+                "Something was forgotten here for good: {entries}, {facts}.",
+                entries=count(len(entries), "{n} entry", "{n} entries"),
+                facts=count(facts, "{n} fact", "{n} facts"),
             )
     return ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.blocks import Waiting
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, FoldFailed, FoldKind, Forgotten, Stop, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.gui.transcript.notes import note, waiting
 from tests.gui.transcript.facts import Told
@@ -19,6 +20,7 @@ from tests.gui.transcript.facts import Told
         (TurnEnded(TurnEnd.SPENDING_LIMIT), "The spending limit is reached."),
         (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Saving context did not work (handover): it was too long"),
         (Forgotten((), 2, ""), "Something was forgotten here for good: 0 entries, 2 facts."),
+        (Forgotten((Digest.of(b"x"),), 1, ""), "Something was forgotten here for good: 1 entry, 1 fact."),
         (UserSaid((Text("hello"),)), ""),
     ],
 )
