@@ -89,11 +89,6 @@ class Session:
         return self.conversation.state.facts
 
     @property
-    def interrupted(self) -> bool:
-        """Whether the last turn was broken off by a crash, so that `resume` would go on with it."""
-        return self._turn is None and self.conversation.state.line.turn.running
-
-    @property
     def at_rest(self) -> bool:
         """Whether nothing goes on and nothing waits here: whoever lets the session go now loses nothing."""
         return self._turn is None and not self.queue and not self.questions and self._steward.at_rest

@@ -140,11 +140,7 @@ DARK = Tokens(
     policy_none="#c9ccd1",
 )
 
-SYNTAX = ("code_keyword", "code_string", "code_number", "code_comment", "code_name", "code_type")
-
 POLICIES = ("policy_helix", "policy_observational", "policy_layered", "policy_none")
-
-KINDS = ("system", "handover", "observations", "conversation", "output")
 
 # The squares of the rail. White initials stand on them, so each reaches 4.5:1 against white.
 WORKSPACE_COLOURS = (

@@ -9,10 +9,8 @@ from helix_desktop.engine.policy import PRESETS
 from helix_desktop.gui import tokens
 from helix_desktop.gui.tokens import (
     DARK,
-    KINDS,
     LIGHT,
     POLICIES,
-    SYNTAX,
     Tokens,
     contrast,
     fill_of,
@@ -22,7 +20,9 @@ from helix_desktop.gui.tokens import (
 SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
 SURFACES = ("window", "panel", "rail", "selected", "code", "accent_soft")
 TEXT = ("text", "muted", "faint", "accent", "danger")
-KIND_TEXT = tuple(f"{name}_text" for name in KINDS)
+KIND_TEXT = tuple(name for name in tokens.names() if name.endswith("_text"))
+KINDS = [name.removesuffix("_text") for name in KIND_TEXT]
+SYNTAX = [name for name in tokens.names() if name.startswith("code_")]
 
 
 @SCHEMES
