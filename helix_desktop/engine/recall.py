@@ -40,7 +40,8 @@ COMPACT_SECONDS = 120.0
 MOST_HITS = 50
 SNIPPET = 300
 _HEX = re.compile(r"[0-9a-f]{4,64}")
-_LINES = re.compile(r"\s*(\d{1,12})\s*(?:-\s*(\d{1,12})?\s*)?")
+_WHOLE = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_LINES = re.compile(r"\s*L?(\d{1,12})\s*(?:([-:,])\s*L?(\d{1,12})?\s*)?")
 
 # pattern, content in pieces, context lines → the matching lines as text. It must run where it can be killed.
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
@@ -49,6 +50,8 @@ Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 async def found(cache: Cache, name: str) -> Digest:
     """The entry that is meant: by its whole hash, or by so many first digits that only one begins so."""
     name = name.strip().strip("\"'`").lower()
+    if whole := _WHOLE.search(name):  # of a marker, with what stands around it
+        name = whole.group()
     if not _HEX.fullmatch(name):
         raise WrongUse(f"{name[:80]!r} is no hash.", remedy="It takes 64 hexadecimal digits, or the first 4 at least.")
     if len(name) < 64:
@@ -184,7 +187,7 @@ def span(words: str) -> tuple[int, int]:
     if match is None:
         raise WrongUse(f"lines = {words[:40]!r} cannot be read.", remedy="Write 10-40, 10- or 10.")
     first = max(1, int(match[1]))
-    last = int(match[2]) if match[2] else (0 if "-" in words else first)
+    last = int(match[3]) if match[3] else (0 if match[2] else first)
     if last and last < first:
         raise WrongUse(f"In lines, {last} lies before {first}.")
     return first, last

@@ -130,14 +130,20 @@ def _left_out(value: Any, schema: Mapping[str, Any], *, optional: bool) -> bool:
 
 
 def _lenient(value: Any, wanted: str) -> Any:
-    """Models write `"5"` for 5 and `"true"` for true; what is plain is taken."""
-    if isinstance(value, str) and wanted == "integer" and value.strip().lstrip("-").isdecimal() and len(value) < 19:
-        return int(value)
+    """Models write `"5"` for 5, 5 for `"5"` and `"true"` for true; what is plain is taken."""
+    if type(value) is int and wanted == "string":
+        return str(value)
     if isinstance(value, float) and wanted == "integer" and value.is_integer():
         return int(value)
-    if isinstance(value, str) and wanted == "boolean" and value.lower() in ("true", "false"):
+    return _read_from(value, wanted) if isinstance(value, str) else value
+
+
+def _read_from(value: str, wanted: str) -> Any:
+    if wanted == "integer" and value.strip().lstrip("-").isdecimal() and len(value) < 19:
+        return int(value)
+    if wanted == "boolean" and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    if isinstance(value, str) and wanted in ("array", "object"):
+    if wanted in ("array", "object"):
         try:
             return json.loads(value)
         except (ValueError, RecursionError):

@@ -29,8 +29,27 @@ async def cached(*texts: str) -> tuple[MemoryCache, list[Stored]]:
 
 async def test_by_the_whole_hash_and_by_the_first_digits() -> None:
     cache, (entry,) = await cached("one\ntwo\n")
-    for name in (entry.digest.hex, entry.digest.hex[:8], f' "{entry.digest.hex.upper()}" '):
+    digits = entry.digest.hex
+    marker = f'[CACHED] recall_cached_content("{digits}")'
+    for name in (digits, digits[:8], f' "{digits.upper()}" ', f"sha256:{digits}", marker):
         assert await recall.recall(cache, TOKENS, name) == "one\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("10-40", (10, 40)),
+        ("10:40", (10, 40)),
+        ("10, 40", (10, 40)),
+        ("L10-L40", (10, 40)),
+        ("10-", (10, 0)),
+        ("10:", (10, 0)),
+        ("10", (10, 10)),
+        ("", (1, 0)),
+    ],
+)
+def test_lines_are_read_as_models_write_them(words: str, meant: tuple[int, int]) -> None:
+    assert recall.span(words) == meant
 
 
 async def test_a_hash_that_is_none_unknown_or_ambiguous() -> None:

@@ -51,7 +51,8 @@ def test_no_arguments_at_all_are_none() -> None:
     [
         ({}, "needs the argument 'path'"),
         ({"path": None}, "needs the argument 'path'"),
-        ({"path": 1}, "path must be of type string, not integer"),
+        ({"path": 1.10}, "path must be of type string, not number"),
+        ({"path": True}, "path must be of type string, not boolean"),
         ({"path": "a", "x": 1}, "no argument 'x'.* takes: path, count, all, items"),
         ({"path": "a", "count": -2}, "1 or more"),
         ({"path": ["a"], "count": False}, "path must be of type string"),
@@ -70,7 +71,7 @@ def test_what_does_not_fit_is_named(values: dict[str, Any], words: str) -> None:
 def test_what_models_write_instead_is_understood() -> None:
     values = {"path": "a", "count": "5", "all": "true", "items": '[{"state": "a"}]'}
     assert schema.check(values, OWN, "t") == {"path": "a", "count": 5, "all": True, "items": [{"state": "a"}]}
-    assert schema.check({"path": "a", "count": 2.0, "all": None}, OWN, "t") == {"path": "a", "count": 2}
+    assert schema.check({"path": 404, "count": 2.0, "all": None}, OWN, "t") == {"path": "404", "count": 2}
 
 
 @pytest.mark.parametrize("none", [None, "", 0, -1])
