@@ -455,9 +455,11 @@ class CachePage(QWidget):
         self._ask(reading, "compare entries", show)
 
     def _menu(self, place: QPoint) -> None:
+        many = len(self.table.selected)
+        if not many:
+            return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        many = len(self.table.selected)
         menu.addAction(count(many, "Copy the hash", "Copy {n} hashes"), self.copy_hashes)
         if many == 2:
             menu.addAction(tr("Compare the two chosen"), self.compare)

@@ -302,6 +302,10 @@ class EntryTable(QTableView):
             event.ignore()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        if event.reason() is QContextMenuEvent.Reason.Keyboard:
+            below = QPoint(0, self.rowViewportPosition(max(self._at, 0)) + self.rowHeight(max(self._at, 0)))
+            self.menu_wanted.emit(self.viewport().mapToGlobal(below))
+            return
         row = self.rowAt(event.pos().y())
         if row >= 0 and row not in self.selected:
             self.go_to(row)

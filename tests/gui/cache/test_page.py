@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QBuffer, QIODevice, QPoint, Qt
-from PySide6.QtGui import QColor, QGuiApplication, QImage
+from PySide6.QtGui import QColor, QContextMenuEvent, QGuiApplication, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel, QMessageBox
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QMessageBox
 
 from helix_desktop.gui.cache.model import Column
 from helix_desktop.gui.cache.page import CachePage
@@ -354,6 +354,29 @@ def test_uses_are_those_of_the_entry_that_is_shown(page: CachePage, catalogue: M
     assert page.viewer.uses == ()
     page._doing._spawn = now
     held.let()
+
+
+def menu_of(page: CachePage, reason: QContextMenuEvent.Reason, at: QPoint) -> list[str]:
+    QApplication.sendEvent(page.table.viewport(), QContextMenuEvent(reason, at, page.table.mapToGlobal(at)))
+    menus = [each for each in page.findChildren(QMenu) if each.isVisible()]
+    names = [action.text() for menu in menus for action in menu.actions() if action.text()]
+    for menu in menus:
+        menu.close()
+    return names
+
+
+def test_the_menu_by_keyboard_is_of_the_chosen_entry(page: CachePage) -> None:
+    click_row(page, 1)
+    names = menu_of(page, QContextMenuEvent.Reason.Keyboard, page.table.viewport().rect().center())
+    assert names[0] == "Copy the hash"
+    assert list(page.table.selected.rows()) == [1]
+
+
+def test_where_nothing_is_chosen_there_is_no_menu(page: CachePage, settle: Settle) -> None:
+    page.bar.field.setText("no entry holds this")
+    QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
+    settle()
+    assert menu_of(page, QContextMenuEvent.Reason.Mouse, QPoint(40, 40)) == []
 
 
 def test_large_text_moves_the_second_buttons_into_the_menu(page: CachePage, theme: Theme) -> None:
