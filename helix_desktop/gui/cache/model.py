@@ -13,7 +13,6 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 from helix_desktop.engine.digest import Digest
 from helix_desktop.gui.cache.port import Catalogue, Filter, Row, Sort
 from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.meter import short
 from helix_desktop.gui.models.figures import ago, size
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import tr
@@ -274,9 +273,3 @@ _CELLS: dict[Column, Callable[[Row, float], str]] = {
     Column.STORED: lambda row, now: ago(row.time, now),
     Column.RECALLED: lambda row, now: ago(row.recalled, now) if row.recalled else "–",
 }
-
-
-def summary(row: Row) -> str:
-    """An entry in one line, for a screen reader."""
-    figures = tr("{size}, {tokens} tokens", size=size(row.stored.size), tokens=short(row.tokens))
-    return f"{row.about.tool} {row.about.source}, {figures}"

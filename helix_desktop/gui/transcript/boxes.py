@@ -14,7 +14,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLayout, QTextLine
 
 from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks, format_range, wrapping
-from helix_desktop.gui.transcript.markdown import Paragraph, Rule, Span, Style, joined
+from helix_desktop.gui.transcript.markdown import Paragraph, Rule, Span, joined
 from helix_desktop.gui.transcript.wants import Want
 
 INDENT = 22
@@ -239,10 +239,6 @@ def note(
 ) -> Words:
     """A line of the program's own."""
     return Words(ink, width, Paragraph((Span(text),)), gap=gap, font=font or ink.small, colour=colour)
-
-
-def bold(text: str) -> Paragraph:
-    return Paragraph((Span(text, Style.BOLD),))
 
 
 class RuleBox(Box):

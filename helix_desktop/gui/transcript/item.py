@@ -25,9 +25,6 @@ class ItemKind(IntEnum):
     WAITING = 11
 
 
-LIVE = frozenset({ItemKind.LIVE_REPLY, ItemKind.LIVE_REASONING, ItemKind.LIVE_CALL, ItemKind.WAITING})
-
-
 class Item(NamedTuple):
     """One thing in the chat. `head`: the first words of the model after the user's, which carry its name."""
 
