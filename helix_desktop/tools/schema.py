@@ -28,6 +28,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
+_NUMBER = re.compile(r"-?\d{1,18}")
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
@@ -139,7 +140,7 @@ def _lenient(value: Any, wanted: str) -> Any:
 
 
 def _read_from(value: str, wanted: str) -> Any:
-    if wanted == "integer" and value.strip().lstrip("-").isdecimal() and len(value) < 19:
+    if wanted == "integer" and _NUMBER.fullmatch(value.strip()):
         return int(value)
     if wanted == "boolean" and value.lower() in ("true", "false"):
         return value.lower() == "true"

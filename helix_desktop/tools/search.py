@@ -60,7 +60,7 @@ async def search_files(sandbox: Sandbox, args: Arguments, use: Use) -> Result:
 async def _by_ripgrep(sandbox: Sandbox, use: Use, place: Place, args: Arguments, most: int) -> Found | None:
     """None where ripgrep is not there, cannot be locked in, or does not know this kind of pattern."""
     program = shutil.which("rg")
-    if program is None or sandbox.reader([program], 0) is None:
+    if program is None or sandbox.reader([program], 0) is None or "\0" in args.text("pattern"):
         return None
     words = [program, "--json", "--no-config", "--hidden", "--glob=!.git", "--max-columns=0", "--sort=path"]
     words += [
@@ -99,6 +99,10 @@ async def _gather(command: Command, use: Use, got: _Gathered, most: int) -> None
             try:
                 said = json.loads(row)
             except ValueError:
+                said = None
+            if (
+                not isinstance(said, dict) or "type" not in said
+            ):  # its complaint, in which the pattern has a row of its own
                 got.strange = True
                 continue
             hit = said["type"] == "match"

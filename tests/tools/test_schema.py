@@ -58,6 +58,7 @@ def test_no_arguments_at_all_are_none() -> None:
         ({"path": ["a"], "count": False}, "path must be of type string"),
         ({"path": "a", "count": True}, "type integer, not boolean"),
         ({"path": "a", "count": 1.5}, "type integer, not number"),
+        ({"path": "a", "count": "--5"}, "type integer, not string"),
         ({"path": "a", "all": "yes"}, "type boolean"),
         ({"path": "a", "items": {}}, "type array"),
         ({"path": "a", "items": [{"state": "c"}]}, "item 1: state must be one of a, b"),

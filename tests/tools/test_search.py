@@ -48,6 +48,13 @@ async def test_files_are_named_in_the_ways_models_name_them(way: World) -> None:
     assert "lines are matched one by one" in await way.said("search_files", pattern=r"one\ntwo")
 
 
+@pytest.mark.parametrize("pattern", ["[]", "{}", "*", "(", "\0", "a\0b", "5)", '{"type":1'])
+async def test_no_pattern_is_more_than_a_search_can_bear(way: World, pattern: str) -> None:
+    way.write("a", "text\n")
+    said = await way.said("search_files", pattern=pattern, path="a")
+    assert "is not a regular expression" in said or "no line matches" in said
+
+
 async def test_a_file_that_is_one_huge_line_does_not_spoil_the_search(way: World) -> None:
     way.write("bundle.js", "needle x " * 200_000 + "\nneedle of the next line\n")
     way.write("short.txt", "a needle\n")
