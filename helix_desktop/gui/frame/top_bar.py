@@ -137,6 +137,7 @@ class TopBar(QWidget):
         """Buttons that bring back what is hidden."""
         self._side.setVisible(not sidebar)
         self._inspect.setVisible(can_inspect and not inspector)
+        self.fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -149,7 +150,8 @@ class TopBar(QWidget):
         px = self._theme.px
         tight = self.width() < px(480)
         self._row.setContentsMargins(px(12 if tight else 20), 0, px(12 if tight else 20), 0)
-        room = self.width() - px(24 if tight else 40) - px(40)
+        buttons = [each for each in (self._side, self._inspect) if not each.isHidden()]
+        room = self.width() - px(24 if tight else 40) - 14 - 36 * len(buttons)
         room -= sum(tab.sizeHint().width() + 4 for tab in self._tabs.values())
         room -= self._state.sizeHint().width() if self._state.text() else 0
         policy, model = (pill.wanted() + px(10) for pill in (self.policy, self.model))

@@ -12,6 +12,9 @@ from helix_desktop.gui.theme import set_look
 from helix_desktop.gui.words import tr
 
 
+WIDTH = 420
+
+
 class FoldNow(QDialog):
     """`start` is called with the kind and the wish when the user agrees."""
 
@@ -45,6 +48,7 @@ class FoldNow(QDialog):
         column = QVBoxLayout(self)
         for widget in (self.kind, self.wish, said, buttons):
             column.addWidget(widget)
+        self.setMinimumWidth(WIDTH)
         self.wish.setFocus()
 
     def accept(self) -> None:

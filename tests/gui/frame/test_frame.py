@@ -84,7 +84,7 @@ def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) ->
     assert bar.model.text() == "openrouter/anthropic/claude-4.5 ▾"
     bar.resize(560, 48)
     assert bar.policy.isVisible()
-    assert bar.model.text().startswith("openro")
+    assert bar.model.text().startswith("openr")
     assert bar.model.text().endswith("4.5 ▾")
     assert "…" in bar.model.text()
     assert bar.minimumSizeHint().width() <= 560
@@ -95,6 +95,22 @@ def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) ->
     assert bar.model.text() == "openrouter/anthropic/claude-4.6 ▾"
     bar.model.show_choice([("m", "peer/organisation-of-somebody/very-long-name-2507-q4")], "m")
     assert bar.model.text() == "peer/organisatio…ng-name-2507-q4 ▾"
+
+
+@pytest.mark.parametrize("inspector", [False, True])
+def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, inspector: bool) -> None:  # noqa: FBT001
+    bar = TopBar(theme)
+    bar.policy.show_choice([("layered", "Layered policy")], "layered")
+    bar.model.show_choice([("m", "openrouter/anthropic/claude-4.5")], "m")
+    bar.show_sides(sidebar=True, inspector=inspector, can_inspect=True)
+    bar.show()
+    layout = bar.layout()
+    assert layout is not None
+    for width in range(480, 760, 9):
+        bar.resize(width, 48)
+        assert layout.minimumSize().width() <= width
+        if "…" in bar.model.text():
+            assert width - layout.sizeHint().width() <= 24, width
 
 
 def test_large_text_leaves_the_page_its_room_and_usual_text_brings_the_widths_back(frame: Frame, theme: Theme) -> None:
