@@ -11,7 +11,6 @@ from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.theme import set_look
 from helix_desktop.gui.words import tr
 
-
 WIDTH = 420
 
 

@@ -98,7 +98,7 @@ def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) ->
 
 
 @pytest.mark.parametrize("inspector", [False, True])
-def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, inspector: bool) -> None:  # noqa: FBT001
+def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, inspector: bool) -> None:
     bar = TopBar(theme)
     bar.policy.show_choice([("layered", "Layered policy")], "layered")
     bar.model.show_choice([("m", "openrouter/anthropic/claude-4.5")], "m")
