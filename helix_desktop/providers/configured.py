@@ -46,6 +46,10 @@ class Configured:
         self._file = file
         self._reported = file.with_name("models-reported.json")
 
+    def stamp(self) -> tuple[object, ...]:
+        """Another one when something here has changed, by whomever."""
+        return (_stamp(self._file), _stamp(self._reported))
+
     def list(self) -> tuple[ProviderConfig, ...]:
         """All providers in the order of the file; ConfigMistake names the first mistake."""
         return tuple(self._config(name, table) for name, table in self._tables(self._read()).items())
@@ -180,6 +184,14 @@ class Configured:
                 f"In {self._file}, provider.{provider}.patience.{wrong} is not one of {', '.join(sorted(known))}."
             )
         return Patience(**{key: type(getattr(Patience(), key))(value) for key, value in given.items()})
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _is_number(value: object) -> bool:

@@ -71,6 +71,7 @@ class Models:
         self._access = access
         self._names = names
         self._known: dict[str, Chosen] = {}
+        self._read = access.configured.stamp()
 
     def client(self, role: str) -> ModelClient | None:
         """The model of a role, or None where none is chosen."""
@@ -79,6 +80,9 @@ class Models:
 
     def named(self, name: str) -> Chosen:
         """Any model by its full name; UnknownModel says what is wrong with the name."""
+        if (now := self._access.configured.stamp()) != self._read:  # here, by the command line, or by hand
+            self._known.clear()
+            self._read = now
         if name not in self._known:
             self._known[name] = self._found(name)
         return self._known[name]
@@ -102,10 +106,6 @@ class Models:
         reply = session.conversation.fact(seq) if seq is not None else None
         chosen = self.named(reply.model if isinstance(reply, ModelReplied) else model)
         return chosen.model, await asyncio.to_thread(catalog.wire_form, chosen.config, chosen.info, request)
-
-    def forget(self) -> None:
-        """Look everything up again: providers or their corrections have changed."""
-        self._known.clear()
 
     def _found(self, name: str) -> Chosen:
         provider, _, model = name.partition("/")

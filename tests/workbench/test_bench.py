@@ -22,6 +22,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import About, Answer
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import NotThere, Refused, StoreBusy, UnknownModel, WrongUse
+from helix_desktop.providers.configured import Configured
 from helix_desktop.workbench import Workbench
 from tests.workbench.conftest import Desks
 
@@ -104,6 +105,16 @@ async def test_a_fork_is_listed_as_what_it_is_and_not_as_what_it_comes_from(desk
     assert fork is not None
     assert (fork.title, fork.archived) == ("The first", False)
     assert (fork.parts, fork.window) == (meter.parts, meter.window)
+
+
+async def test_what_is_corrected_of_a_model_holds_in_an_open_workspace(desks: Desks, folder: Path) -> None:
+    """By the command line, another process: nobody tells."""
+    desk = desks()
+    bench = await desk.create("Pairs", folder)
+    await bench.choose_model("openai/a-model")
+    assert bench.models.facts()[0].window != 54_321
+    Configured(desk.places.providers).correct("openai", "a-model", {"window": 54_321})
+    assert bench.models.facts()[0].window == 54_321
 
 
 async def test_a_fork_shares_the_past_and_goes_its_own_way(desks: Desks, folder: Path) -> None:
