@@ -9,7 +9,7 @@ import pytest
 
 from tests.tools.world import World
 
-PATHS = ("a.py", "d/e", "bin", "wide", "d", ".", "new/x", "a.py:3", "../x", "~nobody/x", "d/\ud83d")
+PATHS = (*("a.py", "d/e", "bin", "wide", "d", ".") * 3, "new/x", "a.py:3", "../x", "~nobody/x", "d/\ud83d")
 VALUES: tuple[object, ...] = (
     *("", " ", "0", "-1", "--5", "1e9", "true", "null", "[]", "{}", '{"type":1}', "\n", "\0", "a\0b", "/", "//", "~"),
     *("*", "**", "[", "(", "{a,b", "\\", "é", "💥", "x" * 5_000, "a\nb", "\ufeff", "\u202e", "\udc00", "bg1", "0" * 64),
@@ -17,7 +17,7 @@ VALUES: tuple[object, ...] = (
     *([{"text": "a", "state": "done"}], [{"text": None}], [{"text": ""}]),
 )
 COMMANDS = ("true", "cat a.py", "exit 3", "echo hi &", "cd d")
-ROUNDS = 40  # for each tool
+ROUNDS = 150  # for each tool
 
 
 @pytest.mark.parametrize("tool", ["read_file", "write_file", "edit_file", "list_files", "glob_files", "search_files"])
