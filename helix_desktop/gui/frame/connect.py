@@ -87,7 +87,6 @@ class ConnectPanel(QWidget):
         self._address.setPlaceholderText("https://llm.example.org/v1")
         self._key = QLineEdit(self)
         self._key.setEchoMode(QLineEdit.EchoMode.Password)
-        self._key.setPlaceholderText(tr("Paste the key"))
         self._key.returnPressed.connect(self.test)
         self._test = QPushButton(tr("Test and use"), self)
         self._test.setProperty("look", "primary")
@@ -122,6 +121,8 @@ class ConnectPanel(QWidget):
         other = self._chosen_provider().name == OTHER
         self._address.setVisible(other)
         self._address_label.setVisible(other)
+        needed = self._chosen_provider().needs_key
+        self._key.setPlaceholderText(tr("Paste the key") if needed else tr("Paste the key, if it wants one"))
 
     def _chosen_provider(self) -> Provider:
         found = self._provider.currentData()

@@ -149,7 +149,9 @@ def test_another_server_needs_an_address(window: MainWindow) -> None:
     setup = FakeSetup()
     page = ProvidersPage(setup, window.doing)
     panel = page._panel
+    assert panel._key.placeholderText() == "Paste the key"
     panel._provider.setCurrentIndex(panel._provider.count() - 1)
+    assert panel._key.placeholderText() == "Paste the key, if it wants one"
     assert not panel._address.isHidden()
     panel._address.setText("https://llm.example.org/v1")
     panel._key.setText("good")
