@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from helix_desktop.engine.facts import PartRef, ToolCall
 
+_FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 TEXT_ARGUMENT = 150  # tokens of arguments that may be a file's text
 PATH_KEYS = ("path", "file_path", "filename", "file")
 
@@ -39,6 +42,15 @@ def text_key(call: ToolCall) -> str:
     """The file a call is about; empty where its arguments name none."""
     values = object_in(call.arguments) or {}
     return next((value for key in PATH_KEYS if isinstance(value := values.get(key), str)), "")
+
+
+def meant(name: str, offered: Sequence[str]) -> str:
+    """The tool that is called, without what some servers leave of the model's own format: `functions.read:0`,
+    `read<|channel|>commentary`. A name that is none of those offered stays as it is.
+    """
+    plain = _FORMAT.sub("", name).rpartition(".")[2].strip().lower()
+    alike = [one for one in offered if one.lower() == plain]
+    return alike[0] if name not in offered and len(alike) == 1 else name
 
 
 def read(arguments: str, *, strict: bool = False) -> Any:

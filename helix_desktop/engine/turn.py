@@ -12,6 +12,7 @@ from itertools import zip_longest
 
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
+from helix_desktop.engine.calls import meant
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.crew import Crew
@@ -187,8 +188,10 @@ class Turn:
         match part:
             case Text(text) | Reasoning(text):
                 return replace(part, tokens=self._crew.tokens.count(text))
-            case ToolCall(_, name, arguments):
-                return replace(part, tokens=self._crew.tokens.count(name + arguments))
+            case ToolCall(_, said, arguments):
+                offered = self._conversation.state.settings.tools.tools
+                name = meant(said, [spec.name for spec in offered])
+                return replace(part, name=name, tokens=self._crew.tokens.count(name + arguments))
 
     async def _prepare_again(self, reply: Reply) -> None:
         """Ask again after a pause. Words of a broken stream stay in the journal and leave the view, so that the request

@@ -279,6 +279,14 @@ async def test_what_a_rule_refused_keeps_nothing_else_from_being_run() -> None:
     assert at.tools.ran == ["run-0-1", "look-1-1"]
 
 
+async def test_a_tools_name_is_recorded_without_what_a_server_left_around_it() -> None:
+    at = await world(calls("functions.look:0", "Bash"), says("done"))
+    await told(at)
+    (said, _) = at.of(ModelReplied)
+    assert [part.name for part in said.parts if isinstance(part, ToolCall)] == ["look", "Bash"]
+    assert at.of(ToolReturned)[0].head == "look answers"
+
+
 async def test_a_call_in_which_the_length_limit_was_met_is_not_run_and_the_model_is_told_to_write_less() -> None:
     parts = (ToolCall("x", "look", "{}"), ToolCall("y", "run", '{"path": "a.py", "content": "def'))
     at = await world(Reply(parts, Stop.LENGTH, Usage(), "scripted"), says("in parts, then"))
