@@ -1,7 +1,7 @@
 """Server-sent events, read from bytes as they come: any chunking, any line ending, comments, several data lines.
 
 `Parser.feed` returns the events that became complete. What stands in an unfinished event when the connection ends is not
-an event (the standard says so); `Parser.pending` tells whether there was one.
+an event (the standard says so).
 """
 
 from __future__ import annotations
@@ -33,11 +33,6 @@ class Parser:
         self._event = ""
         self._size = 0
         self._after_return = False  # a CR ended the last line; an LF that follows belongs to it
-
-    @property
-    def pending(self) -> bool:
-        """Whether an event has begun and not ended."""
-        return bool(self._data) or bool(self._line)
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events this chunk completes."""

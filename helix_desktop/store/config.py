@@ -25,8 +25,8 @@ VERSION = 1
 NAME = "workspace.toml"
 
 _HEAD = """\
-# The settings of one Helix Desktop workspace. Edit them while the workspace is closed or open: comments and
-# keys of your own stay. Keys and passwords never belong in here; the program keeps them in the system's keyring.
+# The settings of one Helix Desktop workspace. What you edit holds when it is opened next; comments and keys of
+# your own stay. Keys and passwords never belong in here; the program keeps them in the system's keyring.
 """
 _PLAIN = str | int | float | bool
 

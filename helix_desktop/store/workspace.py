@@ -253,7 +253,7 @@ class Workspace:
         return self.settings.name or self.id
 
     def change(self, changes: config.Changes) -> Settings:
-        """Set dotted keys of workspace.toml; None takes one out."""
+        """Set dotted keys of workspace.toml; None takes one out. What was edited by hand meanwhile is taken over."""
         with self._changing:
             self.settings = config.change(self.folder / config.NAME, changes)
         for tell in tuple(self._watching):
@@ -270,11 +270,6 @@ class Workspace:
 
         self._watching.append(tell)
         return partial(self._watching.remove, tell)
-
-    def reread(self) -> Settings:
-        """Take over what was edited by hand; on a mistake the settings stay as they were."""
-        self.settings = config.read(self.folder / config.NAME)
-        return self.settings
 
     async def export(self, left_out: list[str] | None = None) -> AsyncIterator[bytes]:
         """The workspace as one file, in pieces; others go on working with it meanwhile. `left_out` gets the hashes of

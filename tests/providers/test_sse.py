@@ -43,12 +43,10 @@ def test_any_bytes_read_the_same_however_they_are_cut(content: bytes, cuts: list
     assert read(content, *(min(cut, len(content)) for cut in cuts)) == read(content)
 
 
-def test_an_unfinished_event_is_pending_and_not_an_event() -> None:
+def test_an_unfinished_event_is_no_event() -> None:
     parser = Parser()
     assert parser.feed(b"data: half") == []
-    assert parser.pending
     assert parser.feed(b" and half\n\n") == [Event("half and half")]
-    assert not parser.pending
 
 
 def test_a_line_feed_after_a_chunk_that_ends_with_a_return_is_no_second_line() -> None:

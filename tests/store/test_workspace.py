@@ -17,6 +17,7 @@ from helix_desktop.errors import (
     StoreFailed,
     WrongUse,
 )
+from helix_desktop.store import config
 from helix_desktop.store.catalogue import Filter
 from helix_desktop.store.workspace import Workspace, Workspaces
 
@@ -77,7 +78,7 @@ async def test_an_open_one_hears_of_its_new_name(workspaces: Workspaces, workspa
     workspaces.rename(workspace.id, "New")
     assert workspace.name == "New"
     (workspace.folder / "workspace.toml").write_text('name = "By hand"')
-    assert workspace.reread().name == "By hand"
+    assert workspace.change({}).name == "By hand"
 
 
 def test_the_trash_takes_and_gives_back_whole(workspaces: Workspaces, tmp_path: Path) -> None:
@@ -233,6 +234,6 @@ async def test_whoever_watches_the_settings_hears_of_a_change_made_in_a_thread(w
 async def test_changes_made_side_by_side_are_all_there(workspace: Workspace) -> None:
     wanted = {f"mcp.server{number}.command": f"run {number}" for number in range(24)}
     await asyncio.gather(*(asyncio.to_thread(workspace.change, {key: value}) for key, value in wanted.items()))
-    assert {name: table["command"] for name, table in workspace.reread().mcp.items()} == {
+    assert {name: table["command"] for name, table in config.read(workspace.folder / config.NAME).mcp.items()} == {
         f"server{number}": f"run {number}" for number in range(24)
     }

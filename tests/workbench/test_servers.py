@@ -20,6 +20,7 @@ from helix_desktop.errors import WrongUse
 from helix_desktop.mcp_host.server import State
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets, Where
+from helix_desktop.store import config
 from helix_desktop.workbench import Desk, Workbench
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.tour import Quick
@@ -83,7 +84,9 @@ async def test_switches_pressed_side_by_side_all_hold(tmp_path: Path) -> None:
     try:
         await bench.change({"mcp.modern": {"command": sys.executable, "args": [str(SERVER)], "enabled": False}})
         await asyncio.gather(*(bench.servers.switch_tool("modern", f"tool{number}", on=False) for number in range(8)))
-        assert bench.workspace.reread().mcp["modern"]["off"] == [f"tool{number}" for number in range(8)]
+        assert config.read(bench.workspace.folder / config.NAME).mcp["modern"]["off"] == [
+            f"tool{number}" for number in range(8)
+        ]
     finally:
         await desk.aclose()
 
@@ -185,8 +188,7 @@ async def test_a_server_the_user_named_by_hand_is_switched_under_that_name(tmp_p
         written = bench.workspace.folder / "workspace.toml"
         with written.open("a") as file:
             file.write(f"[mcp.{name!r}]\ncommand = {sys.executable!r}\nargs = [{str(SERVER)!r}]\n")
-        bench.workspace.reread()
-        await bench.servers.configure()
+        await bench.change({})
         await ready(bench)
         assert [hosted.config.name for hosted in bench.servers.servers] == [name]
         assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", tool.spec.name) for tool in bench.servers.tools())
