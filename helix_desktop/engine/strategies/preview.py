@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 from helix_desktop.engine.details import error_lines
 from helix_desktop.engine.strategies.names import names
@@ -20,6 +22,7 @@ ERRORS = 12
 IN_A_THREAD = 1 << 15  # characters
 KEYS = 12
 JSON_LIMIT = 1_000_000  # characters: beyond, parsing would hold the interpreter too long
+_LINE = re.compile(r"[^\r\n]+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -28,15 +31,14 @@ def preview(text: str, tokens: int) -> str:
     named = names(text, int(tokens * NAMES_SHARE * PER_TOKEN))
     room = int(tokens * PER_TOKEN) - len(named)
     cleaned = text if len(text) <= JSON_LIMIT else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
-    lines = [_short(line) for line in cleaned.splitlines()]
-    lines = [line for line in lines if line.strip()]
+    first, last, count = _ends(cleaned, room)
     shape = _shape(text)
     errors = [_short(line) for line in error_lines(cleaned)][-ERRORS:]
-    head = _fill(lines, room * 4 // 10)
-    tail = _fill(lines[len(head) :][::-1], room * 3 // 10)[::-1]
+    head = _fill(first, room * 4 // 10)
+    tail = _fill([*first[len(head) :], *last][::-1], room * 3 // 10)[::-1]
     seen = set(head) | set(tail)
     said = _fill([line for line in errors if line not in seen], room * 3 // 10)
-    left_out = len(lines) - len(head) - len(tail)
+    left_out = count - len(head) - len(tail)
     pieces = [shape] if shape else []
     pieces += head
     if left_out > 0:
@@ -53,6 +55,16 @@ async def made_preview(text: str, tokens: int) -> str:
     if len(text) < IN_A_THREAD:
         return preview(text, tokens)
     return await asyncio.to_thread(preview, text, tokens)
+
+
+def _ends(text: str, room: int) -> tuple[list[str], list[str], int]:
+    """The first and the last lines that are not empty, as many as `room` characters can take; and how many there are."""
+    shorts = (_short(line.group()) for line in _LINE.finditer(text))
+    numbered = ((number, line) for number, line in enumerate((line for line in shorts if line.strip()), 1))
+    first = list(islice(numbered, max(room, 0)))
+    last = deque(numbered, maxlen=max(room, 0))
+    count = max((number for number, _ in (*first[-1:], *last)), default=0)
+    return [line for _, line in first], [line for _, line in last], count
 
 
 def _short(line: str) -> str:
