@@ -49,6 +49,7 @@ class Composer(QWidget):
         self._running = Running.IDLE
         self._asked: Asked | None = None
         self._edited = 0
+        self._aside: tuple[UserPart, ...] = ()  # what was begun before an earlier message was edited
         self._known = False  # how full the window is
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
@@ -192,19 +193,20 @@ class Composer(QWidget):
     def edit(self, seq: int, parts: Sequence[UserPart]) -> None:
         """Change the message at `seq` and send it again; what comes after it is rewound then."""
         self.stop_editing()
+        self._aside, self._edited = self.parts(), seq
         self.text.clear()
         self.attachments.show_these([])
-        self._edited = seq
         self._editing.show()
         self.take(parts)
 
     def stop_editing(self) -> None:
-        """The next message is a new one."""
+        """The next message is a new one: the one that was begun before."""
         if self._edited:
             self._edited = 0
             self._editing.hide()
             self.text.clear()
             self.attachments.show_these([])
+            self._add(self._aside)
 
     def parts(self) -> tuple[UserPart, ...]:
         words = self.text.toPlainText().strip()

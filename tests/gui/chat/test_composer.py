@@ -256,6 +256,24 @@ def test_editing_an_earlier_message_sends_it_in_its_place(composer: Composer) ->
     assert spy.count() == 1
 
 
+@pytest.mark.parametrize("leave", ["sent", "given up", "another one edited", "another conversation"])
+def test_what_was_begun_is_there_again_after_an_earlier_message_was_edited(composer: Composer, leave: str) -> None:
+    composer.take((Text("half a sentence"), FILE))
+    composer.edit(14, (Text("as it was"),))
+    assert composer.parts() == (Text("as it was"),)
+    if leave == "sent":
+        QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    elif leave == "another one edited":
+        composer.edit(16, (Text("the next one"),))
+        composer.stop_editing()
+    elif leave == "another conversation":
+        composer.show_conversation("one", "other", "")
+        composer.show_conversation("one", "talk", "")
+    else:
+        composer.stop_editing()
+    assert composer.parts() == (Text("half a sentence"), FILE)
+
+
 def test_a_waiting_message_shows_as_much_as_there_is_room_for(theme: Theme) -> None:
     row = QWidget()
     line = OneLine("one two three four five six seven eight nine ten", row)
