@@ -61,8 +61,9 @@ def _ends(text: str, room: int) -> tuple[list[str], list[str], int]:
     """The first and the last lines that are not empty, as many as `room` characters can take; and how many there are."""
     shorts = (_short(line.group()) for line in _LINE.finditer(text))
     numbered = ((number, line) for number, line in enumerate((line for line in shorts if line.strip()), 1))
-    first = list(islice(numbered, max(room, 0)))
-    last = deque(numbered, maxlen=max(room, 0))
+    most = max(room, 1)
+    first = list(islice(numbered, most))
+    last = deque(numbered, maxlen=most)
     count = max((number for number, _ in (*first[-1:], *last)), default=0)
     return [line for _, line in first], [line for _, line in last], count
 

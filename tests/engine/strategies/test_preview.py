@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +35,15 @@ def test_the_shape_of_json_and_of_a_table() -> None:
 def test_a_short_text_is_shown_whole() -> None:
     assert preview("one\ntwo", 500) == "one\ntwo"
     assert preview(" \n ", 500) == "(nothing but space)"
+
+
+@pytest.mark.parametrize("tokens", [0, 5, 20, 50])
+def test_every_line_is_shown_or_counted(tokens: int) -> None:
+    text = "\n \r\n".join(f"line {number}" for number in range(40))
+    shown = preview(text, tokens)
+    counted = re.search(r"… (\d+) lines left out …", shown)
+    assert counted is not None
+    assert shown.count("line ") + int(counted[1]) == 40
 
 
 def test_names_that_stand_in_a_long_text_are_told() -> None:
