@@ -89,11 +89,23 @@ def make_folder(folder: Path) -> None:
 
 
 async def take(bench: Workbench, say: Say, title: str = "Tour") -> Report:
-    """The session: a tour of the tools, more large outputs, a handover, a recall behind it, an undo and a redo."""
+    """The session: a tour of the tools, more large outputs, a handover, a recall behind it, an undo and a redo. What is allowed
+    for it, and that its questions are answered, ends with it.
+    """
+    mode = bench.mode
     await bench.choose_model(MODEL)
     await bench.choose_mode("allow all")
     session = await bench.new_conversation(title)
-    session.subscribe(lambda event: _hear(session, event, say))
+    leave = session.subscribe(lambda event: _hear(session, event, say))
+    try:
+        return await _report(bench, session, identical=await _walk(session))
+    finally:
+        leave()
+        await bench.choose_mode(mode)
+
+
+async def _walk(session: Session) -> bool:
+    """Whether the view was, after an undo, what it had been before."""
     for words in (
         "Never change a file outside of src/. tour",
         "read run.log",
@@ -113,7 +125,7 @@ async def take(bench: Workbench, say: Say, title: str = "Tour") -> Report:
     behind = next(fold for fold in _folds(session) if fold.kind is FoldKind.EXCERPT)
     await _turn(session, f"recall {behind.entries[0].hex}")
     await _turn(session, "find adapter not trimmed")
-    return await _report(bench, session, identical)
+    return identical
 
 
 async def _turn(session: Session, words: str) -> None:
@@ -147,7 +159,7 @@ def _folds(session: Session) -> Sequence[Folded]:
     return [recorded.fact for recorded in session.facts if isinstance(recorded.fact, Folded)]
 
 
-async def _report(bench: Workbench, session: Session, identical: bool) -> Report:  # noqa: FBT001
+async def _report(bench: Workbench, session: Session, *, identical: bool) -> Report:
     facts = await bench.child(session.id)
     folds = [recorded.fact for recorded in facts if isinstance(recorded.fact, Folded)]
     saved, counted = session.savings(), Counter(fold.kind.value for fold in folds)

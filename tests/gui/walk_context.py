@@ -337,6 +337,7 @@ class Walk:
         """To a file and back: the copy has the history, and nothing of it is in force until it is allowed."""
         first, facts = self.bench.id, len(self.session.facts)
         target = self.bench.folder / "walk.helix"
+        await self.bench.choose_mode("allow all")
         await self._do("export the workspace")
         await self._name_file(target)
         await until(target.exists)
