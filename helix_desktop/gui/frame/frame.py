@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
+from helix_desktop.gui import tabbing
 from helix_desktop.gui.frame import sidebar as sidebar_module
 from helix_desktop.gui.frame.rail import Rail
 from helix_desktop.gui.frame.sidebar import Sidebar
@@ -71,6 +72,15 @@ class Frame(QWidget):
         row.addWidget(self.rail)
         row.addWidget(self._splitter, 1)
         self._side.hide()
+
+    def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
+        areas = (self.rail, self.sidebar, self._middle, self._side)
+        stop = tabbing.neighbour(areas, self.window().focusWidget(), forward=following)
+        if stop is None:
+            return super().focusNextPrevChild(following)
+        reason = Qt.FocusReason.TabFocusReason if following else Qt.FocusReason.BacktabFocusReason
+        stop.setFocus(reason)
+        return True
 
     # --- pages ---------------------------------------------------------------------------------------------------
 

@@ -253,7 +253,7 @@ class Palette(QWidget):
             step = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: SHOWN}.get(Qt.Key(key), -SHOWN)
             self._move(step)
         else:
-            return key == Qt.Key.Key_Tab
+            return key in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab)
         return True
 
     def _move(self, steps: int) -> None:
