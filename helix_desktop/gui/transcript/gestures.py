@@ -291,12 +291,7 @@ class TranscriptView(Canvas):
 
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's signature
         """Tab walks through what can be clicked in sight, then leaves."""
-        spots = [
-            (index, spot)
-            for index in self.column.shown(self.verticalScrollBar().value(), self.viewport().height())
-            if (laid := self.column.known(index)) is not None
-            for spot in laid.spots()
-        ]
+        spots = self._in_sight()
         now = spots.index(self._spot) if self._spot in spots else (-1 if forward else len(spots))
         beyond = now + (1 if forward else -1)
         if not 0 <= beyond < len(spots):
@@ -307,6 +302,21 @@ class TranscriptView(Canvas):
         self._speak_spot()
         self.viewport().update()
         return True
+
+    def _in_sight(self) -> list[tuple[int, Spot]]:
+        return [
+            (index, spot)
+            for index in self.column.shown(self.verticalScrollBar().value(), self.viewport().height())
+            if (laid := self.column.known(index)) is not None
+            for spot in laid.spots()
+        ]
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Tab that leads here leads to what can be clicked first, or last."""
+        super().focusInEvent(event)
+        if event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason) and self._in_sight():
+            self._spot = None
+            self.focusNextPrevChild(event.reason() is Qt.FocusReason.TabFocusReason)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)

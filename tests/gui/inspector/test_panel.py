@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine import laws
@@ -139,6 +140,12 @@ def test_the_request_is_shown_as_the_provider_gets_it_too(panel: Inspector, sess
     dialog.form.setCurrentText(f"As {story.MODEL} gets it")
     shown = "\n".join(dialog.view.lines[i] for i in range(len(dialog.view.lines)))
     assert json.loads(shown)["model"] == story.MODEL
+
+
+def test_tab_into_it_shows_where_it_is(panel: Inspector) -> None:
+    panel.view.clearFocus()
+    panel.view.setFocus(Qt.FocusReason.TabFocusReason)
+    assert panel.view._spot == panel.view._stack.spots()[0]
 
 
 def test_the_blocks_stand_under_their_heading(panel: Inspector, session: Commanded, settle: Settle) -> None:

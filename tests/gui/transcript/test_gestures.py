@@ -189,3 +189,14 @@ def test_names_for_a_screen_reader(pane: TranscriptPane) -> None:
     assert pane.view.accessibleName() == "Conversation"
     assert pane._end.accessibleName() == "Jump to the end"
     assert pane.bar.field.accessibleName() == "Find in this conversation"
+
+
+@pytest.mark.parametrize(
+    ("reason", "which"), [(Qt.FocusReason.TabFocusReason, 0), (Qt.FocusReason.BacktabFocusReason, -1)]
+)
+def test_tab_into_the_chat_shows_where_it_is(
+    pane: TranscriptPane, wanted: list[Want], reason: Qt.FocusReason, which: int
+) -> None:
+    pane.view.clearFocus()
+    pane.view.setFocus(reason)
+    assert pane.view._spot == pane.view._in_sight()[which]
