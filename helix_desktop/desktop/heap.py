@@ -14,15 +14,14 @@ import sys
 from collections.abc import Callable
 
 EVERY = 60.0  # seconds
-HEAPS = 2
-LARGE = 512 << 10  # bytes from which on a buffer is asked of the system, and given back to it, by itself
+LARGE = 128 << 10  # bytes from which on a buffer is asked of the system, and given back to it, by itself
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
 
 
 def share() -> None:
-    """All threads share few heaps, and what is large is not in them. Before threads are made."""
+    """All threads share one heap, and what is large is not in it. Before threads are made."""
     if (libc := _glibc()) is not None:
-        libc.mallopt(_M_ARENA_MAX, HEAPS)
+        libc.mallopt(_M_ARENA_MAX, 1)
         libc.mallopt(_M_MMAP_THRESHOLD, LARGE)
 
 
