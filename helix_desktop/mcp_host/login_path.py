@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 SECONDS = 5.0
 _GONE = 1.0
@@ -57,6 +57,8 @@ async def _asked(shell: str, environment: Mapping[str, str]) -> str:
         return ""
     finally:
         await _hang_up(process)
+        cast(Any, process)._transport.close()  # noqa: SLF001 - what it has started may hold the pipe for ever
+        await asyncio.sleep(0)
 
 
 async def _told(printed: asyncio.StreamReader) -> str:

@@ -39,6 +39,19 @@ async def test_a_program_of_the_shells_that_keeps_the_pipe_is_not_waited_for(tmp
     assert await login_path({"PATH": "/ours", "SHELL": program}) == "/theirs:/ours"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the open files are counted as Linux lists them")
+async def test_no_pipe_stays_open_though_somebody_out_of_reach_holds_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GONE", 0.2)
+    open_files = Path("/proc/self/fd")
+    program = shell(tmp_path, '/usr/bin/setsid /bin/sleep 4 & PATH=/theirs; eval "$4"')
+    await login_path({"PATH": "/ours", "SHELL": "/bin/false"})  # what the loop opens for the first process stays
+    before = len(list(open_files.iterdir()))
+    assert await login_path({"PATH": "/ours", "SHELL": program}) == "/theirs:/ours"
+    assert len(list(open_files.iterdir())) == before
+
+
 async def test_a_shell_is_gone_when_nobody_waits_for_it_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
