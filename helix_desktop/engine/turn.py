@@ -224,6 +224,7 @@ class Turn:
                 tasks = []
                 del waiting[: len(group)]
                 if _refused(done[-len(group) :]):  # what stands behind it was meant to come after it
+                    seqs += await self._record(done[len(seqs) :])
                     done += [await self._left(call, SKIPPED) for call in waiting]
                     waiting.clear()
                     break
