@@ -7,14 +7,12 @@ before and after in the cache, and is written only over the content that was sho
 from __future__ import annotations
 
 import asyncio
-import codecs
 import difflib
 import hashlib
-import itertools
 import os
 import re
 import unicodedata
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -22,7 +20,7 @@ from typing import TypeVar
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, Refused, WrongUse
-from helix_desktop.tools import confine, difference, globs
+from helix_desktop.tools import confine, difference, globs, texts
 from helix_desktop.tools.confine import Item, Place
 from helix_desktop.tools.permission import Action, Effect, runs_later
 from helix_desktop.tools.tool import Arguments, Read, Result, Tool, Use, fields, flag, text, whole
@@ -33,10 +31,7 @@ LARGEST_WHOLE = 256 * 1024 * 1024
 LARGEST_IMAGE = 10 * 1024 * 1024
 _PIECE = 1 << 20
 _PREVIEW = 60_000
-_SHOWN = 2_000
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
-_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 
 # --- read_file -------------------------------------------------------------------------------------------------------
 
@@ -74,7 +69,7 @@ async def _read(use: Use, place: Place, first: int, last: int) -> Result:
     head = await asyncio.to_thread(confine.piece, use.roots, place, 0, 8192)
     if kind := next((kind for start, kind in _IMAGES if head.startswith(start)), _webp(head)):
         return await _image(use, place, kind)
-    if b"\0" in head and _mark(head) == "utf-8":
+    if b"\0" in head and texts.mark(head) == "utf-8":
         return await _binary(use, place)
     size = (await asyncio.to_thread(confine.look, use.roots, place)).st_size
     if size > LARGEST_WHOLE and not last:
@@ -82,7 +77,7 @@ async def _read(use: Use, place: Place, first: int, last: int) -> Result:
             f"{shown} has {size:,} bytes; files of up to {LARGEST_WHOLE:,} are read whole.",
             remedy="Read some lines with first_line and last_line, or use search_files.",
         )
-    if _mark(head) != "utf-8":
+    if texts.mark(head) != "utf-8":
         return await _decoded(use, place, first or 1, last)
     if first or last:
         return await _some_lines(use, place, first or 1, last)
@@ -97,10 +92,10 @@ async def _decoded(use: Use, place: Place, first: int, last: int) -> Result:
     """A file in UTF-16 as the text it is; what is written to it stays in UTF-16."""
     shown = use.roots.shown(place)
     content = await asyncio.to_thread(confine.read, use.roots, place)
-    if _encoding(content) == "utf-8":
+    if texts.encoding(content) == "utf-8":
         return await _binary(use, place)
     use.seen.content[str(place.path)] = use.seen.known[str(place.path)] = (await use.keep(content, shown)).digest
-    lines = decoded(content).removeprefix("\ufeff").encode("utf-8", "replace").split(b"\n")
+    lines = texts.decoded(content).removeprefix("\ufeff").encode("utf-8", "replace").split(b"\n")
     total = len(lines) - (not lines[-1])
     if first > max(total, 1):
         raise WrongUse(f"{shown} has {total:,} lines; there is no line {first:,}.")
@@ -196,7 +191,7 @@ class Change:
     after: bytes | None
 
     def diff(self, name: str) -> str:
-        return difference.unified(decoded(self.before or b""), decoded(self.after or b""), name)
+        return difference.unified(texts.decoded(self.before or b""), texts.decoded(self.after or b""), name)
 
 
 async def write_file(args: Arguments, use: Use) -> Result:
@@ -204,10 +199,10 @@ async def write_file(args: Arguments, use: Use) -> Result:
     before = await asyncio.to_thread(confine.content_or_none, use.roots, place)
     _not_blind(use, place, before)
     shown, content = use.roots.shown(place), args.text("content")
-    after = _in_its_place(before or b"", content, shown)
+    after = texts.in_its_place(before or b"", content, shown)
     verb = "Overwrite" if before is not None else "Create"
     done = await apply(use, Change(place, before, after), f"{verb} {shown}")
-    if isinstance(done.output, str) and "\r" not in content and "\r\n" in decoded(after):
+    if isinstance(done.output, str) and "\r" not in content and "\r\n" in texts.decoded(after):
         done = replace(done, output=f"{done.output}\n[It keeps its Windows line ends; a command can change them.]\n")
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
     if before is None:
@@ -215,77 +210,13 @@ async def write_file(args: Arguments, use: Use) -> Result:
     return done
 
 
-def _in_its_place(before: bytes, content: str, shown: str) -> bytes:
-    """The content in the encoding, and with the line ends where they are all of one kind, of the file it replaces."""
-    if _is_foreign(before) and b"\0" not in before[:8192] and not content.isascii():
-        raise WrongUse(
-            f"{shown} is not UTF-8, and content has letters beyond ASCII; nothing was written.",
-            remedy="Convert it to UTF-8 with a command first, such as iconv, and read it again.",
-        )
-    text = decoded(before)
-    if text.startswith("\ufeff"):
-        content = "\ufeff" + content.removeprefix("\ufeff")
-    if "\r\n" not in content and 0 < text.count("\r\n") == text.count("\n"):
-        content = content.replace("\n", "\r\n")
-    return _encoded(content, before)
-
-
 async def edit_file(args: Arguments, use: Use) -> Result:
     place = use.roots.place(args.text("path"))
     before = await _there(confine.read, use, place)
     _not_blind(use, place, before)
     shown = use.roots.shown(place)
-    after = replaced(before, args.text("old_text"), args.text("new_text"), shown, every=args.flag("replace_all"))
+    after = texts.replaced(before, args.text("old_text"), args.text("new_text"), shown, every=args.flag("replace_all"))
     return await apply(use, Change(place, before, after), f"Edit {shown}")
-
-
-def replaced(before: bytes, old: str, new: str, shown: str, *, every: bool) -> bytes:
-    """The file with `old` replaced. Line ends and encoding stay the file's own; what is not certain is refused."""
-    whole_text, foreign = decoded(before), _is_foreign(before)
-    if not old:
-        raise WrongUse("old_text is empty.", remedy="write_file creates a file or replaces all of it.")
-    if old == new:
-        raise WrongUse("old_text and new_text are the same; nothing to do.")
-    if foreign and not new.isascii() and not _BEYOND_ASCII.search(whole_text):
-        raise WrongUse(
-            f"{shown} is not UTF-8, and new_text has letters beyond ASCII; nothing was changed.",
-            remedy="Change it with a command that knows its encoding.",
-        )
-    windows = "\r\n" in whole_text
-    if "\r\n" in old and not windows:
-        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    found = sum(1 for _ in _places(whole_text, old)) if windows else whole_text.count(old)
-    if not found:
-        raise WrongUse(
-            f"old_text is not in {shown}; nothing was changed.", remedy=_near(whole_text, old, foreign=foreign)
-        )
-    if found > 1 and not every:
-        starts = (place.start() for place in itertools.islice(_places(whole_text, old), 10))
-        lines = ", ".join(str(whole_text.count("\n", 0, start) + 1) for start in starts)
-        raise WrongUse(
-            f"old_text is {found} times in {shown} (lines {lines}); nothing was changed.",
-            remedy="Give more of the text around the one you mean, or set replace_all.",
-        )
-    after = _with_its_line_ends(whole_text, old, new) if windows else whole_text.replace(old, new)
-    return _encoded(after, before)
-
-
-def _places(text: str, old: str) -> Iterator[re.Match[str]]:
-    """Where `old` stands in the text, whatever ends its lines."""
-    return re.finditer(r"\r?\n".join(re.escape(line) for line in re.split(r"\r?\n", old)), text)
-
-
-def _with_its_line_ends(text: str, old: str, new: str) -> str:
-    """The text with `new` in each place, with the line ends that stand there, or else in most of the text."""
-    usual = text.count("\r\n") * 2 > text.count("\n")
-    unix = new.replace("\r\n", "\n")
-    pieces, end = list[str](), 0
-    for place in _places(text, old):
-        there = place.group()
-        as_there = unix.replace("\n", "\r\n") if ("\r\n" in there if "\n" in there else usual) else unix
-        pieces += [text[end : place.start()], as_there]
-        end = place.end()
-    return "".join([*pieces, text[end:]])
 
 
 async def apply(use: Use, change: Change, title: str) -> Result:
@@ -415,7 +346,7 @@ async def glob_files(args: Arguments, use: Use) -> Result:
     return Result("\n".join(lines) or f"[no file fits {pattern}{deeper}]", source=pattern, note=f"{len(lines):,} files")
 
 
-# --- text ------------------------------------------------------------------------------------------------------------
+# --- names -----------------------------------------------------------------------------------------------------------
 
 
 def printable(name: str) -> str:
@@ -423,66 +354,8 @@ def printable(name: str) -> str:
     return name if name.isprintable() else name.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
-def decoded(content: bytes) -> str:
-    """The text of a file; bytes that are no text survive a round trip through `_encoded`."""
-    encoding = _encoding(content)
-    return content.decode(encoding, "surrogateescape" if encoding == "utf-8" else "surrogatepass")
-
-
-def _encoded(text: str, like: bytes) -> bytes:
-    encoding = _encoding(like)
-    return text.encode(encoding, "surrogateescape" if encoding == "utf-8" else "surrogatepass")
-
-
-def _mark(content: bytes) -> str:
-    return next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
-
-
-def _encoding(content: bytes) -> str:
-    """UTF-16 where the file begins so and is so to its end."""
-    mark = _mark(content)
-    try:
-        if mark != "utf-8":
-            content.decode(mark, "surrogatepass")
-    except UnicodeDecodeError:
-        return "utf-8"
-    return mark
-
-
 def _webp(head: bytes) -> str:
     return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
-
-
-def _is_foreign(content: bytes) -> bool:
-    """Whether bytes stand in it that are no UTF-8, nor UTF-16 that says so."""
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return _encoding(content) == "utf-8"
-    return False
-
-
-def _near(text: str, old: str, *, foreign: bool) -> str:
-    """What to do about a text that is not there: where its first line stands, or that spaces differ."""
-    if foreign and not old.isascii():
-        return "The file is not UTF-8, and letters beyond ASCII are not shown as they are: choose a text without them."
-    words = old.split()
-    if words and (there := re.search(r"\s+".join(map(re.escape, words)), text)):
-        return f"It is there with other spaces or line breaks, exactly so:\n{_whole_lines(text, *there.span())}"
-    first, count = next((line.strip() for line in old.splitlines() if line.strip()), ""), old.count("\n") + 1
-    if first and (start := text.find(first)) >= 0:
-        number = text.count("\n", 0, start) + 1
-        end = next(itertools.islice(re.finditer(r"\n|\Z", text[start:]), count - 1, None), None)
-        goes_on = _whole_lines(text, start, start + end.start() if end else len(text))
-        return f"Its first line is like line {number} of the file, but what follows differs. There it goes on so:\n{goes_on}"
-    return "Read the file again and copy the text exactly."
-
-
-def _whole_lines(text: str, start: int, end: int) -> str:
-    """The lines in which a piece of the text stands, as far as a message has room."""
-    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
-    lines = text[first : last if last >= 0 else len(text)]
-    return lines if len(lines) <= _SHOWN else f"{lines[:_SHOWN]}…"
 
 
 TOOLS = (

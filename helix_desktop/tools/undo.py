@@ -12,7 +12,8 @@ from helix_desktop.engine.ports import Cache
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.tools import confine, difference
 from helix_desktop.tools.confine import Roots
-from helix_desktop.tools.files import Change, decoded, write
+from helix_desktop.tools.files import Change, write
+from helix_desktop.tools.texts import decoded
 
 
 async def undo_changes(changes: Sequence[FileChanged], roots: Roots, cache: Cache) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import HelixError
 from helix_desktop.tools import beneath, confine
 from helix_desktop.tools.confine import Roots
-from helix_desktop.tools.files import replaced
+from helix_desktop.tools.texts import replaced
 
 # The two change places in one step (renameat2 with RENAME_EXCHANGE); a link that was written over is made again.
 SWAP = """

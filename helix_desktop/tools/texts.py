@@ -1,0 +1,140 @@
+"""A file's text: how its bytes are read and put back, and how a part of it is replaced. Nothing of it touches the disk.
+
+Encoding, byte order mark and line ends stay the file's own; what is not certain is refused, with what stands there instead.
+"""
+
+from __future__ import annotations
+
+import codecs
+import itertools
+import re
+from collections.abc import Iterator
+
+from helix_desktop.errors import WrongUse
+
+_SHOWN = 2_000  # characters of a message that says what stands there
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
+
+
+def decoded(content: bytes) -> str:
+    """The text of a file; bytes that are no text survive a round trip through `encoded`."""
+    name = encoding(content)
+    return content.decode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
+
+
+def encoded(text: str, like: bytes) -> bytes:
+    name = encoding(like)
+    return text.encode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
+
+
+def mark(content: bytes) -> str:
+    """The encoding that the first bytes of a file name, if they do."""
+    return next((name for order, name in _MARKS if content.startswith(order)), "utf-8")
+
+
+def encoding(content: bytes) -> str:
+    """UTF-16 where the file begins so and is so to its end."""
+    name = mark(content)
+    try:
+        if name != "utf-8":
+            content.decode(name, "surrogatepass")
+    except UnicodeDecodeError:
+        return "utf-8"
+    return name
+
+
+def _is_foreign(content: bytes) -> bool:
+    """Whether bytes stand in it that are no UTF-8, nor UTF-16 that says so."""
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return encoding(content) == "utf-8"
+    return False
+
+
+def in_its_place(before: bytes, content: str, shown: str) -> bytes:
+    """The content in the encoding, and with the line ends where they are all of one kind, of the file it replaces."""
+    if _is_foreign(before) and b"\0" not in before[:8192] and not content.isascii():
+        raise WrongUse(
+            f"{shown} is not UTF-8, and content has letters beyond ASCII; nothing was written.",
+            remedy="Convert it to UTF-8 with a command first, such as iconv, and read it again.",
+        )
+    text = decoded(before)
+    if text.startswith("\ufeff"):
+        content = "\ufeff" + content.removeprefix("\ufeff")
+    if "\r\n" not in content and 0 < text.count("\r\n") == text.count("\n"):
+        content = content.replace("\n", "\r\n")
+    return encoded(content, before)
+
+
+def replaced(before: bytes, old: str, new: str, shown: str, *, every: bool) -> bytes:
+    """The file with `old` replaced. Line ends and encoding stay the file's own; what is not certain is refused."""
+    whole_text, foreign = decoded(before), _is_foreign(before)
+    if not old:
+        raise WrongUse("old_text is empty.", remedy="write_file creates a file or replaces all of it.")
+    if old == new:
+        raise WrongUse("old_text and new_text are the same; nothing to do.")
+    if foreign and not new.isascii() and not _BEYOND_ASCII.search(whole_text):
+        raise WrongUse(
+            f"{shown} is not UTF-8, and new_text has letters beyond ASCII; nothing was changed.",
+            remedy="Change it with a command that knows its encoding.",
+        )
+    windows = "\r\n" in whole_text
+    if "\r\n" in old and not windows:
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    found = sum(1 for _ in _places(whole_text, old)) if windows else whole_text.count(old)
+    if not found:
+        raise WrongUse(
+            f"old_text is not in {shown}; nothing was changed.", remedy=_near(whole_text, old, foreign=foreign)
+        )
+    if found > 1 and not every:
+        starts = (place.start() for place in itertools.islice(_places(whole_text, old), 10))
+        lines = ", ".join(str(whole_text.count("\n", 0, start) + 1) for start in starts)
+        raise WrongUse(
+            f"old_text is {found} times in {shown} (lines {lines}); nothing was changed.",
+            remedy="Give more of the text around the one you mean, or set replace_all.",
+        )
+    after = _with_its_line_ends(whole_text, old, new) if windows else whole_text.replace(old, new)
+    return encoded(after, before)
+
+
+def _places(text: str, old: str) -> Iterator[re.Match[str]]:
+    """Where `old` stands in the text, whatever ends its lines."""
+    return re.finditer(r"\r?\n".join(re.escape(line) for line in re.split(r"\r?\n", old)), text)
+
+
+def _with_its_line_ends(text: str, old: str, new: str) -> str:
+    """The text with `new` in each place, with the line ends that stand there, or else in most of the text."""
+    usual = text.count("\r\n") * 2 > text.count("\n")
+    unix = new.replace("\r\n", "\n")
+    pieces, end = list[str](), 0
+    for place in _places(text, old):
+        there = place.group()
+        as_there = unix.replace("\n", "\r\n") if ("\r\n" in there if "\n" in there else usual) else unix
+        pieces += [text[end : place.start()], as_there]
+        end = place.end()
+    return "".join([*pieces, text[end:]])
+
+
+def _near(text: str, old: str, *, foreign: bool) -> str:
+    """What to do about a text that is not there: where its first line stands, or that spaces differ."""
+    if foreign and not old.isascii():
+        return "The file is not UTF-8, and letters beyond ASCII are not shown as they are: choose a text without them."
+    words = old.split()
+    if words and (there := re.search(r"\s+".join(map(re.escape, words)), text)):
+        return f"It is there with other spaces or line breaks, exactly so:\n{_whole_lines(text, *there.span())}"
+    first, count = next((line.strip() for line in old.splitlines() if line.strip()), ""), old.count("\n") + 1
+    if first and (start := text.find(first)) >= 0:
+        number = text.count("\n", 0, start) + 1
+        end = next(itertools.islice(re.finditer(r"\n|\Z", text[start:]), count - 1, None), None)
+        goes_on = _whole_lines(text, start, start + end.start() if end else len(text))
+        return f"Its first line is like line {number} of the file, but what follows differs. There it goes on so:\n{goes_on}"
+    return "Read the file again and copy the text exactly."
+
+
+def _whole_lines(text: str, start: int, end: int) -> str:
+    """The lines in which a piece of the text stands, as far as a message has room."""
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    lines = text[first : last if last >= 0 else len(text)]
+    return lines if len(lines) <= _SHOWN else f"{lines[:_SHOWN]}…"
