@@ -32,6 +32,7 @@ def connect(path: Path, corrupt: type[StoreFailed], what: str, *, synchronous: s
             connection.execute(f"PRAGMA synchronous={synchronous}")
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("PRAGMA cell_size_check=ON")
+            connection.execute("PRAGMA cache_size=-1000")
         except sqlite3.Error:
             connection.close()
             raise

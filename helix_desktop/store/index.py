@@ -25,7 +25,7 @@ from helix_desktop.store.records import Record
 VERSION = 2  # an older one is made anew
 APPLICATION = 0x48454C49  # "HELI"
 SEARCHED = 8 << 20  # bytes of an entry whose words are indexed; a pattern search inside an entry goes over all of it
-_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -4_000  # in SQLite's own way: KiB, negative
+_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # in SQLite's own way: KiB, negative
 ROWS, FACTS, WORDS = 5000, 1000, 200  # entries and facts of a slice
 
 _SCHEMA = """
@@ -344,5 +344,4 @@ def reading(path: Path) -> sqlite3.Connection:
     """A second connection, for the thread that answers questions."""
     connection = database.connect(path, IndexDamaged, "index", synchronous="NORMAL")
     connection.execute("PRAGMA query_only=ON")
-    connection.execute(f"PRAGMA cache_size={_LITTLE_MEMORY}")
     return connection
