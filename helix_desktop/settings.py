@@ -111,6 +111,11 @@ SHORTCUTS = Setting(
     "shortcuts", "Shortcuts", "Changed shortcuts", "Actions whose keys differ from the ones they come with.",
     dict[str, str](),
 )  # fmt: skip
+NEWER_VERSIONS = Setting(
+    "updates.address", "Updates", "Look for newer versions at",
+    "An address that tells of the newest release as GitHub does (…/releases/latest), asked once a day. Empty: nothing is asked.",
+    "",
+)  # fmt: skip
 LOG_LEVEL = Setting(
     "logs.level", "Logs", "Level", "How much is written down. Never contents, never keys.", "info",
     choices=("debug", "info", "warning", "error"),
@@ -125,7 +130,7 @@ KEYS_IN_FILE = Setting(
 
 ALL: tuple[Setting[Any], ...] = (
     THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, SEND_WITH, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
-    LOG_LEVEL, LOG_SIZE, KEYS_IN_FILE,
+    NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, KEYS_IN_FILE,
 )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ from helix_desktop.settings import (
     LANGUAGE,
     LOG_LEVEL,
     LOG_SIZE,
+    NEWER_VERSIONS,
     SEND_WITH,
     THEME,
     ZOOM,
@@ -146,6 +147,7 @@ class Program:
         desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.desk")
         from helix_desktop.desktop.connecting import Connecting
         from helix_desktop.desktop.keeping import Keeping
+        from helix_desktop.desktop.updates import Updates
         from helix_desktop.gui.frame import front
         from helix_desktop.secrets import Secrets
 
@@ -165,6 +167,10 @@ class Program:
             self._show(self._link)
         for mistake in self._settings.mistakes:
             self.window.notices.tell_error(mistake)
+        self._updates = Updates(
+            lambda: self._settings[NEWER_VERSIONS], self._memory, desk.connections, self.window.notices
+        )
+        self._tasks.spawn(self._updates.watch(), name="newer versions")
         self._collecting = Collecting(self.window)
         self.window.workbench_shown.connect(self._collecting.keep, Qt.ConnectionType.SingleShotConnection)
 
@@ -208,6 +214,8 @@ class Program:
             self._restyle()
         elif setting is SEND_WITH:
             self.window.chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
+        elif setting is NEWER_VERSIONS:
+            self._tasks.spawn(self._updates.look(), name="newest version")
 
     def _restyle(self) -> None:
         """Bring the settings' look into force, and keep it for the first paint of the next start."""
