@@ -50,6 +50,7 @@ from helix_desktop.settings import (
 
 if TYPE_CHECKING:
     from helix_desktop.console import Console
+    from helix_desktop.desktop.updates import Updates
     from helix_desktop.workbench.desk import Desk
 
 log = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ class Program:
         self._application = application
         self._tasks = tasks.Tasks("window", report=self._failed)
         self._desk: Desk | None = None
+        self._updates: Updates | None = None
         self._owner: instance.Owner | None = None
         self._ending = False
         self.theme, self._memory, self.shell = painted.theme, painted.memory, painted.shell
@@ -214,7 +216,7 @@ class Program:
             self._restyle()
         elif setting is SEND_WITH:
             self.window.chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
-        elif setting is NEWER_VERSIONS:
+        elif setting is NEWER_VERSIONS and self._updates is not None:
             self._tasks.spawn(self._updates.look(), name="newest version")
 
     def _restyle(self) -> None:
