@@ -78,7 +78,7 @@ def _alone(counter: Counter) -> tiktoken.Encoding:
     return tiktoken.Encoding(
         "alone",
         pat_str=loaded._pat_str,
-        mergeable_ranks=loaded._mergeable_ranks,
+        mergeable_ranks={word: loaded.encode_single_token(word) for word in loaded.token_byte_values()},
         special_tokens=loaded._special_tokens,
     )
 
