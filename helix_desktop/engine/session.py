@@ -132,8 +132,8 @@ class Session:
         if future is not None and not future.done():
             future.set_result(answer)
 
-    def ask_instead(self, ask: Callable[[Question], Awaitable[Answer]]) -> None:
-        """Ask there what this conversation would ask: a sub-agent's questions go to the one who sent it."""
+    def ask_instead(self, ask: Callable[[Question], Awaitable[Answer]] | None) -> None:
+        """Ask there what this conversation would ask: a sub-agent's questions go to the one who waits for it."""
         self._elsewhere = ask
 
     async def idle(self) -> None:

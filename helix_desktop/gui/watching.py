@@ -83,6 +83,8 @@ class Watched(QObject):
             self._soon.start()
 
     def _state(self, event: StateChanged) -> None:
+        if self._is_sent(event.conversation):
+            return
         before = self._states.get(event.conversation, Running.IDLE)
         self._states[event.conversation] = event.running
         if event.running is before:
@@ -91,3 +93,12 @@ class Watched(QObject):
         ended = before in WORKING and event.running is Running.IDLE
         if ended or event.running in (Running.ASKING, Running.FAILED):
             self.settled.emit(event.conversation, event.running, event.why)
+
+    def _is_sent(self, conversation: str) -> bool:
+        """A sub-agent at work: what becomes of it is told to the conversation that waits for it, and is no news by itself."""
+        row = self.bench.row(conversation)
+        while row is not None and row.parent:
+            if self._states.get(row.parent) in WORKING:
+                return True
+            row = self.bench.row(row.parent)
+        return False

@@ -279,6 +279,8 @@ class Workbench:
             session.stop()
             await asyncio.shield(session.idle())
             raise
+        finally:
+            session.ask_instead(None)  # who goes on with it by hand is asked where they are
         return _result(session)
 
     # --- content

@@ -54,6 +54,18 @@ def test_only_what_came_to_rest_is_settled(bench: FakeWorkbench, watched: Watche
     ]
 
 
+def test_what_becomes_of_a_sub_agent_is_no_news_while_somebody_waits_for_it(
+    bench: FakeWorkbench, watched: Watched
+) -> None:
+    bench.rows |= {"child": Row("child", "C", 0.0, parent="a"), "its": Row("its", "D", 0.0, parent="child")}
+    spy = QSignalSpy(watched.settled)
+    sent = [StateChanged(name, state) for name in ("child", "its") for state in (Running.THINKING, Running.FAILED)]
+    tell(bench, watched, StateChanged("a", Running.TOOLS), *sent, StateChanged("a", Running.IDLE))
+    assert (watched.running, [spy.at(at)[0] for at in range(spy.count())]) == (Running.IDLE, ["a"])
+    tell(bench, watched, StateChanged("child", Running.FAILED, "asked by hand"))
+    assert watched.running is Running.FAILED
+
+
 def test_streams_do_not_reach_the_list(bench: FakeWorkbench, watched: Watched) -> None:
     bench._heard(Streamed("a", TextDelta("x")))
     assert not watched._bridge._waiting

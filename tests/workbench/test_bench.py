@@ -144,6 +144,20 @@ async def test_a_sub_agent_works_in_a_conversation_of_its_own(desks: Desks, fold
     assert all("echo from-below" in words for words in asked)
 
 
+async def test_who_goes_on_with_a_sub_agent_is_asked_there(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    session = await bench.new_conversation()
+    sender = yes(session)
+    await told(session, "delegate run echo from-below")
+    (returned,) = (r.fact for r in session.facts if isinstance(r.fact, ToolReturned))
+    child = await bench.session(returned.child)
+    asked = yes(child)
+    sender.clear()
+    async with asyncio.timeout(5):
+        await told(child, "run echo by-hand")
+    assert (len(asked), sender) == (1, [])
+
+
 async def test_what_was_always_allowed_is_a_rule_after_a_restart(desks: Desks, folder: Path) -> None:
     desk = desks()
     bench = await desk.create("Pairs", folder)
