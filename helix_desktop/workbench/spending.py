@@ -9,19 +9,23 @@ from helix_desktop.engine.facts import ModelReplied, Recorded, Spent
 
 
 class Today:
-    """`cost` in dollars; it begins anew with each day."""
+    """`cost` in dollars; it begins anew with each day, also where nothing is spent in it."""
 
     def __init__(self) -> None:
-        self.cost = 0.0
+        self._cost = 0.0
         self._day = _day(time.time())
+
+    @property
+    def cost(self) -> float:
+        return self._cost if _day(time.time()) == self._day else 0.0
 
     def charge(self, recorded: Recorded) -> None:
         """Count a fact, if it is one of today that cost something."""
         day = _day(time.time())
         if day != self._day:
-            self._day, self.cost = day, 0.0
+            self._day, self._cost = day, 0.0
         if isinstance(recorded.fact, ModelReplied | Spent) and _day(recorded.time) == day:
-            self.cost += recorded.fact.usage.cost
+            self._cost += recorded.fact.usage.cost
 
 
 def midnight() -> float:

@@ -26,3 +26,10 @@ def test_the_next_day_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     today.charge(cost(3, now + 86_400))
     today.charge(cost(5, now))
     assert today.cost == 3
+
+
+def test_what_was_spent_yesterday_keeps_nobody_from_working_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    today, now = Today(), time.time()
+    today.charge(cost(2, now))
+    monkeypatch.setattr("helix_desktop.workbench.spending.time.time", lambda: now + 86_400)
+    assert today.cost == 0
