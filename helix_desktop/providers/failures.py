@@ -26,6 +26,9 @@ _CONTEXT = re.compile(
     | exceeds\ the\ (maximum\ )?(number\ of\ tokens|(input\ )?token\ (limit|count)) | exceeded\ model\ token\ limit | token\ limit\ exceeded
     | too\ large\ for\ model\ with\ \d+ | reduce\ the\ length\ of\ the\ (messages|prompt|input) | too\ many\ (input\ )?tokens
     | context\ the\ overflows | loaded\ with\ context\ length\ of\ only | requested\ tokens.*exceed.*context
+    | (longer|greater)\ than\ the\ (model's\ context\ length|maximum\ model\ length|context\ length) | context\ length\ is\ only\ \d
+    | input\ length\ .*exceeds\ the\ maximum | range\ of\ input\ length | prompt\ exceeds\ max | prompt\ 超长
+    | prompt_tokens\ .*must\ be\ less\ than | exceed\ max\ message\ tokens
     | inputs.?\ tokens.*must\ be\ <= | request\ too\ large\ for | exceeds\ the\ limit\ of\ \d+\ tokens
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
