@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ SYSTEM = (
 )
 
 TRIES = 4  # of a stream that breaks off, as in a turn
+_THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)  # where a server does not take it out itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +29,23 @@ class Asking:
     heard: Callable[[], None] = lambda: None
 
     async def text(self, client: ModelClient, request: Request, seconds: float) -> str:
-        """The reply's text; empty where there is none. ModelFailed, also for a model that hangs, or breaks off each time."""
+        """The reply's text; empty where there is none. ModelFailed, also for a model that hangs, or breaks off each time.
+        Where thinking took all the room there was, it is asked again without a limit.
+        """
         request = replace(request, model=client.model)
         try:
             async with asyncio.timeout(seconds):
                 for _ in range(TRIES):
                     reply = await self._paid(client, request)
-                    if reply.stop is not Stop.CUT:
+                    if reply.stop is Stop.LENGTH and request.max_output and not _text(reply):
+                        request = replace(request, max_output=0)
+                    elif reply.stop is not Stop.CUT:
                         break
         except TimeoutError as error:
             raise ModelFailed(f"{client.model} did not finish within {seconds:g} seconds.") from error
         if reply.stop in (Stop.CUT, Stop.FILTERED):
             raise ModelFailed(reply.why or f"{client.model} broke off in the middle.")  # half a text is none
-        return "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
+        return _text(reply)
 
     async def _paid(self, client: ModelClient, request: Request) -> Reply:
         reply = await self._reply(client, request)
@@ -57,6 +63,11 @@ class Asking:
         if reply is None:
             raise ModelFailed(f"{client.model} ended without a reply.")
         return reply
+
+
+def _text(reply: Reply) -> str:
+    said = "\n".join(part.text for part in reply.parts if isinstance(part, Text))
+    return _THOUGHT.sub("", said, count=1).strip() if _THOUGHT.match(said) else said.strip()
 
 
 def plain_request(text: str, question: str, purpose: str, max_output: int = 0) -> Request:

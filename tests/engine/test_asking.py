@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.asking import TRIES, Asking, plain_request, with_question
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
-from helix_desktop.engine.facts import Spent, Stop, Text
+from helix_desktop.engine.facts import Reasoning, Spent, Stop, Text, Usage
 from helix_desktop.errors import ModelFailed, Overloaded
 from tests.engine.keeping import Writer, fails
 from tests.engine.talk import Talk
@@ -55,6 +55,42 @@ async def test_a_stream_that_breaks_off_is_asked_again_and_half_a_text_is_none()
     assert len(spent) == TRIES
     with pytest.raises(ModelFailed, match="broke off in the middle"):
         await Asking(spent.append).text(Breaking(TRIES), asked, 5)
+
+
+@dataclass
+class Thinking:
+    """A model whose thinking takes all of a limit, where it has one."""
+
+    asked: list[Request] = field(default_factory=list)
+    model: str = "thinking"
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        self.asked.append(request)
+        if request.max_output:
+            yield Reply((Reasoning("first of all"),), Stop.LENGTH, Usage(input=5))
+        else:
+            yield Reply((Reasoning("first of all"), Text("the answer")), Stop.END, Usage(input=5))
+
+
+async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_without_a_limit() -> None:
+    spent, model = list[Spent](), Thinking()
+    assert await Asking(spent.append).text(model, plain_request("m", "q", "handover", 500), 5) == "the answer"
+    assert [request.max_output for request in model.asked] == [500, 0]
+    assert len(spent) == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("<think>\n## Completed Work\nlet me see\n</think>\n\nthe answer", "the answer"),
+        ("<thinking>so</thinking>the answer", "the answer"),
+        ("<think>and no end", ""),
+        ("the tag <think> is new, </think> too", "the tag <think> is new, </think> too"),
+    ],
+)
+async def test_thinking_that_a_server_left_in_the_text_is_no_part_of_it(said: str, text: str) -> None:
+    asked = plain_request("m", "q", "handover")
+    assert await Asking(list[Spent]().append).text(Writer("open", lambda _: said), asked, 5) == text
 
 
 class Endless:

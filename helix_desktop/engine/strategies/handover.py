@@ -22,6 +22,7 @@ EXPECTED = 3_000  # tokens of a document, until there is one to learn from
 EARLY = 0.05  # of the window: how much before the reserve is touched
 NOTHING = "Nothing to report."
 
+FENCE = "```"
 _AROUND = " \t#*_:.()0123456789"  # what models put around a heading
 
 
@@ -135,7 +136,7 @@ def sections(text: str) -> dict[str, str]:
     """The document's sections by name; text under no known heading counts as Completed Work."""
     found: dict[str, list[str]] = {}
     name = ""
-    for line in text.splitlines():
+    for line in _unfenced(text.splitlines()):
         heading = _section(line)
         if heading:
             name = heading
@@ -146,6 +147,16 @@ def sections(text: str) -> dict[str, str]:
     if stray:
         found["Completed Work"] = [*stray, *found.get("Completed Work", [])]
     return {name: "\n".join(lines).strip() for name, lines in found.items()}
+
+
+def _unfenced(lines: list[str]) -> list[str]:
+    """Without the code fence that models put around a whole document; one that is open at its end was cut off."""
+    begins = next((i for i, line in enumerate(lines) if _section(line)), 0)
+    fences = [i for i, line in enumerate(lines) if line.startswith(FENCE)]
+    if not fences or fences[0] > begins:
+        return lines
+    around = {fences[0], *(fences[-1:] if len(fences) % 2 == 0 else ())}
+    return [line for i, line in enumerate(lines) if i not in around]
 
 
 def lacking(found: Mapping[str, str]) -> list[str]:

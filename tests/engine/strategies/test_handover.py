@@ -115,6 +115,14 @@ def test_sections_are_found_in_the_forms_models_give_them(form: str) -> None:
     assert sections(text) == {name: f"- about {name.lower()}, in words" for name in SECTIONS}
 
 
+def test_a_fence_around_the_document_is_no_part_of_it() -> None:
+    inner = "\n".join(f"## {name}\n```\nmake {name.split()[0]}\n```" for name in SECTIONS)
+    plain = sections(inner)
+    assert sections(f"```markdown\n{inner}\n```") == plain
+    assert sections(f"```\n\n{inner}") == plain, "where the answer was cut off the last fence is the document's own"
+    assert sections(f"Here it is:\n```md\n{inner}\n```\n")["User Preferences"] == plain["User Preferences"]
+
+
 def test_sections_that_are_missing_or_say_nothing_are_lacking() -> None:
     found = sections("## Project Background\nx\n## TODO Items\n\n## todo items\n")
     assert lacking(found) == [name for name in SECTIONS if name != "Project Background"]
