@@ -116,6 +116,7 @@ class Hosted:
     _stale: bool = False
     _lost: bool = False
     _limits: set[asyncio.Timeout] = field(default_factory=set)
+    _opening: asyncio.Timeout | None = None
     _wants_sign_in: bool = False
     _page: Callable[[str], Awaitable[object]] | None = (
         None  # opens the page to sign in, once, after the user has asked for it
@@ -133,13 +134,20 @@ class Hosted:
         return tuple(self.log.lines) if self.log else ()
 
     def restart(self) -> None:
-        """Now, whatever the pause."""
+        """Now, whatever the pause, and whatever is waited for."""
         self._again.set()
+        if self._opening is not None and not self._opening.expired():
+            self._opening.reschedule(0)
         self._lose()
 
     def sign_in(self, page: Callable[[str], Awaitable[object]]) -> None:
         """The user asks for it: connect again, and let `page` open the address the server names."""
-        self._page = page
+
+        async def opened(address: str) -> None:
+            self._tell(Status(State.STARTING, "The page to sign in is open in your browser."))
+            await page(address)
+
+        self._page = opened
         self._tell(Status(State.STARTING))
         self.restart()
 
@@ -177,9 +185,13 @@ class Hosted:
         self._news.clear()
         page, self._page = self._page, None
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout(self.config.start_seconds if page is None else SIGN_IN_SECONDS):
-                self._client = await stack.enter_async_context(self._open(page))
-                await self._list()
+            async with asyncio.timeout(self.config.start_seconds if page is None else SIGN_IN_SECONDS) as opening:
+                self._opening = opening
+                try:
+                    self._client = await stack.enter_async_context(self._open(page))
+                    await self._list()
+                finally:
+                    self._opening = None
             try:
                 async with asyncio.TaskGroup() as group:
                     listening = group.create_task(self._listen())

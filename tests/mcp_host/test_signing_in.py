@@ -146,6 +146,23 @@ async def test_who_came_back_counts_though_the_browser_has_gone_and_comes_twice(
     assert (await answer).code == "first"
 
 
+async def test_a_page_that_was_closed_is_given_up_with_a_restart() -> None:
+    """It can be waited for during minutes, and is said to be."""
+
+    class Closed(Browser):
+        async def _go(self, address: str) -> None:
+            pass
+
+    async with signing() as known, hosting(far(known)) as here, asyncio.timeout(20):
+        await here.until(lambda: state(here) is State.SIGN_IN)
+        server = here.host.server("far")
+        server.sign_in(Closed())
+        await here.until(lambda: "in your browser" in server.status.why)
+        server.restart()
+        await here.until(lambda: state(here) is State.SIGN_IN)
+        await signed_in(here, Browser())
+
+
 async def test_a_stranger_cannot_come_back_in_the_users_place() -> None:
     """Another program or page of this machine that finds the port; also what asks for nothing at all."""
     async with signing() as known, hosting(far(known)) as here:
