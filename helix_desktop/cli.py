@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,11 +39,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         drop_output()
         return 0
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno == errno.ENOSPC:
+            drop_output()
+            print("The disk is full, or the file that takes the output is. Make room and try again.", file=sys.stderr)
+        elif _nowhere():
+            print("The folder you are in is not there any more. Change to another one and try again.", file=sys.stderr)
+        else:
             raise
-        drop_output()
-        print("The disk is full, or the file that takes the output is. Make room and try again.", file=sys.stderr)
         return FAILED
+
+
+def _nowhere() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - only whether there is one
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _command(arguments: argparse.Namespace) -> int:

@@ -253,6 +253,21 @@ def test_an_output_that_is_full_is_a_sentence(workspace: str, arguments: list[st
     assert len(ran.stderr.splitlines()) == 1, ran.stderr.decode()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there a folder somebody is in cannot be removed")
+@pytest.mark.parametrize(
+    "arguments",
+    [["ask", "hello"], ["workspace", "new", "X", "--folder", "."], ["--home", "here", "workspace", "list"]],
+)
+def test_in_a_folder_that_was_removed_that_is_said(tmp_path: Path, arguments: list[str]) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = [sys.executable, "-c", f"import os; os.rmdir({str(gone)!r}); from helix_desktop.cli import main; "]
+    program[2] += f"raise SystemExit(main({arguments!r}))"
+    ran = subprocess.run(program, cwd=gone, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == "The folder you are in is not there any more. Change to another one and try again.\n"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for a process's memory")
 def test_a_large_file_never_stands_in_memory(workspace: str, tmp_path: Path) -> None:
     """What the process holds itself, not the pages of files the kernel may take back at any time."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -42,3 +44,26 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path, capfd: pyte
     assert cli.main(["tour", "--out", str(folder)]) == 2
     assert "is not empty" in capfd.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("reader", ["gone", "full"])
+def test_a_reader_who_has_seen_enough_or_a_full_file_is_no_mistake_of_ours(reader: str, tmp_path: Path) -> None:
+    if reader == "full" and not Path("/dev/full").exists():
+        pytest.skip("a full device")
+    program = [sys.executable, "-m", "helix_desktop", "tour", "--out", str(tmp_path / "tour")]
+    if reader == "full":
+        with open("/dev/full", "wb") as full:  # noqa: PTH123
+            ran = subprocess.run(program, stdout=full, stderr=-1, check=False)
+        code, said = ran.returncode, ran.stderr
+    else:
+        with subprocess.Popen(program, stdout=-1, stderr=-1) as running:
+            assert running.stdout is not None
+            assert running.stderr is not None
+            running.stdout.close()
+            code, said = running.wait(60), running.stderr.read()
+    if reader == "gone":
+        assert (code, said) == (0, b"")
+    else:
+        assert code == 1
+        assert said.startswith(b"The disk is full"), said
+        assert said.count(b"\n") == 1
