@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import places
-from helix_desktop.commands import as_json, beside
+from helix_desktop.commands import beside
 from helix_desktop.console import Console
-from helix_desktop.errors import NotThere, WrongUse
+from helix_desktop.errors import Ambiguous, NotThere, WrongUse
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -32,7 +32,7 @@ def add(nouns: Subparsers) -> None:
         metavar="WHAT",
         help="edits, commands, all, or the name of a tool; what is not allowed and has to be asked is refused",
     )
-    as_json(ask)
+    ask.add_argument("--json", action="store_true", help="every fact of the turn as a line of JSON instead of text")
     ask.add_argument("text", nargs="+", metavar="TEXT", help="- reads it from standard input")
     ask.set_defaults(run=run, work=work, lasting=True)
 
@@ -99,6 +99,12 @@ async def _turn(bench: Workbench, arguments: argparse.Namespace, text: str, cons
         unsubscribe()
         if not telling.ended:
             session.stop()
+    if telling.refused:
+        names = list(dict.fromkeys(telling.refused))
+        await console.complain(
+            f"Refused, since nobody is there to ask: {', '.join(names)}. "
+            f"`--allow {' --allow '.join(names)}` would have let it."
+        )
     done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE
     if not done:
         await console.complain(telling.why)
@@ -110,9 +116,11 @@ async def _session(bench: Workbench, name: str) -> Session:
     if not name:
         return await bench.new_conversation()
     rows = [row for row in bench.conversations() if name in (row.id, row.title)]
-    if len(rows) != 1:
-        what = "no conversation" if not rows else f"{len(rows)} conversations called"
-        raise NotThere(f"There is {what} {name} in {bench.name}.")
+    if not rows:
+        raise NotThere(f"There is no conversation {name} in {bench.name}.")
+    if len(rows) > 1:
+        ids = ", ".join(row.id for row in rows[:10])
+        raise Ambiguous(f"{len(rows)} conversations are called {name}: {ids}.", remedy="Use the id.")
     return await bench.session(rows[0].id)
 
 

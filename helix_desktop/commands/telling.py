@@ -26,6 +26,7 @@ class Telling:
     allowed: frozenset[str]
     as_lines: bool
     ended: TurnEnded | None = None
+    refused: list[str] = field(default_factory=list)
     _waiting: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
     def hear(self, event: Event) -> None:
@@ -73,6 +74,7 @@ class Telling:
         groups = {"edits"} if name in EDITS else {"commands"} if name in COMMANDS else set()
         if self.allowed & {"all", name, *groups}:
             return Answer(allowed=True)
+        self.refused.append(name)
         return Answer(allowed=False, words=f"Nobody is there to ask; it was not started with --allow {name}.")
 
 

@@ -65,7 +65,9 @@ def test_what_was_not_allowed_is_refused_and_what_was_is_done(
 ) -> None:
     assert ask("write new.txt: text") == 0
     assert not (tmp_path / "project" / "new.txt").exists()
-    assert "did not allow" in capfd.readouterr().out
+    out, err = capfd.readouterr()
+    assert "did not allow" in out
+    assert err == "Refused, since nobody is there to ask: write_file. `--allow write_file` would have let it.\n"
     assert ask("--allow", "edits", "write new.txt: text") == 0
     assert (tmp_path / "project" / "new.txt").exists()
 
@@ -95,6 +97,22 @@ def test_wrong_use_is_a_sentence(
     capfd.readouterr()
     assert cli.main(["conversation", "list", "-w", workspace, "--json"]) == 0
     assert json.loads(capfd.readouterr().out) == []  # nothing is begun in vain
+
+
+def test_a_title_several_have_is_answered_with_their_ids(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert [ask("--workspace", workspace, "hello") for _ in range(2)] == [0, 0]
+    capfd.readouterr()
+    assert cli.main(["conversation", "list", "-w", workspace, "--json"]) == 0
+    ids = [row["id"] for row in json.loads(capfd.readouterr().out)]
+    assert ask("-w", workspace, "-c", "hello", "and more") == 1
+    assert capfd.readouterr().err == f"2 conversations are called hello: {ids[0]}, {ids[1]}. Use the id.\n"
+
+
+def test_json_is_what_the_help_says(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["ask", "--help"])
+    said = " ".join(capfd.readouterr().out.split())
+    assert "--json every fact of the turn as a line of JSON" in said
 
 
 def test_the_built_in_model_goes_by_its_name_alone(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
