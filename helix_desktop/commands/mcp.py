@@ -182,9 +182,12 @@ async def _sign_in(servers: Servers, name: str, console: Console) -> int:
 def install(arguments: argparse.Namespace) -> int:
     from helix_desktop.context_server import clients
 
-    known = beside.all_of(places.find(arguments.home)).find(arguments.workspace)
+    if arguments.write and not arguments.client:
+        raise WrongUse("Which program's file is to be written? Name it with --client.")
+    where = places.find(arguments.home)
+    known = beside.all_of(where).find(arguments.workspace)
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
-    command = [*_program(), *(["--home", str(arguments.home.resolve())] if arguments.home else [])]
+    command = [*_program(), *(["--home", str(where.data)] if arguments.home or os.environ.get("HELIX_HOME") else [])]
     command += ["mcp", "--workspace", known.id]
     wanted = [arguments.client] if arguments.client else clients.CLIENTS
     found = [clients.snippet(each, command, "helix-context-cache", folder=folder, home=Path.home()) for each in wanted]
@@ -193,8 +196,6 @@ def install(arguments: argparse.Namespace) -> int:
     for one in found if not arguments.json else ():
         print(f"{one.client}: {one.file}\n\n{one.text}\n")
     if arguments.write:
-        if not arguments.client:
-            raise WrongUse("Which program's file is to be written? Name it with --client.")
         written = clients.write(found[0])
         print(f"{found[0].file} {'written' if written else 'has it already'}.", file=sys.stderr)
     return 0

@@ -38,8 +38,21 @@ def test_it_is_written_only_when_asked_and_only_for_one_program(
     assert not file.exists()
     assert cli.main([*made, "mcp", "install", "-w", "w", "--client", "claude-code", "--write"]) == 0
     assert json.loads(file.read_text())["mcpServers"]["helix-context-cache"]["type"] == "stdio"
+    capsys.readouterr()
     assert cli.main([*made, "mcp", "install", "-w", "w", "--write"]) == 2
-    assert "Name it with --client" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "Name it with --client" in err
+    assert out == ""
+
+
+def test_a_home_named_by_the_environment_is_in_the_configuration(
+    made: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other program starts the server in an environment of its own."""
+    monkeypatch.setenv("HELIX_HOME", made[1])
+    assert cli.main(["mcp", "install", "-w", "w", "--client", "cursor", "--json"]) == 0
+    (entry,) = (one["entry"] for one in json.loads(capsys.readouterr().out))
+    assert entry["args"][entry["args"].index("--home") + 1] == made[1]
 
 
 def test_the_workspace_has_to_be_named(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
