@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 
 from helix_desktop.engine.arrival import Admission
 from helix_desktop.engine.contents import Contents
@@ -116,6 +117,7 @@ class Steward:
         plan = self._asked_plan(kind, wish)
         if plan is None:
             raise Refused("There is nothing to fold before the part of the conversation that stays as it is.")
+        await self._drop()
         if self._flying is not None:
             raise Refused("A fold is being made already.", remedy="Wait for it, or cancel it.")
         if kind is FoldKind.TRUNCATION:
@@ -161,10 +163,15 @@ class Steward:
         return await self.conversation.append(Refolded(fold))
 
     def cancel(self) -> None:
-        """Stop the fold that is being made, and forget one that is ready but not adopted."""
-        self._ready = None
+        """Stop the fold that is being made."""
         if self._flying is not None:
             self._flying.cancel()
+
+    async def _drop(self) -> None:
+        """Forget the fold that is ready but not adopted; what it cost stays recorded."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            await self.conversation.append(*ready.spent)
 
     @property
     def at_rest(self) -> bool:
@@ -180,9 +187,11 @@ class Steward:
     async def aclose(self) -> None:
         """Stop, and let go of what was read; nothing is lost but the fold that was being made."""
         flying = self._flying
-        self.cancel()
         if flying is not None:
+            flying.cancel()
             await asyncio.wait([flying])
+        with suppress(HelixError):
+            await self._drop()
         self._writer.let_go()
 
     def forecast(self) -> str:
@@ -217,7 +226,7 @@ class Steward:
         if situation.line.failures[kind] >= situation.policy.failures:
             return True
         failed = self._failed_at.get(kind)
-        return failed is not None and situation.now - failed < RETRY_AFTER
+        return failed is not None and 0 <= situation.now - failed < RETRY_AFTER
 
     def _asked_plan(self, kind: FoldKind, wish: str) -> Plan | None:
         situation = self.situation()
@@ -277,7 +286,10 @@ class Steward:
         if self._ready is None:
             failures = [r.fact for r in self.conversation.state.facts[-3:] if isinstance(r.fact, FoldFailed)]
             raise NothingWritten(f"Nothing was folded: {failures[-1].why if failures else 'it was cancelled'}")
-        return await self.adopt()
+        recorded = await self.adopt()
+        if not recorded and self._ready is None:
+            raise NothingWritten("Nothing was folded: what was to be folded has changed meanwhile")
+        return recorded
 
     async def adopt(self) -> tuple[Recorded, ...]:
         """Append what is ready, if the covered facts are still the same; clearing is taken along. What was begun in a
@@ -289,10 +301,11 @@ class Steward:
         same = still_same(ready.reading, self.conversation.state)
         if same and ready.reading.plan.span.last >= tail_start(self.situation()):
             return ()
-        self._ready = None
         if not same:
             log.info("%s was not adopted: what it covers has changed", ready.fold.fold)
+            await self._drop()
             return ()
+        self._ready = None
         recorded = await self.append(ready)
         if recorded and self.conversation.policy.caching != "off":
             situation = self.situation()

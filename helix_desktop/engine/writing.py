@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -177,6 +178,10 @@ class Writer:
             except ModelFailed as error:
                 failures.append(f"{rung.name}: {error.what}")
                 continue
+            except asyncio.CancelledError:
+                with suppress(HelixError):
+                    await self.conversation.append(*spent)
+                raise
             if made.tokens <= limit + FRAME:
                 folded = self._folded(reading, making, made, rung.client.model, self.clock.now() - started)
                 return Written(folded, reading, tuple(spent))
@@ -287,6 +292,8 @@ class Writer:
             yield Rung(f"{long.model} with its long window", long, "long", "transcript")
         if quick is not None:
             yield Rung(f"{quick.model} in pieces", quick, "fast" if fast else "main", "pieces")
+        if main is not None and quick is not None and main.model != quick.model:
+            yield Rung(main.model, main, "main", "transcript")
 
     async def _text(
         self, rung: Rung, reading: Reading, passages: Sequence[Passage], asking: Asking, seconds: float
@@ -296,7 +303,10 @@ class Writer:
         room = self._room(reading.situation, rung.role)
         if rung.way == "prefix":
             request = with_question(await self._request(reading.view), question, purpose, answer)
-            return _said(await asking.text(rung.client, request, seconds))
+            text = _said(await asking.text(rung.client, request, seconds))
+            if not handover.in_form(text) and self.tokens.count(text) < SMALLEST:
+                raise ModelFailed("The answer was no document.")  # it went on with the work
+            return text
         pieces = list(_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1)))
         if rung.way == "transcript" and len(pieces) > 1:
             raise ModelFailed(f"What is to be folded does not fit the window of {rung.client.model}.")

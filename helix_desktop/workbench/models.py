@@ -74,9 +74,14 @@ class Models:
         self._read = access.configured.stamp()
 
     def client(self, role: str) -> ModelClient | None:
-        """The model of a role, or None where none is chosen."""
+        """The model of a role, or None where none is chosen. The main one takes the place of another that is not there."""
         name = self._names().get(role, "")
-        return self.named(name) if name else None
+        try:
+            return self.named(name) if name else None
+        except HelixError:
+            if role == "main":
+                raise
+            return None
 
     def named(self, name: str) -> Chosen:
         """Any model by its full name; UnknownModel says what is wrong with the name."""

@@ -21,10 +21,12 @@ from helix_desktop.engine.facts import (
     Pinned,
     Rewound,
     Span,
+    Spent,
     Text,
     Unfolded,
 )
 from helix_desktop.engine.strategies.handover import SECTIONS, TITLE
+from helix_desktop.engine.writing import NothingWritten
 from helix_desktop.errors import NotThere, Refused
 from tests.engine import keeping as writers
 from tests.engine.keeping import Keeping, keeping
@@ -228,6 +230,68 @@ async def test_the_cooldown_keeps_handovers_apart() -> None:
     times = [one.time for one in kept.facts if isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER]
     assert len(times) >= 2
     assert all(later - earlier >= 600 for earlier, later in itertools.pairwise(times))
+
+
+async def test_a_clock_that_is_put_back_holds_up_no_handover() -> None:
+    kept = await keeping(window=100_000, handover_cooldown=600, **FULL | {"handover_share": 0.1})
+    await kept.say("a task")
+    while not kept.folds(FoldKind.HANDOVER):
+        await worked(kept, 10, 500)
+        await kept.settled()
+    before = len(kept.folds(FoldKind.HANDOVER))
+    kept.clock.time -= 86_400 * 365
+    for _ in range(8):
+        await worked(kept, 10, 500)
+        await kept.settled()
+    assert len(kept.folds(FoldKind.HANDOVER)) > before
+
+
+async def test_a_clock_that_is_put_back_makes_no_failure_rest_for_ever() -> None:
+    kept = await keeping(window=100_000, answer=writers.fails, **FULL | {"handover_share": 0.1})
+    await kept.say("a task")
+    while not kept.failures():
+        await worked(kept, 3, 500)
+        await kept.settled()
+    kept.clock.time -= 86_400
+    kept.writers["fast"].answer = kept.writers["main"].answer = writers.good
+    await worked(kept, 3, 500)
+    await kept.settled()
+    assert kept.folds(FoldKind.HANDOVER)
+
+
+async def test_what_a_document_cost_is_recorded_whatever_becomes_of_it() -> None:
+    for become in ("changed", "closed", "asked for again"):
+        kept = await keeping(window=12_000, **FULL)
+        gate = kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
+        await kept.say("a task")
+        await worked(kept, 24, 300)
+        gate.set()
+        await kept.end()
+        await kept.settled()
+        assert kept.folds() == []
+        if become == "changed":
+            await kept.conversation.append(Pinned(PartRef(4)))
+            await kept.settled()
+        elif become == "closed":
+            await kept.steward.aclose()
+        else:
+            await kept.say("and another")
+            await kept.steward.fold_now(FoldKind.HANDOVER)
+        spent = [one.fact for one in kept.facts if isinstance(one.fact, Spent)]
+        assert len(spent) == (2 if become == "asked for again" else 1), become
+
+
+async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_is_none() -> None:
+    kept = await keeping(window=100_000)
+    gate = kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
+    await kept.say("a task")
+    await worked(kept, 12, 300)
+    folding = kept.tasks.spawn(kept.steward.fold_now(FoldKind.HANDOVER), name="asked")
+    await asyncio.sleep(0)
+    await kept.conversation.append(Pinned(PartRef(4)))
+    gate.set()
+    with pytest.raises(NothingWritten, match="changed meanwhile"):
+        await folding
 
 
 async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> None:

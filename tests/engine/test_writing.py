@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from helix_desktop.engine.strategies.plan import Plan
 from helix_desktop.engine.transcript import Passage
 from helix_desktop.engine.writing import NothingWritten, _pieces, read, still_same
 from helix_desktop.errors import ContextTooLong, Overloaded
-from tests.engine.keeping import Keeping, empty, fails, keeping, wrong_form
+from tests.engine.keeping import Keeping, empty, fails, good, keeping, wrong_form
 from tests.engine.test_steward import worked
 
 
@@ -93,6 +94,44 @@ async def test_missing_sections_are_asked_for_once_and_then_filled() -> None:
     assert "only this one" in fold.text
     assert all(f"## {name}" in fold.text for name in SECTIONS)
     assert first.purpose == second.purpose == "handover"
+
+
+async def test_a_fast_model_that_is_out_of_order_is_replaced_by_the_main_one() -> None:
+    kept = await with_history(handover_writer="fast")
+    kept.writers["fast"].answer = fails
+    await kept.steward.fold_now(FoldKind.HANDOVER)
+    assert kept.folds()[0].model == "main"
+
+
+async def test_a_model_that_goes_on_with_the_work_in_place_of_writing_is_asked_apart_from_it() -> None:
+    answers = iter(("Let me look at src/a.py first.", good))
+    kept = await with_history(handover_writer="main")
+    kept.writers["main"].answer = lambda request: str(answer(request) if callable(answer := next(answers)) else answer)
+    del kept.writers["fast"]
+    await kept.steward.fold_now(FoldKind.HANDOVER)
+    assert [len(asked.messages) == 1 for asked in kept.writers["main"].requests] == [False, True]
+    assert "Let me look" not in kept.folds()[0].text
+
+
+async def test_what_was_paid_for_a_document_that_is_stopped_is_recorded() -> None:
+    kept = await with_history(handover_writer="fast")
+    started = asyncio.Event()
+
+    def answer(_: Request) -> str:
+        if started.is_set():
+            kept.writers["fast"].hangs = True
+        started.set()
+        return "## Completed Work\nsome of it"
+
+    kept.writers["fast"].answer = answer
+    kept.writers["fast"].pauses = (0, 0, 0)
+    folding = kept.tasks.spawn(kept.steward.fold_now(FoldKind.HANDOVER), name="asked")
+    while len(kept.writers["fast"].requests) < 2:
+        await asyncio.sleep(0)
+    kept.steward.cancel()
+    with pytest.raises(NothingWritten, match="cancelled"):
+        await folding
+    assert [one.fact.usage.input for one in kept.facts if isinstance(one.fact, Spent)] == [100]
 
 
 async def test_an_answer_in_no_form_at_all_is_taken_as_it_is() -> None:

@@ -34,7 +34,7 @@ def due(situation: Situation) -> Plan | None:
     full = meter.used >= latest(situation)
     if not full and (policy.handover == "share" or meter.used < floor(situation)):
         return None
-    if line.last_handover and situation.now - line.last_handover < policy.handover_cooldown:
+    if line.last_handover and 0 <= situation.now - line.last_handover < policy.handover_cooldown:  # a clock may go back
         return None
     span = foldable(situation)
     if span is None or line.count_messages(span, policy.handover_facts) < policy.handover_facts:
@@ -157,6 +157,11 @@ def _unfenced(lines: list[str]) -> list[str]:
         return lines
     around = {fences[0], *(fences[-1:] if len(fences) % 2 == 0 else ())}
     return [line for i, line in enumerate(lines) if i not in around]
+
+
+def in_form(text: str) -> bool:
+    """Whether there is any of the six headings in it."""
+    return any(_section(line) for line in text.splitlines())
 
 
 def lacking(found: Mapping[str, str]) -> list[str]:
