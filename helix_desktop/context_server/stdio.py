@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -35,10 +36,16 @@ async def streams(
     to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
+    answers = outgoing.clone()  # whoever waits for an answer is not to wait for ever
+
     async def take() -> None:
-        async with to_server:
+        async with to_server, answers:
             async for line in lines(read):
-                await to_server.send(message(line))
+                received = message(line)
+                if isinstance(received, types.JSONRPCError):
+                    await answers.send(SessionMessage(received))
+                else:
+                    await to_server.send(received)
 
     async def give() -> None:
         async with from_server:
@@ -72,10 +79,24 @@ async def lines(read: Read) -> AsyncIterator[bytes]:
             pieces.clear()
 
 
-def message(line: bytes) -> Incoming:
-    """The message of a line, or the error that it is none."""
+def message(line: bytes) -> SessionMessage | types.JSONRPCError:
+    """The message of a line, or what to answer where it is none."""
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError as error:
+    except ValueError:
         log.warning("a message of %d bytes over stdio is no JSON-RPC", len(line))
-        return error
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError):
+        return _refusal(None, types.PARSE_ERROR, f"This is no JSON, or a line of more than {LONGEST:,} bytes.")
+    return _refusal(_number(request), types.INVALID_REQUEST, "This is no message of JSON-RPC 2.0.")
+
+
+def _number(request: Any) -> types.RequestId | None:
+    """Which request it was; that of an answer is not ours to use."""
+    number = request.get("id") if isinstance(request, dict) and "method" in request else None
+    return number if type(number) in {int, str} and str(number).isprintable() else None
+
+
+def _refusal(number: types.RequestId | None, code: int, words: str) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=words))

@@ -56,16 +56,37 @@ async def test_rubbish_does_not_end_the_connection_and_stands_in_no_log(
     expect: Expect, caplog: pytest.LogCaptureFixture
 ) -> None:
     expect("no JSON-RPC")
-    expect("")
-    out = await exchanged(HELLO, b'rubbish\n[]\n{"rubbish": 1}\n\n', request(2, "tools/list"), answers=2)
-    assert out[-1]["id"] == 2
+    out = await exchanged(HELLO, b'rubbish\n[]\n{"rubbish": 1}\n\n', request(2, "tools/list"), answers=5)
+    assert sorted(str(message["id"]) for message in out) == ["1", "2", "None", "None", "None"]
     assert "no JSON-RPC" in caplog.text
     assert "rubbish" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("line", "number", "code"),
+    [
+        (b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "x\\ud800"}}', 7, -32600),
+        (b'{"jsonrpc": "1.0", "id": "a", "method": "ping"}', "a", -32600),
+        (b'{"jsonrpc": "1.0", "id": true, "method": "ping"}', None, -32600),
+        (b'{"jsonrpc": "2.0", "id": "x\\ud800", "method": "ping"}', None, -32600),
+        (b'{"jsonrpc": "2.0", "id": 7, "result": 3}', None, -32600),
+        (b'[{"jsonrpc": "2.0", "id": 7, "method": "ping"}]', None, -32600),
+        (b'{"jsonrpc": "2.0", "id": 7, "met', None, -32700),
+        (b"[" * 100_000, None, -32700),
+        (b"\xff\xfe\x00", None, -32700),
+    ],
+)
+async def test_who_sends_what_cannot_be_read_is_told_and_does_not_wait(
+    line: bytes, number: int | str | None, code: int, expect: Expect
+) -> None:
+    expect("no JSON-RPC")
+    out = await exchanged(HELLO, line + b"\n", request(2, "ping"), answers=3)
+    (told,) = (message for message in out if "error" in message)
+    assert (told["id"], told["error"]["code"]) == (number, code)
+
+
 async def test_a_line_too_long_is_dropped_without_being_kept(monkeypatch: pytest.MonkeyPatch, expect: Expect) -> None:
     expect("no JSON-RPC")
-    expect("")
     monkeypatch.setattr(stdio, "LONGEST", 1000)
     huge = [b"x" * 400] * 100
     lines = [line async for line in stdio.lines(_reader([*huge, b"end\nnext\n", b"last"]))]
