@@ -51,7 +51,7 @@ from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotThere
 LARGEST = 6_000  # tokens of a document
 WINDOW_SHARE = 8  # and at most this part of the window
 FRAME = 260  # tokens of a document's header and headings
-ANSWER = 4_000  # tokens a writer may put out
+ANSWER = 4_000  # tokens a writer may put out, and at most a quarter of its window
 SMALLEST = 400  # tokens below which a document cannot say anything
 ENTRY = "details of a conversation"
 REMEMBERED = 5_000  # details; an output that prints numbers has 84,000, which would stay in memory
@@ -174,7 +174,8 @@ class Writer:
         for rung in self._rungs(reading):
             try:
                 text = await self._text(rung, reading, passages, Asking(spent.append, self._heard), seconds)
-                made = await self._document(rung, making, text, Asking(spent.append, self._heard), seconds)
+                answer = _answer(reading.situation, rung.role)
+                made = await self._document(rung, making, text, answer, Asking(spent.append, self._heard), seconds)
             except ModelFailed as error:
                 failures.append(f"{rung.name}: {error.what}")
                 continue
@@ -299,7 +300,8 @@ class Writer:
         self, rung: Rung, reading: Reading, passages: Sequence[Passage], asking: Asking, seconds: float
     ) -> str:
         question = self._question(reading)
-        purpose, answer = reading.plan.kind.value, min(ANSWER, self._limit(reading) * 3 // 2)
+        answer = min(_answer(reading.situation, rung.role), self._limit(reading) * 3 // 2)
+        purpose = reading.plan.kind.value
         room = self._room(reading.situation, rung.role)
         if rung.way == "prefix":
             request = with_question(await self._request(reading.view), question, purpose, answer)
@@ -314,8 +316,13 @@ class Writer:
         for piece in pieces:
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece
             text = _said(await asking.text(rung.client, plain_request(material, question, purpose, answer), seconds))
-            text = text[: ANSWER * 8]
+            text = self._first(text[: ANSWER * 8], room // 2)
         return text
+
+    def _first(self, text: str, limit: int) -> str:
+        """As much of the text's beginning as takes so many tokens, about."""
+        count = self.tokens.count(text)
+        return text if count <= limit else text[: len(text) * limit // count]
 
     def _question(self, reading: Reading) -> str:
         plan, limit = reading.plan, self._limit(reading)
@@ -328,14 +335,16 @@ class Writer:
                 tail = reading.situation.policy.tail_steps
                 return handover.question(plan.span, tail, wish=plan.wish, limit=min(limit, handover.EXPECTED))
 
-    async def _document(self, rung: Rung, making: Making, text: str, asking: Asking, seconds: float) -> Document:
+    async def _document(
+        self, rung: Rung, making: Making, text: str, answer: int, asking: Asking, seconds: float
+    ) -> Document:
         """The text in its form. Sections that are missing are asked for once, then filled from the details."""
         if making.plan.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
             return await asyncio.to_thread(document, making, {"": text}, self.tokens)
         found = handover.sections(text)
         lacking = handover.lacking(found)
         if lacking:
-            request = plain_request(text, handover.question_for(lacking), making.plan.kind.value, ANSWER)
+            request = plain_request(text, handover.question_for(lacking), making.plan.kind.value, answer)
             try:
                 more = handover.sections(await asking.text(rung.client, request, seconds))
             except ModelFailed:
@@ -348,9 +357,18 @@ class Writer:
 
     def _room(self, situation: Situation, role: str) -> int:
         """Counted tokens of material that fit a role's window, with room for the question and the answer."""
-        chosen = situation.state.settings.model(role) or situation.state.settings.model("main")
-        window = chosen.window if chosen and chosen.window > 0 else situation.policy.window
-        return max(1_000, int((window - min(ANSWER, window // 4) - 600) / max(situation.meter.factor, 1.0) * 0.95))
+        room = _window(situation, role) - _answer(situation, role) - 600
+        return max(1_000, int(room / max(situation.meter.factor, 1.0) * 0.95))
+
+
+def _window(situation: Situation, role: str) -> int:
+    chosen = situation.state.settings.model(role) or situation.state.settings.model("main")
+    return chosen.window if chosen and chosen.window > 0 else situation.policy.window
+
+
+def _answer(situation: Situation, role: str) -> int:
+    """The tokens a writer of this role may put out."""
+    return min(ANSWER, _window(situation, role) // 4)
 
 
 def _room_left(reading: Reading) -> int:
