@@ -57,11 +57,13 @@ def rules_files(roots: Sequence[str], trusted: Mapping[str, Any]) -> tuple[Rules
 
 
 def rules_facts(roots: Sequence[str], trusted: Mapping[str, Any], tokens: Tokens) -> tuple[RulesSet, ...]:
-    """Trusted files word for word; one that is gone is taken out; one that changed stays as it was trusted."""
+    """Trusted files word for word; one that is gone, or whose folder is no root any more, is taken out; one that changed
+    stays as it was trusted.
+    """
     files = rules_files(roots, trusted)
     there = {file.path: file for file in files}
     facts = [RulesSet(str(f.path), f.text, tokens.count(f.text)) for f in files if f.trusted]
-    gone = [Path(root) / name for root in roots for name in RULES]
+    gone = dict.fromkeys([*(Path(root) / name for root in roots for name in RULES), *map(Path, trusted)])
     return (*facts, *(RulesSet(str(path), "", 0) for path in gone if path not in there))
 
 

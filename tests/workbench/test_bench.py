@@ -209,6 +209,24 @@ async def test_rules_of_a_folder_count_once_they_are_trusted_and_ask_again_when_
     assert "Use tabs." not in str(await session.request_at())
 
 
+async def test_rules_of_a_folder_that_is_taken_out_of_the_workspace_count_no_longer(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "AGENTS.md").write_text("Use tabs.\n")
+    bench = await bench_on(desks, folder)
+    await bench.change({"roots": [str(folder), str(other)]})
+    (file,) = bench.rules_to_trust()
+    await bench.trust(file)
+    session = await bench.new_conversation()
+    await told(session, "hello")
+    assert "Use tabs." in (await session.request_at()).system
+    await bench.change({"roots": [str(folder)]})
+    await told(session, "hello")
+    assert "Use tabs." not in (await session.request_at()).system
+
+
 async def test_policy_model_and_mode_are_chosen_and_kept(desks: Desks, folder: Path) -> None:
     bench = await bench_on(desks, folder)
     await bench.choose_policy("helix", {"window": 64_000})
