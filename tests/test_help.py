@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 from pathlib import Path
@@ -12,6 +13,7 @@ from helix_desktop import commands, resources
 
 PAGES = sorted((resources.folder() / "help").glob("*.md"))
 README = Path(__file__).parent.parent / "README.md"
+MANUAL = Path(__file__).parent.parent / "packaging/linux/helix-desktop.1"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -34,3 +36,28 @@ def test_every_command_shown_is_one(page: Path) -> None:
     for line in shown:
         arguments = commands.parser().parse_args(shlex.split(line))
         assert callable(arguments.run), line
+
+
+def test_the_manual_page_names_every_command_and_its_verbs() -> None:
+    said = MANUAL.read_text(encoding="utf-8").replace("\\", "").partition(".SH COMMANDS")[2]
+    named = [word for noun, verbs in _commands().items() for word in (noun, *verbs)]
+    assert [word for word in named if not re.search(rf"\b{word}\b", said)] == []
+    assert re.search(r"\b130\b", said)
+
+
+def test_every_command_but_the_server_can_answer_in_json() -> None:
+    nouns = _below(commands.parser())
+    leaves = {f"{noun} {verb}": below for noun in nouns for verb, below in _below(nouns[noun]).items()}
+    leaves |= {noun: parser for noun, parser in nouns.items() if noun != "mcp" and not _below(parser)}
+    assert [name for name, parser in leaves.items() if "--json" not in parser.format_help()] == []
+
+
+def _commands() -> dict[str, list[str]]:
+    return {noun: list(_below(parser)) for noun, parser in _below(commands.parser()).items()}
+
+
+def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:  # noqa: SLF001 - argparse tells nobody else
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            return dict(action.choices)
+    return {}

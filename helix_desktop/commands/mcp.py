@@ -45,6 +45,7 @@ def add(nouns: Subparsers) -> None:
     one.set_defaults(run=install, work=None)
     one = verbs.add_parser("sign-in", help="sign in to one of the workspace's own MCP servers, in the browser")
     on_workspace(one)
+    as_json(one)
     one.add_argument("server", metavar="SERVER", help="its name in the workspace's settings")
     one.set_defaults(run=beside.run, work=sign_in, lasting=True, counts=False)
 
@@ -157,13 +158,15 @@ async def sign_in(arguments: argparse.Namespace, workspace: Workspace, console: 
 
     bench = workbench.of(workspace)
     if bench is not None:
-        return await _sign_in(bench.servers, arguments.server, console)
+        return await _sign_in(bench.servers, arguments, console)
     async with workbench.alone(workspace, arguments.places) as opened:
-        return await _sign_in(opened.servers, arguments.server, console)
+        return await _sign_in(opened.servers, arguments, console)
 
 
-async def _sign_in(servers: Servers, name: str, console: Console) -> int:
+async def _sign_in(servers: Servers, arguments: argparse.Namespace, console: Console) -> int:
     from helix_desktop.mcp_host.server import State
+
+    name = arguments.server
 
     async def page(address: str) -> None:
         await console.complain(f"Sign in on this page, which opens in your browser: {address}")
@@ -172,7 +175,10 @@ async def _sign_in(servers: Servers, name: str, console: Console) -> int:
     status = await servers.sign_in(name, page)
     if status.state is not State.READY:
         raise Refused(f"{name} is not ready. {status.why}".strip(), remedy="Try again, or look at its settings.")
-    await console.say(f"{name} is ready, with {status.tools} tools.")
+    if arguments.json:
+        await beside.say_json(console, {"server": name, "tools": status.tools})
+    else:
+        await console.say(f"{name} is ready, with {status.tools} tools.")
     return 0
 
 
