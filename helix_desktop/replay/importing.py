@@ -32,15 +32,24 @@ class Imported:
 
 
 def read_all(paths: Sequence[Path]) -> Imported:
-    """Every session of the files; of a folder, of all `.jsonl` and `.json` files under it."""
-    recordings: list[Recording] = []
-    complaints: list[str] = []
-    for path in paths:
-        for file in _files(path):
-            imported = read(file)
-            recordings.extend(imported.recordings)
-            complaints.extend(imported.complaints)
-    return Imported(tuple(recordings), tuple(complaints))
+    """Every session of the files; of a folder, of all `.jsonl` and `.json` files under it, whatever else is there."""
+    found = [imported for path in paths for imported in (_all_under(path) if path.is_dir() else (read(path),))]
+    recordings = tuple(recording for imported in found for recording in imported.recordings)
+    return Imported(recordings, tuple(complaint for imported in found for complaint in imported.complaints))
+
+
+def _all_under(folder: Path) -> Iterator[Imported]:
+    """WrongUse where no file holds a session."""
+    useless: list[WrongUse] = []
+    files = _files(folder)
+    for file in files:
+        try:
+            yield read(file)
+        except WrongUse as error:
+            useless.append(error)
+    if len(useless) == len(files):
+        raise useless[0]
+    yield Imported((), tuple(error.what for error in useless))
 
 
 def read(path: Path) -> Imported:
@@ -60,8 +69,6 @@ def read(path: Path) -> Imported:
 
 
 def _files(path: Path) -> Sequence[Path]:
-    if not path.is_dir():
-        return [path]
     found = sorted(file for ending in ("*.jsonl", "*.json") for file in path.rglob(ending) if file.is_file())
     files = [file for file in found if not file.name.endswith(_BESIDE)]
     if not files:

@@ -93,6 +93,26 @@ def test_a_folder_is_all_its_sessions_without_what_recorders_put_beside(tmp_path
     assert sorted(names) == ["a.jsonl", "b.jsonl"]
 
 
+def test_a_file_of_a_folder_that_is_no_session_is_told_and_the_others_are_played(tmp_path: Path) -> None:
+    written(tmp_path, "b.jsonl", HELLO, ANSWER)
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "package.json").write_text('{"name": "x"}\n')
+    imported = importing.read_all([tmp_path])
+    assert [Path(recording.name).name for recording in imported.recordings] == ["b.jsonl"]
+    assert [complaint.split(" holds")[0] for complaint in imported.complaints] == [
+        str(tmp_path / "empty.jsonl"),
+        str(tmp_path / "package.json"),
+    ]
+    with pytest.raises(WrongUse, match=r"empty\.jsonl holds no session"):
+        importing.read_all([tmp_path, tmp_path / "empty.jsonl"])
+
+
+def test_a_folder_without_a_session_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "package.json").write_text('{"name": "x"}\n')
+    with pytest.raises(WrongUse, match="holds no session"):
+        importing.read_all([tmp_path])
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match=r"no \.jsonl or \.json"):
         importing.read_all([tmp_path])
