@@ -219,4 +219,4 @@ def _program() -> list[str]:
     command = shutil.which("helix-desktop")
     if command or getattr(sys, "frozen", False):  # a bundle is its own program
         return [command or sys.executable]
-    return [sys.executable, "-m", "helix_desktop"]
+    return [sys.executable, "-P", "-m", "helix_desktop"]  # -P: not what lies in the folder it is started in

@@ -55,6 +55,19 @@ def test_a_home_named_by_the_environment_is_in_the_configuration(
     assert entry["args"][entry["args"].index("--home") + 1] == made[1]
 
 
+def test_what_lies_in_the_folder_of_the_other_program_is_not_run(
+    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It starts the server in the user's folder, where a file may be called like a module."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cli.main([*made, "mcp", "install", "-w", "w", "--client", "cursor", "--json"]) == 0
+    (entry,) = (one["entry"] for one in json.loads(capsys.readouterr().out))
+    (tmp_path / "http.py").write_text("raise SystemExit('a file of the folder was run')")
+    started = [entry["command"], *entry["args"]]
+    ran = subprocess.run(started, cwd=tmp_path, input=b"", capture_output=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
 def test_the_workspace_has_to_be_named(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*made, "mcp"]) == 2
     assert "Which workspace" in capsys.readouterr().err
