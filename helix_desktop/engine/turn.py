@@ -77,7 +77,7 @@ class Turn:
         self._talk = talk
         self._steps = 0
         self._cuts = 0
-        self._cost = 0.0
+        self._paid_before = len(conversation.state.spent)
         self._lately: deque[tuple[str, str, str]] = deque(maxlen=LATELY)
 
     async def run(self) -> TurnEnded:
@@ -177,7 +177,6 @@ class Turn:
             parts = tuple(part for part in parts if isinstance(part, Text))
         parts = tuple(self._counted(part) for part in parts)
         self._steps += 1
-        self._cost += reply.usage.cost
         seconds = self._crew.clock.now() - started
         model = reply.model or self._main().model
         if parts or reply.usage.input:
@@ -383,8 +382,9 @@ class Turn:
     def _spent(self) -> TurnEnded | None:
         limits = self._crew.limits()
         day, ever = self._crew.spent()
+        turn = sum(paid.usage.cost for paid in self._conversation.state.spent[self._paid_before :])
         for what, spent, limit in (
-            ("This turn", self._cost, limits.turn_cost),
+            ("This turn", turn, limits.turn_cost),
             ("Today", day, limits.day_cost),
             ("This workspace", ever, limits.workspace_cost),
         ):

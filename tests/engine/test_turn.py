@@ -21,6 +21,7 @@ from helix_desktop.engine.facts import (
     Reasoning,
     Recorded,
     ReplyPart,
+    Spent,
     Stop,
     SystemSet,
     Text,
@@ -381,6 +382,20 @@ async def test_spending_limits_end_a_turn() -> None:
     assert end.why == "This turn has cost $1.20; the limit is $1.00."
     at = await world(calls("look"), says("done"), limits=Limits(day_cost=5.0), spent=(6.0, 6.0))
     assert (await told(at)).why == "Today has cost $6.00; the limit is $5.00."
+
+
+async def test_what_folds_cost_counts_towards_the_limit_of_their_turn() -> None:
+    at = await world(*[calls("look", n=n, cost=0.1) for n in range(9)], limits=Limits(turn_cost=1.0))
+    await at.session.conversation.append(Spent("handover", "fast", Usage(input=10, cost=5.0)))
+
+    async def folded_meanwhile(call: ToolCall, context: CallContext) -> str:
+        await at.session.conversation.append(Spent("handover", "fast", Usage(input=10, cost=0.5)))
+        return f"seen {call.id}"
+
+    at.tools.runs["look"] = folded_meanwhile
+    end = await told(at)
+    assert len(at.model.requests) == 2
+    assert end.why == "This turn has cost $1.20; the limit is $1.00."
 
 
 async def test_a_tool_may_ask_and_is_answered() -> None:
