@@ -94,7 +94,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     window.palette_.closed.connect(lambda: _focus_back(window))
     on("palette", lambda: window.palette_.open(window.sidebar.search.text()))
     on("new", lambda: _new(window))
-    on("undo", window.notices.act)
+    on("undo", window.notices.undo)
     on("previous", lambda: _neighbour(window, -1))
     on("next", lambda: _neighbour(window, 1))
 

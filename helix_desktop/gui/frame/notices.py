@@ -28,7 +28,8 @@ class Notices(QWidget):
     """One notice at a time over the lower edge of its parent; the newest wins. Errors stay longer.
 
     One that offers more than an undo, such as to read what opening had to mend, comes back after the newer one, until
-    another workspace is in front: what is offered is about the one that was.
+    another workspace is in front: what is offered is about the one that was. An undo comes back after one that offers
+    nothing, such as an error of something else.
     """
 
     def __init__(self, theme: Theme, parent: QWidget, lifted: Callable[[], int] = lambda: 0) -> None:
@@ -39,6 +40,7 @@ class Notices(QWidget):
         self._undo: Callable[[], object] | None = None
         self._errors: list[str] = []
         self._offered: Callable[[], None] | None = None  # tells again the one that is shown
+        self._more = False  # what is offered is no undo
         self._later: list[Callable[[], None]] = []
         self.setProperty("look", "notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -68,9 +70,10 @@ class Notices(QWidget):
 
     def tell(self, text: str, *, button: str = "", act: Callable[[], object] | None = None, stays: int = SHOWN) -> None:
         """Show a sentence; `act` is done when its button is pressed."""
-        if self._offered is not None and not self.isHidden():
+        if self._offered is not None and not self.isHidden() and (self._more or act is None):
             self._later.append(self._offered)
-        self._offered = partial(self.tell, text, button=button, act=act, stays=stays) if button else None
+        self._offered = partial(self.tell, text, button=button, act=act, stays=stays) if act is not None else None
+        self._more = bool(button)
         self._undo = act
         self._errors = []
         self._text.setText(text)
@@ -93,11 +96,16 @@ class Notices(QWidget):
         self._errors = told
 
     def act(self) -> None:
-        """Do what the button offers (also by the shortcut for undo)."""
-        act, self._undo = self._undo, None
+        """Do what the button offers."""
+        act, self._undo, self._offered = self._undo, None, None
         self._leave()
         if act is not None:
             act()
+
+    def undo(self) -> None:
+        """By the shortcut, which means no other offer."""
+        if not self._more:
+            self.act()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """What it stands in, and what it stands above: it moves with them."""
@@ -115,8 +123,8 @@ class Notices(QWidget):
     def drop_offers(self) -> None:
         """Nothing that is offered is meant any more."""
         self._later.clear()
-        if self._offered is not None:
-            self._offered, self._undo = None, None
+        if self._more:
+            self._offered, self._undo, self._more = None, None, False
             self.hide()
 
     def _leave(self) -> None:

@@ -79,3 +79,24 @@ def test_errors_of_one_moment_stand_together_and_a_later_one_alone(theme: Theme)
     notices.tell("Saved.")
     notices.tell_error(NotThere("c is gone."))
     assert notices.text == "c is gone."
+
+
+def test_an_undo_comes_back_after_an_error_of_something_else_and_its_shortcut_means_no_other_offer(
+    theme: Theme,
+) -> None:
+    parent, done = QWidget(), list[str]()
+    parent.resize(800, 400)
+    parent.show()
+    notices = Notices(theme, parent)
+    notices.tell("It is here.", button="Choose a folder…", act=lambda: done.append("chosen"))
+    notices.tell("It is in the trash.", act=lambda: done.append("undone"))
+    notices.tell_error(NotThere("The server is gone."))
+    notices.undo()
+    assert (notices.text, done) == ("It is in the trash.", [])
+    notices.undo()
+    notices.undo()
+    assert (notices.text, done) == ("It is here.", ["undone"])
+    notices.tell("It is in the archive.", act=lambda: done.append("back"))
+    notices.tell("It is in the trash.", act=lambda: None)
+    notices.act()
+    assert (notices.text, done) == ("It is here.", ["undone"])
