@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import io
 import json
@@ -443,6 +444,19 @@ def test_doctor_finds_this_installation_sound(helix: Helix, workspace: str, tmp_
     assert "Read it before" in helix("doctor", "-o", tmp_path / "report").out
     report = json.loads((tmp_path / "report").read_text())
     assert report["program"] == __version__
+
+
+@pytest.mark.usefixtures("workspace")
+def test_diagnostics_that_found_no_room_are_not_said_to_be_written(
+    helix: Helix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_beside: Path, _target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("helix_desktop.console._rename", full)
+    said = helix("doctor", "-o", tmp_path / "report")
+    assert (said.code, said.out) == (1, "")
+    assert "could not be written" in said.err
 
 
 def test_the_command_line_starts_without_the_heavy_libraries() -> None:

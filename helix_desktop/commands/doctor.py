@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Terminal(target=arguments.output) as console:
         if arguments.output:
             asyncio.run(console.write(text.encode()))
-        asyncio.run(_tell(arguments, findings, console))
+    asyncio.run(_tell(arguments, findings, Terminal()))  # with the file in its place
     return int(any(finding.state is doctor.State.BAD for finding in findings))
 
 

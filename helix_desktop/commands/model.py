@@ -34,7 +34,7 @@ def add(nouns: Subparsers) -> None:
     as_json(one)
     one.set_defaults(run=_with_desk(list_all))
     one = verbs.add_parser("set", help="choose a model, or correct what is known of it", description="Choose a model.")
-    one.add_argument("model", metavar="PROVIDER/MODEL", help="as `model list` shows it")
+    one.add_argument("model", type=_named, metavar="PROVIDER/MODEL", help="as `model list` shows it")
     one.add_argument("--workspace", "-w", default="", metavar="W", help="the workspace that is to use it")
     one.add_argument("--role", choices=ROLES, default="main", help="what for")
     for name, kind in FIGURES.items():
@@ -44,6 +44,10 @@ def add(nouns: Subparsers) -> None:
         )
     as_json(one)
     one.set_defaults(run=choose, work=use)
+
+
+def _named(text: str) -> str:
+    return "demo/demo" if text == "demo" else text  # `ask` knows the built-in one by its name alone as well
 
 
 def _with_desk(work: Callable[[argparse.Namespace, Desk], Awaitable[int]]) -> Callable[[argparse.Namespace], int]:

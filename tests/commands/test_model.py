@@ -74,8 +74,9 @@ def test_a_model_of_a_provider_that_is_away_can_be_chosen_and_that_is_said(
     assert (said.code, "Not checked" in said.err) == (0, True)
 
 
-def test_the_demonstration_can_be_chosen(helix: Helix, ring: MemoryKeyring, workspace: str) -> None:
-    assert helix("model", "set", "demo/demo", "-w", workspace).code == 0
+@pytest.mark.parametrize("name", ["demo/demo", "demo"])
+def test_the_demonstration_can_be_chosen(helix: Helix, ring: MemoryKeyring, workspace: str, name: str) -> None:
+    assert helix("model", "set", name, "-w", workspace).code == 0
     assert 'main = "demo/demo"' in settings_of(workspace)
 
 
