@@ -1,7 +1,7 @@
 """Where a bundled program starts.
 
 A bundle has no `python`: `sys.executable` is the program. The parts that run a script of ours in a clean interpreter
-(`python -I -S script`), or the program anew (`python -m helix_desktop`), get what they ask for here.
+(`python -I -S script`), or the program anew (`python -P -m helix_desktop`), get what they ask for here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def main() -> int:
         sys.argv = sys.argv[3:]
         runpy.run_path(sys.argv[0], run_name="__main__")
         return 0
-    if sys.argv[1:3] == ["-m", "helix_desktop"]:
-        del sys.argv[1:3]
+    if sys.argv[1:4] == ["-P", "-m", "helix_desktop"]:
+        del sys.argv[1:4]
     from helix_desktop.cli import main as command_line
 
     return command_line()

@@ -149,7 +149,8 @@ def test_the_version_stands_in_one_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [(["-m", "helix_desktop", "--version"], __version__), (["-I", "-S", "SCRIPT", "a b"], "['a b']")]
+    ("asked", "said"),
+    [(["-P", "-m", "helix_desktop", "--version"], __version__), (["-I", "-S", "SCRIPT", "a b"], "['a b']")],
 )
 def test_a_bundle_is_its_own_interpreter(asked: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import sys; print(sys.argv[1:])")

@@ -59,7 +59,7 @@ def _write(file: Path, messages: Sequence[Mapping[str, Any]]) -> None:
 
 async def _run(options: Sequence[str], total: int, report: Callable[[int, int], None]) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "helix_desktop", "replay", *options,
+        sys.executable, "-P", "-m", "helix_desktop", "replay", *options,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     said: list[str] = []
