@@ -111,6 +111,8 @@ def _mended(workspace: Path, path: Path, log: mend.Log | None, note: Note) -> Jo
     note(
         f"The journal was damaged and has been mended: {result.kept} facts are as they were, {len(result.lost)} are lost."
     )
+    if not result.kept:
+        note(f"Nothing of the journal could be read; its files as they were are in {aside}.")
     for lost in result.lost[:100]:
         note(f"Lost: {lost}")
     return JournalFile(path)

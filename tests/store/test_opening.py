@@ -110,6 +110,16 @@ def test_a_journal_that_is_nonsense_comes_back_from_its_backup(tmp_path: Path) -
     assert (next((tmp_path / "damaged").iterdir()) / "journal.sqlite3").read_bytes().startswith(b"nonsense")
 
 
+def test_of_a_journal_that_is_nonsense_without_a_backup_it_is_said_that_nothing_could_be_read(tmp_path: Path) -> None:
+    """That 0 facts are lost would be all it said."""
+    filled(tmp_path)
+    (tmp_path / "journal.sqlite3").write_bytes(b"nonsense" * 1000)
+    notes, _, facts = whole(tmp_path)
+    assert facts == 0
+    (aside,) = (tmp_path / "damaged").iterdir()
+    assert f"Nothing of the journal could be read; its files as they were are in {aside}." in notes
+
+
 def test_a_mended_journal_takes_its_place_though_the_program_died_before(tmp_path: Path) -> None:
     filled(tmp_path)
     shutil.copy(tmp_path / "journal.sqlite3", tmp_path / "journal.mended")
