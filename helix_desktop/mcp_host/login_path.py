@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 SECONDS = 5.0
-_GONE = 1.0
+_GONE = 0.5
 _MARK = b"helix-path-begins:"
 
 
@@ -71,14 +71,14 @@ async def _told(printed: asyncio.StreamReader) -> str:
 
 
 async def _hang_up(process: asyncio.subprocess.Process) -> None:
-    """As a terminal that is closed, so that what was begun is tidied up (a version manager's lock); then by force."""
-    for numbers in (
-        (signal.SIGHUP, signal.SIGTERM),
-        (signal.SIGKILL,),
-    ):  # an interactive shell heeds the first, under nohup none
+    """As a terminal that is closed, so that what was begun is tidied up (a version manager's lock); then by force.
+
+    One after another: a second signal cuts the tidying up short. An interactive shell heeds the first alone, and one
+    under nohup the second.
+    """
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
-            for number in numbers:
-                os.killpg(process.pid, number)
+            os.killpg(process.pid, number)
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _GONE)
             return
