@@ -9,11 +9,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from helix_desktop.engine.facts import (
     ConversationStarted,
+    DetailsKept,
     DocumentEdited,
     Folded,
     FoldKind,
@@ -203,7 +204,15 @@ class Story:
         return False
 
     def _edit(self, fact: DocumentEdited) -> bool:
+        """It is as long as it is now; the details were counted in what was there before."""
         self.edited[fact.fold] = fact.text
+        before = self._folds.get(fact.fold)
+        if before is not None:
+            edited = self._folds[fact.fold] = replace(before, tokens=fact.tokens, details=DetailsKept())
+            folds = self._event_of[fact.fold].folds
+            folds[folds.index(before)] = edited
+            if fact.fold not in self.dead:
+                self._now += edited.tokens - before.tokens
         return True
 
 

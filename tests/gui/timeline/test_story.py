@@ -71,6 +71,22 @@ def test_totals_and_edits(written: Written) -> None:
     assert story.edited["h2"] == "mine"
 
 
+def test_the_figures_are_those_of_the_users_wording(written: Written) -> None:
+    """It is as long as it is, and nobody counted the details in it."""
+    story = story_of(written)
+    event = story.event_of("h2")
+    assert event is not None
+    assert event.folds[0].details.found > 0
+    plain = story_of(written)
+    written.add(DocumentEdited("h2", "mine", 3))
+    story.advance(written.facts[-1])
+    assert (event.after, event.folds[0].details.found) == (3, 0)
+    written.add(Unfolded("h2"))
+    for each in (story, plain):
+        each.advance(written.facts[-1])
+    assert story.points[-1] == plain.points[-1]  # what it stood for is as long as ever
+
+
 def test_the_handover_before_is_the_one_it_updates(written: Written) -> None:
     story = story_of(written)
     earlier = story.handover_before(story.events[-1])
