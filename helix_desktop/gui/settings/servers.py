@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from PySide6.QtCore import QTimer
@@ -15,7 +15,7 @@ from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.said import said
 from helix_desktop.gui.settings.page import Page
-from helix_desktop.gui.settings.program import Installation
+from helix_desktop.gui.settings.program import Installation, Server
 from helix_desktop.gui.settings.server_card import ServerCard
 from helix_desktop.gui.words import tr
 
@@ -122,9 +122,7 @@ class ServersPage(Page):
             self._wrong.setText(said(str(error)))
             return
         self._wrong.setText("")
-        shown = "\n".join(f"{server.name}: {server.words}" for server in servers)
-        question = tr("It is started with your rights:\n\n{command}", command=shown)
-        ask_yes(self, tr("Add an MCP server"), question, tr("Add it"), lambda: self._add(text, name))
+        ask_yes(self, tr("Add an MCP server"), _becomes(servers), tr("Add it"), lambda: self._add(text, name))
 
     def _add(self, text: str, name: str) -> None:
         def clear() -> None:
@@ -133,3 +131,14 @@ class ServersPage(Page):
                 self._name.clear()
 
         self._do(self._program.add_servers(self._bench, text, name), clear)
+
+
+def _becomes(servers: Sequence[Server]) -> str:
+    """What is done with each when it is kept."""
+    lines: dict[bool, list[str]] = {False: [], True: []}
+    for server in servers:
+        far = server.words.startswith(("http://", "https://"))
+        lines[far].append(f"{server.name}: {server.words}")
+    started = tr("It is started with your rights:\n\n{command}", command="\n".join(lines[False]))
+    asked = tr("What an agent gives it to do is sent to:\n\n{address}", address="\n".join(lines[True]))
+    return "\n\n".join(text for text, there in ((started, lines[False]), (asked, lines[True])) if there)

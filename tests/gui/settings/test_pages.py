@@ -279,6 +279,21 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     assert program.running == [Server("github", "npx server 'a b'")]
 
 
+@pytest.mark.parametrize(
+    ("text", "becomes"), [("npx server", "is started with your rights"), ("https://example.org/mcp", "is sent to")]
+)
+def test_of_a_server_far_away_it_is_not_said_that_it_is_started(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, text: str, becomes: str
+) -> None:
+    page = ServersPage(bench, program, window.doing)
+    page._text.setPlainText(text)
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    asked = page.findChildren(QMessageBox)[0].text()
+    assert becomes in asked
+    assert asked.endswith(f"server: {text}")
+    assert asked.count("\n\n") == 1
+
+
 def test_what_was_pasted_stays_until_it_is_kept(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
