@@ -31,7 +31,7 @@ _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 _PROBE = 1 << 20  # bytes that must fit before a full disk counts as having room again
 _FIRST, _LAST = b"\x00", b"\xff" * 2
 Write = tuple[bytes, bytes | None]  # key and value; None deletes
-_OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 4 << 20, "max_open_files": 500}
+_OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 2 << 20, "max_open_files": 500}
 
 
 class Level:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from helix_desktop.engine.session import Session
 
-KEPT = 3  # sessions at rest
+KEPT = 2  # sessions at rest, beside the one that is shown
 
 
 class Sessions:
