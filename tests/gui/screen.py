@@ -57,6 +57,15 @@ class Screen:
         """The title of the window with the keyboard."""
         return self.run("xdotool", "getactivewindow", "getwindowname", check=False)
 
+    def has_front(self, title: str) -> bool:
+        """Whether a window of this title has the keyboard; one that has it not is brought to the front, as with a click
+        on it: a window manager that is still starting takes over what is there and gives nobody the keyboard.
+        """
+        if title in self.active():
+            return True
+        self.run("xdotool", "search", "--onlyvisible", "--name", title, "windowactivate", check=False)
+        return False
+
     def pixel(self, x: int, y: int) -> str:
         """The colour at a place of the screen, as #rrggbb."""
         shot = self.run("import", "-window", "root", "-crop", f"1x1+{x}+{y}", "-depth", "8", "txt:-")

@@ -48,7 +48,7 @@ def facts(home: Path, kind: str) -> list[str]:
 
 def begin(screen: Screen, home: Path, folder: Path, server: ChatServer, *, keyring: bool = False) -> None:
     """From the first start to the first request, with the keyboard alone."""
-    wait_for("the window", lambda: TITLE in screen.active())
+    wait_for("the window", lambda: screen.has_front(TITLE))
     wait_for("what is behind it", lambda: list(home.rglob("window.sock")))
     screen.key("ctrl+o")
     wait_for("the dialog for a folder", lambda: "folder" in screen.active().lower())
@@ -171,7 +171,7 @@ def test_closing_in_any_state_loses_nothing_and_takes_no_time(screen: Screen, tm
 
 def test_a_second_start_brings_the_first_window_to_the_front(screen: Screen, tmp_path: Path) -> None:
     with program(screen, tmp_path / "home") as first:
-        wait_for("the window", lambda: TITLE in screen.active())
+        wait_for("the window", lambda: screen.has_front(TITLE))
         wait_for("its socket", lambda: list((tmp_path / "home").rglob("window.sock")))
         with program(screen, tmp_path / "home", "helix://settings") as second:
             second.wait(20)
