@@ -91,7 +91,7 @@ class Updates:
         try:
             release = await newest(address, self.connections)
         except HelixError as error:
-            log.info("no newer version could be looked for: %s", error)
+            log.info("no newer version could be looked for: %s", type(error).__name__)  # its words name the address
             if not quiet:
                 self.notices.tell_error(error)
             return

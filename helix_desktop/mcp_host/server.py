@@ -164,7 +164,7 @@ class Hosted:
             except Exception as error:  # the top of a task: whatever it is, this server has failed
                 why = self._sentence(error)
                 if not failures:  # once, for who looks for a defect of ours
-                    log.info("MCP server %s", self.config.name, exc_info=_innermost(error))
+                    log.info("MCP server %s", self.config.name, exc_info=_wordless(error))
             if self._wants_sign_in:
                 self._tell(Status(State.SIGN_IN, "It wants you to sign in."))
                 await self._again.wait()
@@ -362,7 +362,7 @@ class Hosted:
         except HelixError:
             raise
         except Exception as error:  # the SDK, the transport, the server: whatever it is, the model is told
-            log.info("a call of MCP server %s failed", self.config.name, exc_info=_innermost(error))
+            log.info("a call of MCP server %s failed", self.config.name, exc_info=_wordless(error))
             await self._check()
             gone = self._lost or (self.log and self.log.why)
             raise Unreachable(self._unanswered(name) if gone else self._failure(name, error)) from error
@@ -453,3 +453,9 @@ def _innermost(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _wordless(error: BaseException) -> BaseException:
+    """For the log: what kind of error it is and where, without its words, which may be the server's."""
+    inner = _innermost(error)
+    return RuntimeError(type(inner).__qualname__).with_traceback(inner.__traceback__)

@@ -135,11 +135,14 @@ async def test_a_large_message_does_not_hold_the_loop() -> None:
         assert len((await here.host.tools()[0].call({}, here.context)).text) == 5 << 20
 
 
-async def test_an_answer_that_is_none_is_a_sentence() -> None:
+async def test_an_answer_that_is_none_is_a_sentence_and_stands_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     async with hosting(strange("damaged")) as here:
         await here.settled()
         with pytest.raises(Unreachable, match="The server strange failed at echo"):
             await here.host.tools()[0].call({}, here.context)
+    assert "a call of MCP server strange failed" in caplog.text
+    assert "not a list" not in caplog.text  # what the server said
 
 
 async def test_of_many_tools_some_are_offered_and_that_is_said() -> None:
