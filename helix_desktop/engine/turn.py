@@ -8,7 +8,6 @@ import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
@@ -328,7 +327,7 @@ class Turn:
         """Results that were there stay; for the rest, begun or not, the model is told that they are not there."""
         await asyncio.gather(*tasks, return_exceptions=True)
         results: list[Result] = []
-        for call, task in zip_longest(calls, tasks):
+        for call, task in itertools.zip_longest(calls, tasks):
             if task is None or task.cancelled() or task.exception():
                 results.append(await self._left(call, UNREAD))
             else:
@@ -336,7 +335,7 @@ class Turn:
         await self._record(results)
 
     async def _left(self, call: ToolCall, why: str) -> Result:
-        """A call that came to nothing by the user's will."""
+        """A call that came to nothing."""
         stored = await self._crew.cache.put(why.encode(), About(call.name))
         return ToolReturned(call.id, stored, self._count(why), ok=False, head=why, stopped=True), (), ""
 
