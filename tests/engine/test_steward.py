@@ -259,12 +259,18 @@ async def test_a_clock_that_is_put_back_makes_no_failure_rest_for_ever() -> None
     assert kept.folds(FoldKind.HANDOVER)
 
 
+async def being_written() -> tuple[Keeping, asyncio.Event]:
+    """A conversation of which a handover is being written, and the gate that its writers wait at."""
+    kept = await keeping(window=12_000, **FULL)
+    gate = kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
+    await kept.say("a task")
+    await worked(kept, 24, 300)
+    return kept, gate
+
+
 async def test_what_a_document_cost_is_recorded_whatever_becomes_of_it() -> None:
     for become in ("changed", "closed", "asked for again"):
-        kept = await keeping(window=12_000, **FULL)
-        gate = kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
-        await kept.say("a task")
-        await worked(kept, 24, 300)
+        kept, gate = await being_written()
         gate.set()
         await kept.end()
         await kept.settled()
@@ -296,10 +302,7 @@ async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_
 
 async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> None:
     for change in (Pinned(PartRef(4)), Excluded(PartRef(4)), Rewound(6)):
-        kept = await keeping(window=12_000, **FULL)
-        gate = kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
-        await kept.say("a task")
-        await worked(kept, 24, 300)
+        kept, gate = await being_written()
         assert kept.steward.forecast().startswith("A handover is being written")
         await kept.conversation.append(change)
         gate.set()
@@ -308,10 +311,7 @@ async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> N
 
 
 async def test_what_was_begun_in_a_turn_that_is_over_waits_for_the_next_one() -> None:
-    kept = await keeping(window=12_000, **FULL)
-    gate = kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
-    await kept.say("a task")
-    await worked(kept, 24, 300)
+    kept, gate = await being_written()
     gate.set()
     await kept.end()
     await kept.settled()
