@@ -25,7 +25,7 @@ WORD = 8_000  # characters of an address or a path
 MESSAGE = 100_000  # characters of one message of the user that are kept whole
 ERRORS_OF_A_FAILURE = 6
 LINES_READ = 100_000  # of one output: what is beyond is found by its hash
-MOST = 20_000  # details of an entry: three times what the longest recorded session has
+MOST = 10_000  # details of an entry: half as many again as the longest recorded session has
 PIECE = 1 << 16  # characters a pattern is run over at once, so that it never holds the interpreter for long
 REFERENCE_LIMIT = 2_000_000  # characters of the entry
 
@@ -342,11 +342,9 @@ def shown(detail: Detail) -> str:
 HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
-def entry(found: Iterable[Detail]) -> tuple[str, list[Detail]]:
-    """All details as lines, the critical first, and those that stand in it, as `parse` would read them back: what is
-    beyond the limit, the oldest of the least kind, is left out.
-    """
-    lines, taken = [HEADER], []
+def entry(found: Iterable[Detail]) -> str:
+    """All details as lines, the critical first. What is beyond the limit, the oldest of the least kind, is left out."""
+    lines = [HEADER]
     size = len(HEADER)
     for detail in _foremost(found):
         line = detail.line()
@@ -354,8 +352,7 @@ def entry(found: Iterable[Detail]) -> tuple[str, list[Detail]]:
         if size > REFERENCE_LIMIT:
             break
         lines.append(line)
-        taken.append(detail)
-    return "\n".join(lines) + "\n", taken
+    return "\n".join(lines) + "\n"
 
 
 def _foremost(found: Iterable[Detail]) -> list[Detail]:

@@ -54,7 +54,6 @@ FRAME = 260  # tokens of a document's header and headings
 ANSWER = 4_000  # tokens a writer may put out, and at most a quarter of its window
 SMALLEST = 400  # tokens below which a document cannot say anything
 ENTRY = "details of a conversation"
-REMEMBERED = 5_000  # details; an output that prints numbers has 84,000, which would stay in memory
 
 Models = Callable[[str], ModelClient | None]
 T = TypeVar("T")
@@ -148,7 +147,6 @@ class Writer:
     clock: Clock
     models: Models
     contents: Contents
-    last: tuple[Digest, list[Detail]] | None = None  # the entry written last, if short: it need not be read back
     heard_at: float = math.inf  # by the loop's clock: when a model was asked, or last gave a sign of writing
 
     async def write(self, reading: Reading, fold: str, seconds: float) -> Written:
@@ -209,7 +207,6 @@ class Writer:
     def let_go(self) -> None:
         """Keep nothing of what was read and written: some of it may have been forgotten."""
         self.contents.clear()
-        self.last = None
 
     async def truncate(self, reading: Reading, fold: str) -> Written:
         """The last rung: no model, and no more words than leave the next request its room."""
@@ -240,9 +237,8 @@ class Writer:
                 before += entry
         sources = await transcript.sources(reading.line, seqs, self.cache)
         stored = list(transcript.hashes(reading.line, seqs))
-        found, text, standing = await asyncio.to_thread(_gathered, before, sources, stored, reading.todo)
+        found, text = await asyncio.to_thread(_gathered, before, sources, stored, reading.todo)
         kept = await self.cache.put(text.encode("utf-8", "replace"), About("handover", ENTRY))
-        self.last = (kept.digest, standing) if len(standing) <= REMEMBERED else None
         return found, kept.digest
 
     async def _entry(self, line: Line, item: Item) -> Sequence[Detail] | None:
@@ -250,8 +246,6 @@ class Writer:
         fold = line.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
-        if self.last is not None and self.last[0] == fold.entries[0]:
-            return self.last[1]
         try:
             text = (await self.cache.get(fold.entries[0])).decode("utf-8", "replace")
         except (NotThere, CacheCorrupt):
@@ -380,12 +374,10 @@ def _room_left(reading: Reading) -> int:
 
 def _gathered(
     before: Sequence[Detail], sources: Sequence[Source], stored: Sequence[Detail], todo: Sequence[tuple[str, str]]
-) -> tuple[list[Detail], str, list[Detail]]:
-    """The details of earlier entries and of fresh messages, the entry they make, and what stands in it. Long work:
-    beside the loop.
-    """
+) -> tuple[list[Detail], str]:
+    """The details of earlier entries and of fresh messages, and the entry they make. Long work: beside the loop."""
     found = details.inherited(before, [*details.collect(sources), *stored], todo)
-    return found, *details.entry(found)
+    return found, details.entry(found)
 
 
 def _said(text: str) -> str:

@@ -25,7 +25,7 @@ from helix_desktop.store.database import sync
 
 _CHECKED = {"verify_checksums": True, "fill_cache": False}
 _UNREAD = "The cache cannot be read"
-_MAPPED = 16 << 20  # bytes read through LevelDB's mappings before their pages are let go
+_MAPPED = 4 << 20  # bytes read through LevelDB's mappings before their pages are let go
 _DONTNEED = 4
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 _PROBE = 1 << 20  # bytes that must fit before a full disk counts as having room again

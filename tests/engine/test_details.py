@@ -108,7 +108,7 @@ def test_addresses_paths_identifiers_and_errors_of_every_message() -> None:
     )
     assert of_kind(found, "url") == [long_address]
     assert {"/var/log/app.log", "config/settings.toml"} <= set(of_kind(found, "path"))
-    everything, _ = entry(found)
+    everything = entry(found)
     for wanted in (
         "the_long_identifier_42",
         "3f9a1c2b",
@@ -214,9 +214,7 @@ DETAILS = st.builds(
 @given(st.lists(DETAILS, max_size=20), st.lists(TEXTS, max_size=4))
 def test_an_entry_is_read_back_as_it_was(found: list[Detail], lines: list[str]) -> None:
     found = [*found, Detail("message", "\n".join(["said", *lines]), 3)]
-    text, standing = entry(found)
-    assert parse(text) == standing
-    assert sorted(standing, key=repr) == sorted(found, key=repr)
+    assert sorted(parse(entry(found)), key=repr) == sorted(found, key=repr)
 
 
 def test_a_line_that_is_no_detail_is_skipped() -> None:
@@ -248,8 +246,7 @@ def test_an_output_of_a_million_numbers_pushes_out_nothing_that_counts(monkeypat
     ]
     found = collect([user("Never touch main.py!"), *numbers])
     assert len(found) < 200
-    text, kept = entry(found)
+    kept = parse(entry(found))
     assert len(kept) == 100
     assert kept[0] == Detail("rule", "Never touch main.py!", 1)
     assert {detail.seq for detail in kept if detail.kind == "identifier"} == {8}  # the newest
-    assert parse(text) == kept

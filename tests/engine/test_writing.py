@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine import writing
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.details import parse
 from helix_desktop.engine.facts import FoldKind, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
@@ -259,26 +258,9 @@ async def test_too_little_to_save_is_not_written() -> None:
     assert all(writer.requests == [] for writer in kept.writers.values())
 
 
-async def test_an_entry_is_inherited_from_memory_until_what_is_held_is_let_go() -> None:
+async def test_a_document_inherits_all_of_the_entry_before_it() -> None:
     kept = await with_history()
     (first,) = await kept.steward.fold_now(FoldKind.TRUNCATION)
-    held = kept.steward._writer.last
-    assert held is not None
-    assert held[0] == first.fact.entries[0]  # type: ignore[union-attr]
-    assert held[1] == parse((await kept.cache.get(held[0])).decode())
-    await kept.steward.aclose()
-    assert kept.steward._writer.last is None
-    await worked(kept, 12, 300)
-    await kept.steward.fold_now(FoldKind.TRUNCATION)
-    entry = await kept.cache.get(kept.folds()[-1].entries[0])
-    assert {detail.text for detail in held[1]} <= {detail.text for detail in parse(entry.decode())}
-
-
-async def test_a_very_long_entry_is_not_held_but_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "REMEMBERED", 0)
-    kept = await with_history()
-    (first,) = await kept.steward.fold_now(FoldKind.TRUNCATION)
-    assert kept.steward._writer.last is None
     before = parse((await kept.cache.get(first.fact.entries[0])).decode())  # type: ignore[union-attr]
     await worked(kept, 12, 300)
     await kept.steward.fold_now(FoldKind.TRUNCATION)
