@@ -120,10 +120,11 @@ class Steward:
         await self._drop()
         if self._flying is not None:
             raise Refused("A fold is being made already.", remedy="Wait for it, or cancel it.")
+        reading = read(plan, self.situation())
         if kind is FoldKind.TRUNCATION:
-            return await self.append(
-                await self._writer.truncate(read(plan, self.situation()), self.conversation.new_fold(kind))
-            )
+            return await self.append(await self._writer.truncate(reading, self.conversation.new_fold(kind)))
+        if too_little := self._writer.too_little(reading):
+            raise Refused(too_little)
         self._start(plan)
         return await self._finished()
 

@@ -154,8 +154,8 @@ class Writer:
         self.heard_at = math.inf
         limit = self._limit(reading)
         started, spent = self.clock.now(), list[Spent]()
-        if limit < SMALLEST:
-            raise NothingWritten(f"Folding {reading.shown:,} tokens would not save a tenth of them.")
+        if too_little := self.too_little(reading):
+            raise NothingWritten(too_little)
         found, entry = await self._details(reading)
         making = Making(
             reading.plan,
@@ -186,6 +186,12 @@ class Writer:
                 return Written(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
         raise NothingWritten("; ".join(failures) or "No model is there to write.", spent=spent)
+
+    def too_little(self, reading: Reading) -> str:
+        """Why a document would not be shorter than what it stands for; empty where it can be."""
+        if self._limit(reading) >= SMALLEST:
+            return ""
+        return f"Folding {reading.shown:,} tokens would not save a tenth of them."
 
     async def wait_for(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
         """Wait for something this writer is at, as long as a turn does. Why it is not waited for any more; or nothing."""

@@ -9,12 +9,12 @@ import pytest
 
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.details import parse
-from helix_desktop.engine.facts import FoldKind, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
+from helix_desktop.engine.facts import FoldFailed, FoldKind, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.strategies.plan import Plan
 from helix_desktop.engine.transcript import Passage
 from helix_desktop.engine.writing import NothingWritten, _pieces, read, still_same
-from helix_desktop.errors import ContextTooLong, Overloaded
+from helix_desktop.errors import ContextTooLong, Overloaded, Refused
 from tests.engine.keeping import Keeping, empty, fails, good, keeping, wrong_form
 from tests.engine.test_steward import worked
 
@@ -253,8 +253,9 @@ async def test_too_little_to_save_is_not_written() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("the task")
     await worked(kept, 9, 20)
-    with pytest.raises(NothingWritten, match="would not save a tenth"):
+    with pytest.raises(Refused, match="would not save a tenth"):
         await kept.steward.fold_now(FoldKind.HANDOVER)
+    assert not any(isinstance(each.fact, FoldFailed) for each in kept.conversation.state.facts)
     assert all(writer.requests == [] for writer in kept.writers.values())
 
 
