@@ -72,9 +72,8 @@ class Keeping:
         cache = _real(bench).workspace.cache
         result = await cache.verify(lambda so_far: report(tr("{size} read…", size=size(so_far.bytes))))
         if not result.damaged:
-            return tr(
-                "{n} entries, {size}: every byte is as its hash says.", n=f"{result.checked:,}", size=size(result.bytes)
-            )
+            entries = count(result.checked, "{n} entry", "{n} entries")
+            return tr("{entries}, {size}: every byte is as its hash says.", entries=entries, size=size(result.bytes))
         names = "\n".join(f"{digest.short}: {told(why)}" for digest, why in result.damaged[:20])
         return count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:") + "\n" + names
 
@@ -100,7 +99,8 @@ class Keeping:
         if not workspace.settings.limit:
             return tr("There is no limit, so there is nothing to make room for. Set one above.")
         gone = await workspace.cache.collect(workspace.settings.limit)
-        return tr("{n} entries removed, {size} freed.", n=f"{gone.entries:,}", size=size(gone.bytes))
+        entries = count(gone.entries, "{n} entry removed", "{n} entries removed")
+        return tr("{what}; {size} freed.", what=entries, size=size(gone.bytes))
 
     async def back_up(self, bench: Shown) -> str:
         made = await _real(bench).workspace.back_up()

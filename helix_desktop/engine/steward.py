@@ -80,7 +80,7 @@ class Steward:
         try:
             return await self._admission.outputs(batch, keeps or {}, seqs)
         except HelixError as error:
-            log.info("admission failed: %s", error.what)
+            log.info("admission failed: %s", type(error).__name__)  # its words may be a provider's
             return (FoldFailed(FoldKind.EXCERPT, error.what),)
 
     async def admit_message(self, said: UserSaid) -> tuple[Fact, ...]:
@@ -355,7 +355,7 @@ class Steward:
         try:
             await work()
         except HelixError as error:
-            log.info("%s failed: %s", kind.value, error.what)
+            log.info("%s failed: %s", kind.value, type(error).__name__)  # its words may be a provider's
             await self._failed(kind, error.what)
         except Exception:
             log.exception("a %s failed", kind.value)

@@ -95,7 +95,8 @@ def told(facts: Sequence[Recorded], content: Content) -> Iterator[tuple[str, str
             call = calls.get(fact.call)
             name = f"{call.name} {_shortened(call.arguments)}" if call else "Tool"
             text = fact.head or content(fact.output.digest) or _gone(fact.output)
-            yield f"{name}{'' if fact.ok else ' (failed)'}", "code", text
+            ended = " (stopped)" if fact.stopped else "" if fact.ok else " (failed)"
+            yield f"{name}{ended}", "code", text
         elif isinstance(fact, Folded):
             yield f"{fact.kind.value}: {fact.tokens_before:,} → {fact.tokens:,} tokens", "fold", ""
 

@@ -46,7 +46,7 @@ async def test_what_is_kept_is_counted_backed_up_and_verified(keeping: Keeping, 
     assert "Backed up as journal-" in await keeping.back_up(bench)
     assert len((await keeping.kept(bench)).backups) == 1
     said: list[str] = []
-    assert "every byte is as its hash says" in await keeping.verify(bench, said.append)
+    assert await keeping.verify(bench, said.append) == "1 entry, 1.0 KB: every byte is as its hash says."
 
 
 async def test_a_backup_waits_for_what_is_being_forgotten(
@@ -71,7 +71,7 @@ async def test_room_is_made_only_down_to_a_limit(keeping: Keeping, bench: Workbe
     going = await keeping.going(bench)
     assert going.over > 0
     assert (going.entries, going.names, going.left) == (1, ["user a.txt"], 0)
-    assert "entries removed" in await keeping.collect(bench)
+    assert "1 entry removed" in await keeping.collect(bench)
 
 
 async def test_policy_model_and_limits_are_written_to_the_workspace(keeping: Keeping, bench: Workbench) -> None:

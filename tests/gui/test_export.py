@@ -57,3 +57,17 @@ def test_what_is_shortened_says_so() -> None:
         Recorded("c", 2, 0.0, ToolReturned("1", story.stored("ok"), 1, head="ok")),
     ]
     assert f"write_file {'x' * 200}…" in export.as_markdown("t", facts, story.CONTENT.get)
+
+
+def test_a_call_that_was_stopped_did_not_fail() -> None:
+    outputs = [
+        ToolReturned("1", story.stored("a"), 1, ok=False, head="a", stopped=True),
+        ToolReturned("2", story.stored("b"), 1, ok=False, head="b"),
+        ToolReturned("3", story.stored("c"), 1, head="c"),
+    ]
+    text = export.as_markdown("t", [Recorded("c", 1, 0.0, each) for each in outputs], story.CONTENT.get)
+    assert [line.strip("#* ") for line in text.splitlines() if "Tool" in line] == [
+        "Tool (stopped)",
+        "Tool (failed)",
+        "Tool",
+    ]

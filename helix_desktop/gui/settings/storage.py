@@ -63,8 +63,9 @@ class StoragePage(Page):
         self._doing.do(work, name="count what is kept", then=self._show, owner=self)
 
     def _show(self, kept: Kept) -> None:
+        entries = count(kept.entries, "{n} entry", "{n} entries")
         figures = tr(
-            "{n} entries, {size} stored as {taken}", n=f"{kept.entries:,}", size=size(kept.size), taken=size(kept.taken)
+            "{entries}, {size} stored as {taken}", entries=entries, size=size(kept.size), taken=size(kept.taken)
         )
         last = kept.backups[-1] if kept.backups else tr("none")
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")
