@@ -12,9 +12,10 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from helix_desktop.store.database import sync
 _CHECKED = {"verify_checksums": True, "fill_cache": False}
 _UNREAD = "The cache cannot be read"
 _MAPPED = 4 << 20  # bytes read through LevelDB's mappings before their pages are let go
-_DONTNEED = 4
+_DONTNEED, _PAGEOUT = 4, 21  # of madvise: the page is read again where it stands, or from the disk
+_SURELY_OPEN = 250  # tables that all have a place among those LevelDB keeps open: 490 places in sixteen parts
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 _PROBE = 1 << 20  # bytes that must fit before a full disk counts as having room again
+_TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # a line of its list
 _FIRST, _LAST = b"\x00", b"\xff" * 2
 Write = tuple[bytes, bytes | None]  # key and value; None deletes
 _OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 2 << 20, "max_open_files": 500}
@@ -50,16 +53,25 @@ class Level:
             raise failure(error, "The cache cannot be opened") from error
 
     def _release(self) -> None:
-        """Let go of the pages read so far. LevelDB maps its tables, and would hold all of a large entry in memory."""
+        """Let go of the pages read so far. LevelDB maps its tables, and would hold all of a large entry in memory.
+
+        A compaction may unmap a table at any moment, and what is mapped there next belongs to somebody else. So only those
+        tables are touched that an open iterator holds: the ones that were there before it was made and still are. Where
+        there are so many that LevelDB may close one of them all the same, the way is taken that loses nothing of anybody's.
+        """
         self._read = 0
         if sys.platform != "linux":
             return
-        tables = f"{os.path.realpath(self.folder)}/"
-        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:  # noqa: PTH123 - no file of ours
-            for line in maps:
-                if tables in line and line.endswith((".ldb\n", ".sst\n")):
-                    first, last = (int(address, 16) for address in line.split(" ", 1)[0].split("-"))
-                    _MADVISE(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _DONTNEED)
+        before = self._tables()
+        with contextlib.closing(self._db.raw_iterator(fill_cache=False)):
+            held = before & self._tables()
+            advice = _DONTNEED if len(held) <= _SURELY_OPEN else _PAGEOUT
+            for first, last in _mapped(self.folder, held):
+                _MADVISE(ctypes.c_void_p(first), ctypes.c_size_t(last - first), advice)
+
+    def _tables(self) -> set[int]:
+        """The numbers of the tables that hold what is there now."""
+        return set(map(int, _TABLE.findall(self._db.get_property(b"leveldb.sstables") or b"")))
 
     def _is_new(self) -> bool:
         """Whether nothing is there. Where CURRENT alone is missing, LevelDB would begin anew and delete the rest."""
@@ -208,6 +220,17 @@ class Level:
         except OSError:
             return 0
         return sum(int(line.split("dropping ")[1].split()[0]) for line in said.splitlines() if ": dropping " in line)
+
+
+def _mapped(folder: Path, tables: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Where these tables of a folder stand in the memory of this process."""
+    where = os.path.realpath(folder)
+    names = {f"{where}/{number:06}.ldb\n" for number in tables}
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:  # noqa: PTH123 - no file of ours
+        for line in maps:
+            if line[line.find("/") :] in names:
+                first, last = line.split(" ", 1)[0].split("-")
+                yield int(first, 16), int(last, 16)
 
 
 def failure(error: Exception, what: str) -> StoreFailed:

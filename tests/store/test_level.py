@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import errno
 import random
 import sys
@@ -10,6 +11,7 @@ import plyvel
 import pytest
 
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
+from helix_desktop.store import level as level_module
 from helix_desktop.store.level import Level, failure, repair, repairable
 
 
@@ -154,6 +156,30 @@ def test_reading_much_holds_little(level: Level) -> None:
     for number in range(64):
         assert len(level.get(b"%02d" % number) or b"") == 1 << 20
     assert mapped() - before < 32 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_pages_are_let_go_only_where_no_compaction_can_take_the_mapping_away(
+    level: Level, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was unmapped is given to whoever asks next, and would be cleared under them."""
+    for number in range(16):
+        level.write([(b"%02d" % number, random.Random(number).randbytes(1 << 20))])
+    level.flush()
+    for number in range(16):
+        level.get(b"%02d" % number)
+    taken: list[bool] = []
+
+    def compacted_meanwhile(start: ctypes.c_void_p, *_: object) -> None:
+        if not taken:
+            level._db.put(b"00", b"another")
+            level._db.compact_range(start=b"\x00", stop=b"\xff")
+        taken.append(f"{start.value or 0:x}-" in Path("/proc/self/maps").read_text())
+
+    monkeypatch.setattr(level_module, "_MADVISE", compacted_meanwhile)
+    level._release()
+    assert taken
+    assert all(taken)
 
 
 def mapped() -> int:
