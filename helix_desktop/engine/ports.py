@@ -156,6 +156,7 @@ class Question:
     why: str = ""  # why it has to be asked, in a sentence
     scopes: tuple[str, ...] = ("once", "conversation", "always")
     form: str = ""  # a JSON schema, when a server asks the user for values (elicitation)
+    by: str = ""  # the task of the sub-agent that asks; empty: the conversation's own agent does
 
 
 @dataclass(frozen=True, slots=True)

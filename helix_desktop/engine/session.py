@@ -385,7 +385,7 @@ class Session:
 
     async def _ask(self, question: Question) -> Answer:
         if self._elsewhere is not None:
-            return await self._elsewhere(question)
+            return await self._elsewhere(replace(question, by=question.by or self.conversation.state.title))
         number = next(self._numbers)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future

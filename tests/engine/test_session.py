@@ -267,10 +267,10 @@ async def test_a_sub_agents_questions_go_elsewhere() -> None:
     from helix_desktop.engine.ports import Answer, Question
 
     at = await world(calls("run"), says("done"))
-    elsewhere: list[str] = []
+    elsewhere: list[tuple[str, str]] = []
 
     async def ask(question: Question) -> Answer:
-        elsewhere.append(question.title)
+        elsewhere.append((question.title, question.by))
         return Answer(allowed=True)
 
     async def asking(call: ToolCall, context: CallContext) -> str:
@@ -279,7 +279,7 @@ async def test_a_sub_agents_questions_go_elsewhere() -> None:
     at.tools.runs = {"run": asking}
     at.session.ask_instead(ask)
     await told(at, "hello")
-    assert elsewhere == ["Run it"]
+    assert elsewhere == [("Run it", "hello")]  # who is asked knows what for
     assert at.session.questions == {}
 
 

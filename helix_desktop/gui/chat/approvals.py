@@ -64,7 +64,13 @@ def of_a_server(question: Question) -> bool:
 def question_words(question: Question) -> str:
     """What is asked, for who hears it."""
     title = said(question.title)
-    return title if of_a_server(question) else tr("Permission needed: {what}", what=title)
+    words = title if of_a_server(question) else tr("Permission needed: {what}", what=title)
+    return f"{words} {asked_by(question)}".strip()
+
+
+def asked_by(question: Question) -> str:
+    """Who asks, where it is not the conversation's own agent."""
+    return tr("A sub-agent asks, for: {task}", task=question.by) if question.by else ""
 
 
 def shown_preview(text: str) -> str:
@@ -131,6 +137,8 @@ class QuestionCard(QWidget):
         self._inside.setContentsMargins(14, 11, 14, 11)
         self._inside.setSpacing(8)
         self._label(said(question.title), "title")
+        if question.by:
+            self._label(asked_by(question), "small")
         why = question.why if of_a_server(question) and not question.form else said(question.why)
         self._why = self._label(why[:1].upper() + why[1:], "small")
         self._why.setVisible(bool(why))

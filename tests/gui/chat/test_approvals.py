@@ -212,3 +212,12 @@ def test_a_servers_words_are_no_mark_up(theme: Theme) -> None:
     shown = [label for label in form.findChildren(QLabel) if "Name" in label.text()]
     assert [label.textFormat() for label in shown] == [Qt.TextFormat.PlainText]
     assert form.values() == "{}"
+
+
+def test_a_sub_agents_question_says_for_what_it_asks(theme: Theme) -> None:
+    made = Approvals(theme, {"allow-once": "Alt+Y"})
+    made.show_questions({1: replace(COMMAND, by="<b>Find</b> every caller")})
+    shown = [label.text() for label in made.findChildren(QLabel)]
+    assert "A sub-agent asks, for: <b>Find</b> every caller" in shown
+    made.show_questions({2: COMMAND})
+    assert not any("sub-agent" in label.text() for label in made.findChildren(QLabel) if label.isVisible())
