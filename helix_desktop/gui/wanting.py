@@ -29,12 +29,26 @@ def do(window: MainWindow, want: wants.Want) -> None:
             window.go(Place("fold", workspace, session.id if session else "", fold=fold))
         case wants.OpenConversation(conversation):
             window.go(Place("conversation", workspace, conversation))
+        case wants.OpenSubAgent(call):
+            _open_sub_agent(window, call)
         case wants.ShowInChat(conversation, seq):
             window.go(Place("conversation", workspace, conversation, seq))
         case wants.OpenLink(address):
             open_link(address)
         case _:
             _in_conversation(window, want)
+
+
+def _open_sub_agent(window: MainWindow, call: str) -> None:
+    """The newest that this call of the open conversation has begun: some models number their calls anew in every reply."""
+    session, bench = window.session, window.bench
+    if session is None or bench is None:
+        return
+    begun = [row for row in window.rows() if (row.parent, row.parent_call) == (session.id, call)]
+    if begun:
+        window.go(Place("conversation", bench.id, max(begun, key=lambda row: row.updated).id))
+    else:
+        window.notices.tell(tr("The sub-agent has not begun yet."))
 
 
 def _in_conversation(window: MainWindow, want: wants.Want) -> None:

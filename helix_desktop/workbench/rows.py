@@ -27,6 +27,7 @@ class ConversationRow:
     archived: bool = False
     trashed: bool = False
     parent: str = ""
+    parent_call: str = ""
     cost: float = 0.0
     parts: Mapping[Kind, int] = field(default_factory=dict)
     window: int = DEFAULT_WINDOW
@@ -65,7 +66,9 @@ class Rows:
         self._rows = {name: row for name, row in self._rows.items() if name not in conversations}
 
     def begin(self, conversation: str, started: ConversationStarted, time: float) -> None:
-        self._rows[conversation] = ConversationRow(conversation, started.title, time, parent=started.parent)
+        self._rows[conversation] = ConversationRow(
+            conversation, started.title, time, parent=started.parent, parent_call=started.parent_call
+        )
 
     def take(self, recorded: Recorded, meter: Meter | None) -> None:
         """One more fact; `meter` where the conversation's session is there to tell it."""
@@ -95,6 +98,7 @@ def _shown(row: Row) -> ConversationRow:
         row.archived,
         row.trashed,
         row.parent,
+        row.parent_call,
         row.cost,
         parts,
         window,

@@ -270,6 +270,7 @@ class Row:
     archived: bool = False
     trashed: bool = False
     parent: str = ""
+    parent_call: str = ""
 
 
 def parts(system: int = 0, handover: int = 0, observations: int = 0, talk: int = 0, output: int = 0) -> dict[Kind, int]:

@@ -289,6 +289,18 @@ def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSes
     assert said(session)[-1].startswith("The guard must never")
 
 
+def test_the_sub_agent_of_a_running_call_is_opened(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    wanting.do(window, wants.OpenSubAgent("c1"))
+    assert window.notices.text == "The sub-agent has not begun yet."
+    for name, begun in (("flaky", 2.0), ("argparse", 1.0)):  # a model that numbers its calls anew
+        bench.rows[name] = replace(bench.rows[name], parent=session.id, parent_call="c1", updated=begun)
+    wanting.do(window, wants.OpenSubAgent("c1"))
+    assert window.session is not None
+    assert window.session.id == "flaky"
+
+
 def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
     window.doing.failed.emit(WrongUse("Cannot rewind while the agent works.", remedy="Stop it first (Esc)."))
     assert window.notices.text == "Cannot rewind while the agent works. Stop it first (Esc)."

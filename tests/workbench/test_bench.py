@@ -140,7 +140,8 @@ async def test_a_sub_agent_works_in_a_conversation_of_its_own(desks: Desks, fold
     assert isinstance(child[0].fact, ConversationStarted)
     assert child[0].fact.parent == session.id
     assert any(isinstance(r.fact, TurnEnded) for r in child)
-    assert {row.parent for row in bench.conversations()} == {"", session.id}
+    (row,) = (row for row in bench.conversations() if row.parent)
+    assert (row.parent, row.parent_call) == (session.id, returned.call)
     assert all("echo from-below" in words for words in asked)
 
 

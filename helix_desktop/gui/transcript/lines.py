@@ -18,7 +18,7 @@ from helix_desktop.gui.models.figures import lasted
 from helix_desktop.gui.models.folds import change
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.item import CallState
-from helix_desktop.gui.transcript.wants import OpenConversation, OpenEntry, OpenFold, Recall, Want
+from helix_desktop.gui.transcript.wants import OpenConversation, OpenEntry, OpenFold, OpenSubAgent, Recall, Want
 from helix_desktop.gui.words import tr
 
 _LOOKED_AT = 4_000
@@ -27,6 +27,7 @@ _KEYS = ("command", "path", "file_path", "file", "pattern", "query", "url", "sha
 _VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
 _OF_KEY = {key: re.compile(f'"{key}{_VALUE}') for key in _KEYS}
 _FIRST = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
+DELEGATE = "delegate"
 _COMMANDS = frozenset({"run_command", "shell", "bash"})
 _COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
 
@@ -131,13 +132,14 @@ def changed_lines(diff: str) -> str:
 
 
 def _unfinished(state: CallState, words: str, now: float) -> CallLine:
+    chips = (Chip(tr("sub-agent"), want=OpenSubAgent(state.call.id)),) if state.call.name == DELEGATE else ()
     if state.running and state.waiting:
-        return CallLine(words, Look.WAITING, (), tr("waiting for you"))
+        return CallLine(words, Look.WAITING, chips, tr("waiting for you"))
     if state.running and state.stage is not Stage.RUNNING:
         return CallLine(words, Look.RUNNING, (), tr("done") if state.stage is Stage.DONE else tr("waits its turn"))
     if state.running:
         text = tr("running… {time}", time=lasted(max(0.0, now - state.said)))
-        return CallLine(words, Look.RUNNING, (), text)
+        return CallLine(words, Look.RUNNING, chips, text)
     return CallLine(words, Look.REFUSED, (), tr("not finished"))
 
 

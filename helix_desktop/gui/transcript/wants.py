@@ -32,6 +32,13 @@ class OpenConversation:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenSubAgent:
+    """The conversation a call that still runs has begun."""
+
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShowInChat:
     conversation: str
     seq: int
@@ -79,6 +86,7 @@ Want = (
     | OpenEntry
     | OpenFold
     | OpenConversation
+    | OpenSubAgent
     | ShowInChat
     | OpenLink
     | Edit

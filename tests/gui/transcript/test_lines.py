@@ -11,7 +11,7 @@ from helix_desktop.engine.facts import Decided, Folded, FoldKind, PartRef, ToolC
 from helix_desktop.engine.turn import UNREAD
 from helix_desktop.gui.transcript.item import CallState
 from helix_desktop.gui.transcript.lines import Look, about, call_line, called, changed_lines
-from helix_desktop.gui.transcript.wants import OpenEntry, Recall
+from helix_desktop.gui.transcript.wants import OpenEntry, OpenSubAgent, Recall
 from tests.gui.transcript.facts import OUTPUT
 
 CALL = ToolCall("c1", "read_file", '{"path": "src/lock/table.rs"}')
@@ -81,3 +81,12 @@ def test_how_it_went() -> None:
 def test_changed_lines_of_a_difference() -> None:
     assert changed_lines("--- a\n+++ b\n@@ -1 +1,2 @@\n-x\n+y\n+z\n") == "+2 −1"
     assert changed_lines("- a list\n- of things") == ""
+
+
+def test_a_running_sub_agent_can_be_opened() -> None:
+    delegated = ToolCall("c7", "delegate", '{"task": "count"}')
+    for running in (state(call=delegated, running=True), state(call=delegated, running=True, waiting=True)):
+        (chip,) = call_line(running, 101.0).chips
+        assert chip.want == OpenSubAgent("c7")
+    assert call_line(state(call=delegated), 101.0).chips == ()
+    assert call_line(state(running=True), 101.0).chips == ()
