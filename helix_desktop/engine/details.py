@@ -165,7 +165,7 @@ class _Collecting:
 
     def _keep(self, detail: Detail) -> None:
         _meet(self.found, detail)
-        if len(self.found) >= 2 * MOST:
+        if len(self.found) >= MOST * 3 // 2:
             foremost = set(_foremost(self.found.values()))
             self.found = {key: detail for key, detail in self.found.items() if detail in foremost}
 
