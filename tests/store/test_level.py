@@ -182,6 +182,21 @@ def test_pages_are_let_go_only_where_no_compaction_can_take_the_mapping_away(
     assert all(taken)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("sure", "advice"), [(150, 4), (0, 21)])
+def test_a_table_that_may_be_closed_meanwhile_is_let_go_in_the_way_that_loses_nothing(
+    level: Level, monkeypatch: pytest.MonkeyPatch, sure: int, advice: int
+) -> None:
+    level.write([(b"one", b"1" * 1000)])
+    level.flush()
+    assert level.get(b"one")
+    given: list[int] = []
+    monkeypatch.setattr(level_module, "_SURELY_OPEN", sure)
+    monkeypatch.setattr(level_module, "_MADVISE", lambda *told: given.append(told[2]))
+    level._release()
+    assert given == [advice]
+
+
 def mapped() -> int:
     """Bytes of files this process has in memory."""
     status = Path("/proc/self/status").read_text()

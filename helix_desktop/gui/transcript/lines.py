@@ -27,7 +27,7 @@ _KEYS = ("command", "path", "file_path", "file", "pattern", "query", "url", "sha
 _VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
 _OF_KEY = {key: re.compile(f'"{key}{_VALUE}') for key in _KEYS}
 _FIRST = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
-DELEGATE = "delegate"
+_DELEGATE = "delegate"
 _COMMANDS = frozenset({"run_command", "shell", "bash"})
 _COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
 
@@ -132,7 +132,7 @@ def changed_lines(diff: str) -> str:
 
 
 def _unfinished(state: CallState, words: str, now: float) -> CallLine:
-    chips = (Chip(tr("sub-agent"), want=OpenSubAgent(state.call.id)),) if state.call.name == DELEGATE else ()
+    chips = (Chip(tr("sub-agent"), want=OpenSubAgent(state.call.id)),) if state.call.name == _DELEGATE else ()
     if state.running and state.waiting:
         return CallLine(words, Look.WAITING, chips, tr("waiting for you"))
     if state.running and state.stage is not Stage.RUNNING:
