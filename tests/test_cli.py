@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from helix_desktop import __version__, cli, places
-from helix_desktop.commands import beside
+from helix_desktop.commands import open_workspace
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, ToolReturned
 from helix_desktop.engine.ports import About
 from helix_desktop.store.workspace import Workspaces
@@ -304,10 +304,10 @@ def _peak(command: list[str]) -> int:
 
 async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path) -> None:
     where = places.find()
-    workspaces = beside.all_of(where)
+    workspaces = open_workspace.all_of(where)
     known = workspaces.create("Open", tmp_path)
     workspace = await workspaces.open(known.id)
-    serving = await beside.serve(workspace, where)
+    serving = await open_workspace.serve(workspace, where)
     content = os.urandom(2_500_000)
     try:
         put = await _elsewhere("cache", "put", "-w", "open", "-", given=content)
@@ -330,9 +330,9 @@ async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path
 
 async def test_a_home_named_from_another_folder_is_meant_as_seen_from_there(tmp_path: Path) -> None:
     where = places.find(tmp_path / "home")
-    workspaces = beside.all_of(where)
+    workspaces = open_workspace.all_of(where)
     workspace = await workspaces.open(workspaces.create("Open", tmp_path).id)
-    serving = await beside.serve(workspace, where)
+    serving = await open_workspace.serve(workspace, where)
     where.window.write_text('{"history": ["my long secret"]}')
     forget = ("forget", "-w", "open", "--text", "my long secret", "--yes")
     try:
@@ -354,8 +354,8 @@ async def _elsewhere(
 async def test_an_owner_that_does_not_answer_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helix: Helix
 ) -> None:
-    monkeypatch.setattr(beside, "PATIENCE", 0.1)
-    workspaces = beside.all_of(places.find())
+    monkeypatch.setattr(open_workspace, "PATIENCE", 0.1)
+    workspaces = open_workspace.all_of(places.find())
     workspace = await workspaces.open(workspaces.create("Open", tmp_path).id)
     try:
         said = await asyncio.to_thread(helix, "cache", "stats", "-w", "Open")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import places
-from helix_desktop.commands import beside
+from helix_desktop.commands import open_workspace
 from helix_desktop.console import Console
 from helix_desktop.errors import Ambiguous, NotThere, WrongUse
 
@@ -40,13 +40,13 @@ def add(nouns: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.workspace is None:
         arguments.workspace = _workspace_here(arguments.home)
-    return beside.run(arguments, source=None)
+    return open_workspace.run(arguments, source=None)
 
 
 def _workspace_here(home: Path | None) -> str:
     """The workspace whose folder we are in, the innermost; or the only one there is."""
     here = Path.cwd()
-    known = beside.all_of(places.find(home)).list()
+    known = open_workspace.all_of(places.find(home)).list()
     inside = [(len(root), one.id) for one in known for root in one.settings.roots if here.is_relative_to(root)]
     if inside:
         return max(inside)[1]

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import as_json, beside, on_workspace
-from helix_desktop.commands.beside import Work, say_json
+from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands.open_workspace import Work, say_json
 from helix_desktop.console import Console
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def add(nouns: Subparsers) -> None:
     one = _verb(verbs, "get", "write an entry's bytes to a file or standard output", get)
     one.add_argument("hash", metavar="HASH", help="may be shortened while it is unique")
     one.add_argument("--output", "-o", type=Path, metavar="FILE", default=STANDARD)
-    one.set_defaults(run=lambda arguments: beside.run(arguments, target=_file(arguments.output)), counts=False)
+    one.set_defaults(run=lambda arguments: open_workspace.run(arguments, target=_file(arguments.output)), counts=False)
     one = _verb(verbs, "list", "the entries, the newest first", list_entries)
     one.add_argument("--tool", default="", help="only what this tool returned")
     one.add_argument("--sort", default="time", choices=("time", "tool", "source", "size", "tokens", "uses"))
@@ -60,13 +60,13 @@ def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.A
     one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
     on_workspace(one)
     as_json(one)
-    one.set_defaults(run=beside.run, work=work)
+    one.set_defaults(run=open_workspace.run, work=work)
     return one
 
 
 def _put(arguments: argparse.Namespace) -> int:
     source = _file(arguments.file)
-    return beside.run(arguments, source=source, gather=source is None)
+    return open_workspace.run(arguments, source=source, gather=source is None)
 
 
 def _file(path: Path) -> Path | None:

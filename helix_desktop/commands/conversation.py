@@ -6,8 +6,8 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import as_json, beside, on_workspace
-from helix_desktop.commands.beside import Work, say_json
+from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands.open_workspace import Work, say_json
 from helix_desktop.console import Console
 from helix_desktop.errors import Ambiguous, NotThere, WrongUse
 
@@ -36,7 +36,7 @@ def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.A
     one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
     on_workspace(one)
     as_json(one)
-    one.set_defaults(run=beside.run, work=work, counts=False)
+    one.set_defaults(run=open_workspace.run, work=work, counts=False)
     return one
 
 
@@ -126,6 +126,6 @@ def _described(change: Change) -> dict[str, object]:
 
 def _source(block: Block) -> list[int]:
     """The first and the last fact it stands for."""
-    from helix_desktop.engine.covers import ends
+    from helix_desktop.engine.history.covers import ends
 
     return list(ends(block.source))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from helix_desktop import places
 from helix_desktop.commands import as_json
-from helix_desktop.commands.beside import say_json
+from helix_desktop.commands.open_workspace import say_json
 from helix_desktop.console import Terminal
 
 if TYPE_CHECKING:

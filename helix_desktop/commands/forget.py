@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import as_json, beside, on_workspace
-from helix_desktop.commands.beside import say_json
+from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands.open_workspace import say_json
 from helix_desktop.console import Console
 from helix_desktop.errors import WrongUse
 
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise WrongUse(
             "Nothing was forgotten: what is forgotten cannot be brought back.", remedy="Add --yes if you mean it."
         )
-    return beside.run(arguments, gather=arguments.text == STANDARD)
+    return open_workspace.run(arguments, gather=arguments.text == STANDARD)
 
 
 async def forget(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import places
-from helix_desktop.commands import as_json, beside, on_workspace
+from helix_desktop.commands import as_json, on_workspace, open_workspace
 from helix_desktop.console import Console
 from helix_desktop.errors import NotThere, Refused, WrongUse
 
@@ -47,7 +47,7 @@ def add(nouns: Subparsers) -> None:
     on_workspace(one)
     as_json(one)
     one.add_argument("server", metavar="SERVER", help="its name in the workspace's settings")
-    one.set_defaults(run=beside.run, work=sign_in, lasting=True, counts=False)
+    one.set_defaults(run=open_workspace.run, work=sign_in, lasting=True, counts=False)
 
 
 def _port(text: str) -> int:
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token
-    return beside.run(arguments)
+    return open_workspace.run(arguments)
 
 
 async def serve(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
@@ -176,7 +176,7 @@ async def _sign_in(servers: Servers, arguments: argparse.Namespace, console: Con
     if status.state is not State.READY:
         raise Refused(f"{name} is not ready. {status.why}".strip(), remedy="Try again, or look at its settings.")
     if arguments.json:
-        await beside.say_json(console, {"server": name, "tools": status.tools})
+        await open_workspace.say_json(console, {"server": name, "tools": status.tools})
     else:
         await console.say(f"{name} is ready, with {status.tools} tools.")
     return 0
@@ -191,7 +191,7 @@ def install(arguments: argparse.Namespace) -> int:
     if arguments.write and not arguments.client:
         raise WrongUse("Which program's file is to be written? Name it with --client.")
     where = places.find(arguments.home)
-    known = beside.all_of(where).find(arguments.workspace)
+    known = open_workspace.all_of(where).find(arguments.workspace)
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
     command = [*_program(), *(["--home", str(where.data)] if arguments.home or os.environ.get("HELIX_HOME") else [])]
     command += ["mcp", "--workspace", known.id]

@@ -8,8 +8,8 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import as_json, beside
-from helix_desktop.commands.beside import say_json
+from helix_desktop.commands import as_json, open_workspace
+from helix_desktop.commands.open_workspace import say_json
 from helix_desktop.commands.provider import Desk, at_desk
 from helix_desktop.errors import HelixError, ModelFailed, WrongUse
 
@@ -139,7 +139,7 @@ def choose(arguments: argparse.Namespace) -> int:
     code = asyncio.run(at_desk(arguments, _check))
     if code or not arguments.workspace:
         return code
-    return beside.run(arguments)
+    return open_workspace.run(arguments)
 
 
 async def _check(arguments: argparse.Namespace, desk: Desk) -> int:

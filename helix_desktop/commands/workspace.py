@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import places
-from helix_desktop.commands import as_json, beside, on_workspace
-from helix_desktop.commands.beside import say_json
+from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands.open_workspace import say_json
 from helix_desktop.console import Console, Terminal
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def add(nouns: Subparsers) -> None:
     one.add_argument("--folder", type=Path, required=True, metavar="DIR")
     one = _verb(verbs, "list", "all of them", list_all)
     one.add_argument("--trash", action="store_true", help="those in the trash instead")
-    one = _verb(verbs, "show", "what there is to know about one", beside.run)
+    one = _verb(verbs, "show", "what there is to know about one", open_workspace.run)
     on_workspace(one, positional=True)
     one.set_defaults(work=show)
     one = _verb(verbs, "rename", "give it another name", _changing)
@@ -44,10 +44,10 @@ def add(nouns: Subparsers) -> None:
     one.set_defaults(work=colour)
     on_workspace(_verb(verbs, "trash", "put it into the trash, whole", trash), positional=True)
     on_workspace(_verb(verbs, "restore", "take it out of the trash", restore), positional=True)
-    one = _verb(verbs, "export", "write history and cache to one file; keys never", beside.run)
+    one = _verb(verbs, "export", "write history and cache to one file; keys never", open_workspace.run)
     on_workspace(one, positional=True)
     one.add_argument("file", type=Path, metavar="FILE")
-    one.set_defaults(work=export, run=lambda arguments: beside.run(arguments, target=arguments.file))
+    one.set_defaults(work=export, run=lambda arguments: open_workspace.run(arguments, target=arguments.file))
     one = _verb(verbs, "empty-trash", "remove the conversations in its trash for good", _emptying)
     on_workspace(one, positional=True)
     one.add_argument("--yes", action="store_true", help="do it; without this, say what would go, and ask on a terminal")
@@ -99,7 +99,7 @@ def import_file(arguments: argparse.Namespace) -> int:
 
 
 def _workspaces(arguments: argparse.Namespace) -> Workspaces:
-    return beside.all_of(places.find(arguments.home))
+    return open_workspace.all_of(places.find(arguments.home))
 
 
 def _say(saying: Callable[[Console], Awaitable[None]]) -> int:
@@ -212,13 +212,13 @@ async def export(arguments: argparse.Namespace, workspace: Workspace, console: C
 
 def _emptying(arguments: argparse.Namespace) -> int:
     """Ask first, here: who has the workspace open must not wait for a person."""
-    code = beside.run(arguments)
+    code = open_workspace.run(arguments)
     if code != ASKING:
         return code
     if arguments.json or not _agreed("Remove them for good? [y/N] "):
         return 1
     arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
-    return beside.run(arguments)
+    return open_workspace.run(arguments)
 
 
 def _agreed(question: str) -> bool:

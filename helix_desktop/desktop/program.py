@@ -21,13 +21,13 @@ from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTi
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import instance, logs, places, tasks
-from helix_desktop.desktop import browsing, heap
+from helix_desktop.desktop import cache_browser, heap
 from helix_desktop.desktop.event_loop import EventLoop
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.gui import words
-from helix_desktop.gui.collecting import Collecting
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.frame.shell import Shell
+from helix_desktop.gui.garbage import Collecting
 from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory
@@ -118,7 +118,7 @@ class Program:
         self._ending = False
         self.theme, self._memory, self.shell = painted.theme, painted.memory, painted.shell
         self._doing = Doing(self._tasks.spawn, application)
-        self.window = MainWindow(self.theme, self._memory, self._settings, self._doing, browsing.of)
+        self.window = MainWindow(self.theme, self._memory, self._settings, self._doing, cache_browser.of)
         wire(self.window)
         self._restyle()
         self._settings.subscribe(self._changed)
@@ -147,8 +147,8 @@ class Program:
         """Everything behind the window."""
         self._tasks.spawn(heap.give_back(), name="freed memory")
         desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.desk")
+        from helix_desktop.desktop.administration import Keeping
         from helix_desktop.desktop.connecting import Connecting
-        from helix_desktop.desktop.keeping import Keeping
         from helix_desktop.desktop.updates import Updates
         from helix_desktop.gui.frame import front
         from helix_desktop.secrets import Secrets
@@ -177,9 +177,9 @@ class Program:
         self.window.workbench_shown.connect(self._collecting.keep, Qt.ConnectionType.SingleShotConnection)
 
     async def _serve(self, workspace: Any) -> Any:
-        from helix_desktop.commands import beside
+        from helix_desktop.commands import open_workspace
 
-        return await beside.serve(workspace, self._where)
+        return await open_workspace.serve(workspace, self._where)
 
     async def _listen(self) -> None:
         """Be found by a second start. Who holds the claim answers; a second window of the same home does not."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from helix_desktop.engine.blocks import Block, View
-from helix_desktop.engine.covers import ends
 from helix_desktop.engine.facts import Cover, Span
+from helix_desktop.engine.history.covers import ends
 
 
 class How(StrEnum):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
-from helix_desktop.engine.line import Line
+from helix_desktop.engine.history.branch import Line
 
 Resolve = Callable[[Stored], str | Image]
 

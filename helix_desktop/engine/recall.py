@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from helix_desktop.engine import transcript
-from helix_desktop.engine.asking import Asking, plain_request
+from helix_desktop.engine.ask_model import Asking, plain_request
 from helix_desktop.engine.details import Source
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
@@ -25,7 +25,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.line import Line
+from helix_desktop.engine.history.branch import Line
 from helix_desktop.engine.ports import About, Cache, Index, ModelClient, Tokens
 from helix_desktop.engine.strategies import admission
 from helix_desktop.engine.strategies.caching import about_output

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.budget import Meter, factor, prices
+from helix_desktop.engine.collaborators import Crew
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.crew import Crew
 from helix_desktop.engine.difference import Difference, difference
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Answered, Asked, Event, Queued, Running, StateChanged
@@ -42,8 +42,8 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
+from helix_desktop.engine.history.ledger import Savings, Tally
 from helix_desktop.engine.ports import Answer, Purged, Question
-from helix_desktop.engine.savings import Savings, Tally
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.turn import Talk, Turn
 from helix_desktop.errors import HelixError, NotThere, Refused

@@ -12,10 +12,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from helix_desktop.engine.arrival import Admission
+from helix_desktop.engine.clearing import Sweeping
+from helix_desktop.engine.collaborators import Spawn
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.crew import Spawn
+from helix_desktop.engine.document_writer import NothingWritten, Reading, Writer, Written, read, spent_on, still_same
 from helix_desktop.engine.events import Folding
 from helix_desktop.engine.facts import (
     Fact,
@@ -29,12 +30,11 @@ from helix_desktop.engine.facts import (
     Unfolded,
     UserSaid,
 )
+from helix_desktop.engine.large_outputs import Admission
+from helix_desktop.engine.panic import Panic
 from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens
-from helix_desktop.engine.safety import Panic
 from helix_desktop.engine.strategies import caching, handover, observation, reflection
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, tail_start
-from helix_desktop.engine.sweeping import Sweeping
-from helix_desktop.engine.writing import NothingWritten, Reading, Writer, Written, read, spent_on, still_same
 from helix_desktop.errors import HelixError, NotThere, Refused, Stopped
 
 log = logging.getLogger(__name__)

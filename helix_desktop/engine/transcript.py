@@ -24,8 +24,8 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.items import Item
-from helix_desktop.engine.line import Line
+from helix_desktop.engine.history.branch import Line
+from helix_desktop.engine.history.shown import Item
 from helix_desktop.engine.ports import Cache
 from helix_desktop.engine.strategies.caching import about_output, call_of
 from helix_desktop.errors import CacheCorrupt, NotThere

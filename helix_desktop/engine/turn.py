@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.calls import meant
+from helix_desktop.engine.collaborators import Crew
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.crew import Crew
 from helix_desktop.engine.events import CallMoved, Running, Stage, Streamed, ToolShowed
 from helix_desktop.engine.facts import (
     Decided,

@@ -31,7 +31,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     ToolsOffered,
 )
-from helix_desktop.engine.line import Line
+from helix_desktop.engine.history.branch import Line
 
 RULES_HEADER_TOKENS = 10
 Rules = tuple[tuple[int, RulesSet], ...]

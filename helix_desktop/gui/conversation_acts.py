@@ -8,12 +8,12 @@ from pathlib import Path
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui import export
-from helix_desktop.gui.asking import ask_new_file, ask_text, ask_yes
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.frame.notices import Notices
-from helix_desktop.gui.models.figures import size
 from helix_desktop.gui.ports import ConversationRow, Emptied, Session, Workbench
-from helix_desktop.gui.saving import file_name, save
+from helix_desktop.gui.questions import ask_new_file, ask_text, ask_yes
+from helix_desktop.gui.save_text import file_name, save
+from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import count, tr
 
 SUFFIX = {"markdown": ".md", "json": ".json", "html": ".html"}

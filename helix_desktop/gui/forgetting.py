@@ -20,10 +20,10 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine.ports import Purged
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Workbench
-from helix_desktop.gui.said import said
 from helix_desktop.gui.words import count, tr
 
 WIDTH = 480

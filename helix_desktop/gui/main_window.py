@@ -27,13 +27,14 @@ from helix_desktop.engine.facts import Attachment, ModelReplied, Spent
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gui import finding
 from helix_desktop.gui.actions import OF_A_CONVERSATION, OF_A_QUESTION, OF_A_WORKSPACE, Actions
+from helix_desktop.gui.activity import WORKING, Watched
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.chat.approvals import question_words
 from helix_desktop.gui.chat.attaching import Attaching
 from helix_desktop.gui.chat.composer import DraftPlace
 from helix_desktop.gui.chat.page import ChatPage
 from helix_desktop.gui.conversation_acts import ConversationActs
-from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.frame.first_start import WelcomePage
 from helix_desktop.gui.frame.frame import Frame
 from helix_desktop.gui.frame.notices import Notices, announce
@@ -42,11 +43,10 @@ from helix_desktop.gui.frame.palette import Find, Palette
 from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.models.folds import kind_words
 from helix_desktop.gui.ports import ConversationRow, Desk, Session, Workbench, WorkspaceRow
+from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.tokens import WORKSPACE_COLOURS
-from helix_desktop.gui.watching import WORKING, Watched
 from helix_desktop.gui.words import tr
 from helix_desktop.settings import Settings
 

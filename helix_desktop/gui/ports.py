@@ -1,7 +1,7 @@
 """What the window needs of the program, as Protocols: a desk of workspaces, an open workspace, a conversation.
 
 `workbench.Desk`, `workbench.Workbench` and `engine.session.Session` are the real ones; tests/gui/fake_desk.py keeps a
-believable one in memory. Every coroutine may raise a HelixError, which is shown where it was asked for (doing.py).
+believable one in memory. Every coroutine may raise a HelixError, which is shown where it was asked for (background.py).
 """
 
 from __future__ import annotations

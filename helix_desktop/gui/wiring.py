@@ -13,14 +13,14 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop.engine.facts import FoldKind, UserPart
 from helix_desktop.engine.ports import Answer
 from helix_desktop.errors import HelixError
-from helix_desktop.gui import forgetting, wanting
+from helix_desktop.gui import chat_acts, forgetting
 from helix_desktop.gui.actions import OF_A_QUESTION
-from helix_desktop.gui.asking import ask_files, ask_folder
-from helix_desktop.gui.chat import saying
+from helix_desktop.gui.chat import sending
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Session
+from helix_desktop.gui.questions import ask_files, ask_folder
 from helix_desktop.gui.theme import ZOOMS
 from helix_desktop.gui.words import tr
 from helix_desktop.gui.workspace_acts import WorkspaceActs
@@ -90,7 +90,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     side.new_wanted.connect(window.actions_["new"].trigger)
     side.search_wanted.connect(window.palette_.open)
     side.workspace_wanted.connect(lambda: window.settings_wanted.emit("workspace"))
-    window.palette_.searching.connect(partial(saying.search, window))
+    window.palette_.searching.connect(partial(sending.search, window))
     window.palette_.closed.connect(lambda: _focus_back(window))
     on("palette", lambda: window.palette_.open(window.sidebar.search.text()))
     on("new", lambda: _new(window))
@@ -151,10 +151,10 @@ def _choose(window: MainWindow, what: str, name: str) -> None:
 
 def _wire_composer(window: MainWindow) -> None:
     composer, on = window.chat.composer, window.actions_.on
-    composer.sent.connect(partial(saying.send, window))
+    composer.sent.connect(partial(sending.send, window))
     composer.resent.connect(partial(_resend, window))
-    composer.offers_wanted.connect(partial(saying.offer, window))
-    composer.taken.connect(partial(saying.take, window))
+    composer.offers_wanted.connect(partial(sending.offer, window))
+    composer.taken.connect(partial(sending.take, window))
     composer.stop_wanted.connect(window.actions_["stop"].trigger)
     composer.attach_wanted.connect(window.actions_["attach"].trigger)
     composer.files_given.connect(window.attaching.mime)
@@ -175,7 +175,7 @@ def _wire_composer(window: MainWindow) -> None:
 
 
 def _resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
-    session, not_sent = window.session, saying.given_back(window, parts)
+    session, not_sent = window.session, sending.given_back(window, parts)
     if session is not None:
         work = session.edit_and_resend(seq, parts)
         window.doing.do(work, name="edit and resend", owner=window, failed=not_sent)
@@ -222,7 +222,7 @@ def _unqueue(window: MainWindow, index: int, *, edit: bool) -> None:
 
 def _wire_pages(window: MainWindow) -> None:
     on = window.actions_.on
-    window.pages.wanted.connect(partial(wanting.do, window))
+    window.pages.wanted.connect(partial(chat_acts.do, window))
     window.pages.cache.room_wanted.connect(lambda: window.settings_wanted.emit("storage"))
     on("find", partial(_find, window))
     on("bottom", window.pages.follow)

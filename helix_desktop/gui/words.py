@@ -14,7 +14,7 @@ from pathlib import Path
 from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
 
 from helix_desktop import resources
-from helix_desktop.gui import said
+from helix_desktop.gui import engine_sentences
 
 LANGUAGES = {"en": "English", "zh_CN": "简体中文"}
 _in_force: dict[str, str] = {}
@@ -39,7 +39,7 @@ def speak(words: Mapping[str, str], below: Mapping[str, str] | None = None) -> N
     """
     _in_force.clear()
     _in_force.update(words)
-    said.take(below or {})
+    engine_sentences.take(below or {})
 
 
 def language(chosen: str = "") -> str:

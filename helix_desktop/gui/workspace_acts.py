@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.gui.asking import ask_file, ask_folder, ask_new_file, ask_text
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.lasting import Lasting
 from helix_desktop.gui.frame.workspace_trash import TrashDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Imported, Workbench, WorkspaceRow
-from helix_desktop.gui.said import said
-from helix_desktop.gui.saving import file_name
+from helix_desktop.gui.questions import ask_file, ask_folder, ask_new_file, ask_text
+from helix_desktop.gui.save_text import file_name
 from helix_desktop.gui.tokens import WORKSPACE_COLOURS
 from helix_desktop.gui.words import count, tr
 

@@ -41,9 +41,9 @@ from helix_desktop.replay.billing import SYSTEM_TOKENS, Ledger, Piece, output_to
 from helix_desktop.replay.clock import LoopClock
 from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures
+from helix_desktop.replay.observer import Watching
 from helix_desktop.replay.recording import RecordedMessage, Recording
 from helix_desktop.replay.standin import Asked, StandIn
-from helix_desktop.replay.watching import Watching
 
 T = TypeVar("T")
 PAUSE = 10.0  # seconds between steps

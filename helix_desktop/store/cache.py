@@ -21,8 +21,8 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import Ambiguous, CacheCorrupt, NewerVersion, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import records
-from helix_desktop.store.incoming import Incoming, Staged, line_count
-from helix_desktop.store.level import Level, Write
+from helix_desktop.store.incoming_content import Incoming, Staged, line_count
+from helix_desktop.store.leveldb import Level, Write
 from helix_desktop.store.records import CHUNK, Record, State
 
 _LAST = b"\xff" * 8

@@ -18,7 +18,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.encoding import decode
 from helix_desktop.engine.facts import Fact
 from helix_desktop.errors import HelixError, StoreFailed
-from helix_desktop.store import database, words
+from helix_desktop.store import database, search_words
 from helix_desktop.store.journal import Line
 from helix_desktop.store.records import Record
 
@@ -253,10 +253,10 @@ class IndexFile:
             self._set("words", progress.entries if complete else contents[-1][0].number)
 
     def _add_content(self, record: Record, content: bytes) -> None:
-        text = words.readable(content)
+        text = search_words.readable(content)
         if text is None:
             return
-        for start, piece in words.pieces(text):
+        for start, piece in search_words.pieces(text):
             self._add_piece(piece, number=record.number, start=start)
         tokens = self._count(text)
         if record.size > SEARCHED:
@@ -268,7 +268,9 @@ class IndexFile:
             "INSERT INTO pieces(number, start, length, conversation, seq) VALUES(?, ?, ?, ?, ?)",
             (number, start, len(text), conversation, seq),
         ).lastrowid
-        self.connection.execute("INSERT INTO words(rowid, text, parts) VALUES(?, ?, ?)", (row, text, words.parts(text)))
+        self.connection.execute(
+            "INSERT INTO words(rowid, text, parts) VALUES(?, ?, ?)", (row, text, search_words.parts(text))
+        )
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
@@ -285,7 +287,7 @@ class IndexFile:
         except HelixError:
             return
         for text in said(fact):
-            for start, piece in words.pieces(text):
+            for start, piece in search_words.pieces(text):
                 self._add_piece(piece, start=start, conversation=line.conversation, seq=line.seq)
         for how, digest in used(fact):
             added = self.connection.execute(

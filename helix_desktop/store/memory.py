@@ -10,10 +10,10 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded, Stored
 from helix_desktop.engine.ports import About, Entry, Hit
 from helix_desktop.errors import Ambiguous, NotThere, WrongUse
-from helix_desktop.store import words
+from helix_desktop.store import search_words
 from helix_desktop.store.cache import prefix_bounds
 from helix_desktop.store.conversations import Row, advance, empty
-from helix_desktop.store.incoming import line_count
+from helix_desktop.store.incoming_content import line_count
 from helix_desktop.store.index import said
 
 
@@ -124,34 +124,40 @@ class MemoryIndex:
         self._cache = cache
 
     async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
-        terms = words.asked(query)
+        terms = search_words.asked(query)
         hits = [*self._entries(terms, tool), *([] if entries_only or tool else self._messages(terms))]
         return tuple(hits[:limit]) if terms else ()
 
     def _entries(self, terms: list[str], tool: str) -> Iterable[Hit]:
         for content, entry in self._cache.contents():
-            text = words.readable(content)
+            text = search_words.readable(content)
             if text is not None and (not tool or entry.about.tool == tool) and _holds(text, terms):
-                at = words.where(text, terms)
+                at = search_words.where(text, terms)
                 line = text.count("\n", 0, at) + 1
-                yield Hit(words.snippet(text, at), entry.stored.digest, line=line, about=entry.about)
+                yield Hit(search_words.snippet(text, at), entry.stored.digest, line=line, about=entry.about)
 
     def _messages(self, terms: list[str]) -> Iterable[Hit]:
         for recorded, text in self._journal.texts():
             if _holds(text, terms):
-                at = words.where(text, terms)
+                at = search_words.where(text, terms)
                 yield Hit(
-                    words.snippet(text, at), None, recorded.conversation, recorded.seq, text.count("\n", 0, at) + 1
+                    search_words.snippet(text, at),
+                    None,
+                    recorded.conversation,
+                    recorded.seq,
+                    text.count("\n", 0, at) + 1,
                 )
 
 
 def _holds(text: str, terms: list[str]) -> bool:
     """Whether the text has each term, as whole words, as the real index cuts them."""
-    held = f" {' '.join(words.plain(text))} "
-    hidden = f" {' '.join(words.plain(words.parts(text)))} "
-    return all(_stands(term, held) or _stands(term, hidden) or _stands(words.parts(term), hidden) for term in terms)
+    held = f" {' '.join(search_words.plain(text))} "
+    hidden = f" {' '.join(search_words.plain(search_words.parts(text)))} "
+    return all(
+        _stands(term, held) or _stands(term, hidden) or _stands(search_words.parts(term), hidden) for term in terms
+    )
 
 
 def _stands(term: str, held: str) -> bool:
-    asked = " ".join(words.plain(term))
+    asked = " ".join(search_words.plain(term))
     return bool(asked) and f" {asked}{'' if term.endswith('*') else ' '}" in held

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from helix_desktop.durable import sync_folder
 from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, StoreFull
-from helix_desktop.store import backup, database, level, mend
+from helix_desktop.store import backup, database, journal_repair, leveldb
 from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.care import Check
 from helix_desktop.store.index import Feed, IndexFile
 from helix_desktop.store.journal import JournalFile
+from helix_desktop.store.maintenance import Check
 
 SUSPECT = (
     "suspect"  # a file of this name: damage was met while the workspace was open; check all of it when it opens next
@@ -32,7 +32,7 @@ def open_journal(workspace: Path, note: Note) -> JournalFile:
     """The journal, mended where it must be. `note` is told in sentences."""
     path = workspace / "journal.sqlite3"
     _put_in_place(path)
-    log = mend.log_of(path) if path.exists() else None
+    log = journal_repair.log_of(path) if path.exists() else None
     suspect = workspace / SUSPECT
     try:
         _expect_there(workspace, path)
@@ -73,7 +73,7 @@ def _expect_whole(journal: JournalFile) -> None:
         raise JournalCorrupt(defect)
 
 
-def _take_log(journal: JournalFile, log: mend.Log | None, note: Note) -> None:
+def _take_log(journal: JournalFile, log: journal_repair.Log | None, note: Note) -> None:
     """SQLite reads a log up to the first frame that is damaged, and says nothing. Take what stands behind it."""
     if log is None:
         return
@@ -87,7 +87,7 @@ def _take_log(journal: JournalFile, log: mend.Log | None, note: Note) -> None:
         raise JournalCorrupt(f"The journal's log cannot be taken over: {error}.") from error
     if read >= log.committed:
         return
-    added, missing, gap = mend.add_salvaged(journal, mend.salvaged(journal.path, log))
+    added, missing, gap = journal_repair.add_salvaged(journal, journal_repair.salvaged(journal.path, log))
     if gap:
         journal.close()
         raise JournalCorrupt("The journal's log is damaged in the middle.")
@@ -96,15 +96,15 @@ def _take_log(journal: JournalFile, log: mend.Log | None, note: Note) -> None:
         note(f"Lost, or still being written when the computer stopped: {fact}.")
 
 
-def _mended(workspace: Path, path: Path, log: mend.Log | None, note: Note) -> JournalFile:
+def _mended(workspace: Path, path: Path, log: journal_repair.Log | None, note: Note) -> JournalFile:
     aside = _aside(workspace, path.parent.glob("journal.sqlite3*"))
     damaged = aside / path.name
     copies = [each.path for each in backup.backups(workspace)]
-    more = mend.salvaged(damaged, log) if log is not None and damaged.exists() else None
+    more = journal_repair.salvaged(damaged, log) if log is not None and damaged.exists() else None
     mending = path.with_name("journal.mending")
     for left in path.parent.glob("journal.mending*"):
         left.unlink()
-    result = mend.rebuild(damaged, copies, more, mending)
+    result = journal_repair.rebuild(damaged, copies, more, mending)
     mending.replace(path.with_name(_MENDED))
     sync_folder(workspace)
     _put_in_place(path)
@@ -173,7 +173,7 @@ def open_cache(workspace: Path, note: Note) -> CacheFolder:
     except StoreFull:
         raise
     except StoreFailed as error:
-        if not isinstance(error, CacheCorrupt) and not level.repairable(str(error)):
+        if not isinstance(error, CacheCorrupt) and not leveldb.repairable(str(error)):
             raise
         cache = _repaired(workspace, folder, note)
         _check(cache, note)
@@ -187,7 +187,7 @@ def open_cache(workspace: Path, note: Note) -> CacheFolder:
 def _repaired(workspace: Path, folder: Path, note: Note) -> CacheFolder:
     aside = _aside(workspace, [folder])
     try:
-        level.repair(folder)
+        leveldb.repair(folder)
         cache = CacheFolder(folder)
     except StoreFull:
         raise

@@ -10,7 +10,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.encoding import decode
 from helix_desktop.engine.ports import About, Hit
 from helix_desktop.errors import HelixError
-from helix_desktop.store import database, words
+from helix_desktop.store import database, search_words
 from helix_desktop.store.index import SEARCHED, IndexDamaged, said
 from helix_desktop.store.journal import Line
 from helix_desktop.store.records import Record
@@ -43,11 +43,11 @@ def search(
     entries_only: bool = False,
 ) -> tuple[Hit, ...]:
     """Places that hold every word of the query; where there is none, places that hold any of them."""
-    terms = words.asked(query)
+    terms = search_words.asked(query)
     if not terms:
         return ()
     for every in (True, False):
-        rows = _rows(connection, words.expression(terms, every=every), tool, limit, entries_only=entries_only)
+        rows = _rows(connection, search_words.expression(terms, every=every), tool, limit, entries_only=entries_only)
         hits = [hit for row in rows if (hit := _hit(source, row, terms)) is not None]
         if hits or len(terms) == 1:
             break
@@ -73,12 +73,12 @@ def _hit(source: Source, row: tuple[int, int, int, str, int, bytes | None], term
 
 def _entry_hit(source: Source, digest: Digest, start: int, length: int, terms: list[str]) -> Hit | None:
     record = source.described(digest)
-    text = words.readable(source.beginning(record, min(SEARCHED, 4 * (start + length) + 4)))
+    text = search_words.readable(source.beginning(record, min(SEARCHED, 4 * (start + length) + 4)))
     if text is None:
         return None
-    at = words.where(text[start : start + length], terms)
+    at = search_words.where(text[start : start + length], terms)
     line = text.count("\n", 0, start + at) + 1
-    return Hit(words.snippet(text, start + at), digest, line=line, about=record.about)
+    return Hit(search_words.snippet(text, start + at), digest, line=line, about=record.about)
 
 
 def _fact_hit(source: Source, conversation: str, seq: int, terms: list[str]) -> Hit | None:
@@ -86,8 +86,8 @@ def _fact_hit(source: Source, conversation: str, seq: int, terms: list[str]) -> 
     if line is None or not line.intact:
         return None
     text = "\n".join(said(decode(line.fact)))
-    at = words.where(text, terms)
-    return Hit(words.snippet(text, at), None, conversation, seq, text.count("\n", 0, at) + 1, About())
+    at = search_words.where(text, terms)
+    return Hit(search_words.snippet(text, at), None, conversation, seq, text.count("\n", 0, at) + 1, About())
 
 
 def _once(hits: Sequence[Hit]) -> list[Hit]:

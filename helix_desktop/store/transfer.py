@@ -26,7 +26,7 @@ from helix_desktop.engine.ports import About
 from helix_desktop.errors import CacheCorrupt, HelixError, NewerVersion, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import config
 from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.incoming import Staged
+from helix_desktop.store.incoming_content import Staged
 from helix_desktop.store.journal import JournalFile, Line, seal
 from helix_desktop.store.records import CHUNK, Record, State
 

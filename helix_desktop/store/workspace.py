@@ -25,11 +25,11 @@ from helix_desktop.store import backup, config, database, opening, transfer
 from helix_desktop.store import forget as forgetting
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.config import Settings
-from helix_desktop.store.emptying import Emptied, Emptying
-from helix_desktop.store.following import Index, StoreFeed
+from helix_desktop.store.empty_trash import Emptied, Emptying
+from helix_desktop.store.engine_ports import Cache, Journal
 from helix_desktop.store.journal import JournalFile
+from helix_desktop.store.live_index import Index, StoreFeed
 from helix_desktop.store.lock import Lock
-from helix_desktop.store.served import Cache, Journal
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.transfer import Report
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from helix_desktop import tasks
 from helix_desktop.engine import recall
+from helix_desktop.engine.collaborators import Crew, Setup
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.crew import Crew, Setup
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Event, FactAppended, Folding, Queued, Running, StateChanged
 from helix_desktop.engine.facts import (
@@ -38,7 +38,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import CacheCorrupt, NotThere, WrongUse
 from helix_desktop.store.config import Changes
-from helix_desktop.store.emptying import Emptied
+from helix_desktop.store.empty_trash import Emptied
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.kit import Kit, Options
@@ -47,10 +47,10 @@ from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Child, Delegation
 from helix_desktop.workbench import folders, rows, setup
 from helix_desktop.workbench.models import ROLES, Access, Models
-from helix_desktop.workbench.room import Room
 from helix_desktop.workbench.rows import ConversationRow, Rows
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.sessions import Sessions
+from helix_desktop.workbench.size_limit import Room
 
 Listener = Callable[[Event], None]
 SAMPLE = 1 << 20

@@ -10,7 +10,7 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Recorded
 from helix_desktop.store.conversations import Row
-from helix_desktop.store.served import Journal
+from helix_desktop.store.engine_ports import Journal
 from helix_desktop.workbench import spending
 
 DEFAULT_WINDOW = 128_000

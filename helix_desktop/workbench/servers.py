@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.engine.crew import Spawn
+from helix_desktop.engine.collaborators import Spawn
 from helix_desktop.errors import NoKeyring, NotThere, WrongUse
 from helix_desktop.secrets import Secrets, Where
 from helix_desktop.store import config

@@ -12,7 +12,7 @@ import tomlkit
 
 from helix_desktop import resources
 from helix_desktop.engine import policy
-from helix_desktop.engine.crew import Limits
+from helix_desktop.engine.collaborators import Limits
 from helix_desktop.engine.facts import PolicySet, RulesSet, SystemSet
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.store.config import Settings

@@ -31,14 +31,14 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About, Hit
 from helix_desktop.errors import StoreFailed
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.page import CachePage
 from helix_desktop.gui.cache.port import Filter, Row, Sort, Stats, Use
-from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.theme import Theme
 from helix_desktop.store import catalogue, index
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.database import connect, prepare
-from helix_desktop.store.served import Index
+from helix_desktop.store.engine_ports import Index
 from helix_desktop.store.thread import StoreThread
 
 MEGABYTE = 1 << 20

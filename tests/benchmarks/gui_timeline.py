@@ -39,7 +39,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.view import State
-from helix_desktop.gui.doing import Doing, Work
+from helix_desktop.gui.background import Doing, Work
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.page import TimelinePage
 from tests.gui.fake_desk import FakeSession, now

@@ -38,8 +38,8 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
-from helix_desktop.gui.collecting import Collecting
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.garbage import Collecting
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.pane import TranscriptPane
 

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from helix_desktop import cli, places
-from helix_desktop.commands import beside
+from helix_desktop.commands import open_workspace
 from helix_desktop.commands.telling import Telling
 from helix_desktop.console import Console
 from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged
@@ -122,7 +122,7 @@ def test_the_built_in_model_goes_by_its_name_alone(workspace: str, capfd: pytest
 
 async def test_beside_an_open_program_it_works_on_the_same_sessions(workspace: str) -> None:
     where = places.find()
-    desk = Desk(where, Secrets(where.key_file), serve=lambda opened: beside.serve(opened, where), clock=Quick())
+    desk = Desk(where, Secrets(where.key_file), serve=lambda opened: open_workspace.serve(opened, where), clock=Quick())
     bench = await desk.open(workspace)
     await bench.choose_model("demo/demo")
     heard: list[Event] = []

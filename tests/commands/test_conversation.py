@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import cli, places
-from helix_desktop.commands import beside
+from helix_desktop.commands import open_workspace
 from helix_desktop.engine.facts import ConversationStarted, Folded, FoldKind, ModelReplied, Span, Stop, Text, UserSaid
 
 Ran = tuple[int, str, str]
@@ -28,7 +28,7 @@ def helix(capfd: pytest.CaptureFixture[str]) -> Helix:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> str:
-    workspaces = beside.all_of(places.find())
+    workspaces = open_workspace.all_of(places.find())
     known = workspaces.create("Work", tmp_path)
 
     async def fill() -> None:

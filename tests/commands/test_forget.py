@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import cli, places
-from helix_desktop.commands import beside
+from helix_desktop.commands import open_workspace
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
 
@@ -32,7 +32,7 @@ def helix(capfd: pytest.CaptureFixture[str]) -> Helix:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     """A workspace whose only conversation and one entry hold the secret."""
-    workspaces = beside.all_of(places.find())
+    workspaces = open_workspace.all_of(places.find())
     known = workspaces.create("Work", tmp_path)
 
     async def fill() -> None:

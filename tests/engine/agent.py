@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
+from helix_desktop.engine.collaborators import Crew, Limits, Setup
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.crew import Crew, Limits, Setup
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.encoding import decode, encode
 from helix_desktop.engine.events import Event, FactAppended

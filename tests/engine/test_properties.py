@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine import laws, view
 from helix_desktop.engine.blocks import Kind, Role, View
-from helix_desktop.engine.covers import contains, nest
 from helix_desktop.engine.facts import (
     Attachment,
     Cover,
@@ -42,6 +41,7 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
+from helix_desktop.engine.history.covers import contains, nest
 from helix_desktop.engine.view import State, state_of
 from tests.engine.talk import Talk, stored
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from helix_desktop.engine import laws
-from helix_desktop.engine.crew import Limits
+from helix_desktop.engine.collaborators import Limits
 from helix_desktop.engine.difference import How
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Queued, ReadAnew, Running, StateChanged

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine import policy
+from helix_desktop.engine.document_writer import NothingWritten
 from helix_desktop.engine.facts import (
     BreakerClosed,
     DocumentEdited,
@@ -26,7 +27,6 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.engine.strategies.handover import SECTIONS, TITLE
-from helix_desktop.engine.writing import NothingWritten
 from helix_desktop.errors import NotThere, Refused
 from tests.engine import keeping as writers
 from tests.engine.keeping import Keeping, keeping

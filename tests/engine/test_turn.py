@@ -10,7 +10,7 @@ import pytest
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Reply, Request, Role, ToolResult
-from helix_desktop.engine.crew import Limits
+from helix_desktop.engine.collaborators import Limits
 from helix_desktop.engine.events import Asked, CallMoved, Event, Running, Stage
 from helix_desktop.engine.facts import (
     Decided,

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.forgetting import ForgetText
 from helix_desktop.workbench import Desk
 from tests.gui.fake_desk import Now, now
@@ -26,7 +26,7 @@ SECRET = "sk-live-77\nsecond line"
 
 @pytest.fixture(autouse=True)
 def _cycles_are_not_collected_in_threads() -> Iterator[None]:
-    """As in the program (gui/collecting.py): the stores' threads may not end what belongs to Qt."""
+    """As in the program (gui/garbage.py): the stores' threads may not end what belongs to Qt."""
     gc.disable()
     yield
     gc.enable()

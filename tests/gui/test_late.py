@@ -14,12 +14,12 @@ from helix_desktop.engine.events import Folding, Running
 from helix_desktop.engine.facts import FoldKind, Rewound, Text, UserSaid
 from helix_desktop.engine.ports import Question
 from helix_desktop.errors import Refused, StoreFailed
-from helix_desktop.gui import wanting
-from helix_desktop.gui.chat import saying
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui import chat_acts
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.chat import sending
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.transcript import wants
+from helix_desktop.gui.transcript import intents
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held, now
 
@@ -159,7 +159,7 @@ def test_going_on_while_something_is_forgotten_is_said(
 
 def test_what_is_attached_comes_to_the_message_it_was_meant_for(window: MainWindow, held: Held) -> None:
     window.attaching.text("a long paste")
-    saying.recall(window, next(iter(story.CONTENT)))
+    sending.recall(window, next(iter(story.CONTENT)))
     window.open_workspace("parser")
     held.let("open workspace")
     held.let("attach")
@@ -202,7 +202,7 @@ def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(
 
 
 def test_a_rewind_is_of_the_conversation_it_was_asked_for(window: MainWindow, session: FakeSession) -> None:
-    wanting.do(window, wants.Rewind(5))
+    chat_acts.do(window, intents.Rewind(5))
     question = window.findChildren(QMessageBox)[0]
     window.open_conversation("flaky")
     next(each for each in question.findChildren(QPushButton) if each.text() == "Rewind").click()

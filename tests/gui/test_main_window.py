@@ -27,17 +27,17 @@ from helix_desktop.engine.facts import Attachment, FoldKind, ModelReplied, Stop,
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import StoreBusy, WrongUse
-from helix_desktop.gui import wanting
+from helix_desktop.gui import chat_acts
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.port import Sort
-from helix_desktop.gui.chat import saying
-from helix_desktop.gui.chat.waiting import OneLine
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.chat import sending
+from helix_desktop.gui.chat.queued_messages import OneLine
 from helix_desktop.gui.frame.frame import TIGHT
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript import wants
+from helix_desktop.gui.transcript import intents
 from helix_desktop.settings import Settings
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
@@ -259,7 +259,7 @@ def test_the_palette_finds_actions_conversations_and_messages(window: MainWindow
     assert {"Extract the lock manager", "parser", "New conversation"} <= found.keys()
     assert found["New conversation"].key == "Ctrl+N"
     window.palette_.line.setText("Shard")
-    saying.search(window, "Shard")
+    sending.search(window, "Shard")
     assert any(find.kind == "entry" for find in window.palette_.finds)
     assert any(find.kind == "message" for find in window.palette_.finds)
 
@@ -280,9 +280,9 @@ def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
 
 def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSession) -> None:
     digest = story.stored(story.TABLE).digest
-    wanting.do(window, wants.Recall(digest))
+    chat_acts.do(window, intents.Recall(digest))
     assert [held.stored.digest for held in window.chat.composer.attachments.held] == [digest]
-    wanting.do(window, wants.Edit(14))
+    chat_acts.do(window, intents.Edit(14))
     assert window.chat.composer.text.toPlainText().startswith("The guard must never")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert session.state.facts[-2].fact.__class__.__name__ == "Rewound"
@@ -292,11 +292,11 @@ def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSes
 def test_the_sub_agent_of_a_running_call_is_opened(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
-    wanting.do(window, wants.OpenSubAgent("c1"))
+    chat_acts.do(window, intents.OpenSubAgent("c1"))
     assert window.notices.text == "The sub-agent has not begun yet."
     for name, begun in (("flaky", 2.0), ("argparse", 1.0)):  # a model that numbers its calls anew
         bench.rows[name] = replace(bench.rows[name], parent=session.id, parent_call="c1", updated=begun)
-    wanting.do(window, wants.OpenSubAgent("c1"))
+    chat_acts.do(window, intents.OpenSubAgent("c1"))
     assert window.session is not None
     assert window.session.id == "flaky"
 

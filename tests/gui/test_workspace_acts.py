@@ -11,7 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessageBox, QPushButton, QWidget
 
 from helix_desktop.errors import StoreFailed
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.frame.front import Front
 from helix_desktop.gui.frame.lasting import Lasting
 from helix_desktop.gui.frame.workspace_trash import TrashDialog

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import places
-from helix_desktop.commands import beside
+from helix_desktop.commands import open_workspace
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.errors import NotThere, Refused, StoreFailed, StoreFull
 from helix_desktop.secrets import Secrets
@@ -85,7 +85,7 @@ async def test_only_what_is_in_the_trash_is_deleted(desks: Desks, folder: Path) 
 
 async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard(folder: Path, tmp_path: Path) -> None:
     where = places.find(tmp_path / "home")
-    desk = Desk(where, Secrets(where.key_file, environ={}), serve=lambda opened: beside.serve(opened, where))
+    desk = Desk(where, Secrets(where.key_file, environ={}), serve=lambda opened: open_workspace.serve(opened, where))
     bench, heard = await desk.create("Pairs", folder), asyncio.Event()
     bench.watch_settings(heard.set)
     command = [sys.executable, "-m", "helix_desktop", "model", "set", "demo/demo", "--workspace", "Pairs"]
@@ -127,7 +127,7 @@ async def test_what_fails_while_it_opens_or_closes_leaves_it_to_be_opened_again(
     refusing = True
     where = places.find(tmp_path / "home")
     desk = Desk(where, Secrets(where.key_file, environ={}), serve=serve)
-    known = beside.all_of(where).create("Pairs", folder)
+    known = open_workspace.all_of(where).create("Pairs", folder)
     for _ in range(2):
         with pytest.raises(Refused):
             await desk.open(known.id)

@@ -17,8 +17,8 @@ from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.economics import Standing
 from helix_desktop.engine.facts import PartRef, Stored, ToolCall
-from helix_desktop.engine.items import MARKER_TOKENS, Item, worth_a_marker
-from helix_desktop.engine.line import Line
+from helix_desktop.engine.history.branch import Line
+from helix_desktop.engine.history.shown import MARKER_TOKENS, Item, worth_a_marker
 from helix_desktop.engine.parts import is_long
 from helix_desktop.engine.strategies.names import names
 from helix_desktop.engine.strategies.plan import Situation, is_barred, tail_start

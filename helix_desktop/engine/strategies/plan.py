@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from helix_desktop.engine import economics, laws
 from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.facts import FoldKind, PartRef, Span
-from helix_desktop.engine.line import Line
+from helix_desktop.engine.history.branch import Line
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
 

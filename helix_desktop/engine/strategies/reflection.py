@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import FoldKind, Span
-from helix_desktop.engine.line import OBSERVED
+from helix_desktop.engine.history.branch import OBSERVED
 from helix_desktop.engine.strategies.plan import Plan, Situation
 
 

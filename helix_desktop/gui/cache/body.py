@@ -32,13 +32,13 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import HelixError
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.cache.shapes import PAGE, HexLines, Shape, as_json, as_rows, shapes_of, text_lines
 from helix_desktop.gui.cache.tree import JsonTree
-from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.models.figures import size
-from helix_desktop.gui.models.line_view import LineView, by_line
-from helix_desktop.gui.said import said
+from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.line_view import LineView, by_line
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.content import LARGEST_PICTURE, decoded
 from helix_desktop.gui.transcript.harmless import harmless

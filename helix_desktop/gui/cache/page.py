@@ -24,17 +24,17 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import CacheCorrupt, HelixError
-from helix_desktop.gui.asking import ask_new_file, ask_which
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache import work
 from helix_desktop.gui.cache.filters import FilterBar
 from helix_desktop.gui.cache.model import EntriesModel, Found
 from helix_desktop.gui.cache.port import Catalogue, Filter, Row, Stats
 from helix_desktop.gui.cache.table import EntryTable
 from helix_desktop.gui.cache.viewer import EntryViewer
-from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.models.compare import CompareDialog
-from helix_desktop.gui.models.figures import size
-from helix_desktop.gui.said import said
+from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.questions import ask_new_file, ask_which
+from helix_desktop.gui.shared.compare import CompareDialog
+from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import count, tr
 

@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.gui.cache.model import NUMBERS, SORT, Column, EntriesModel, title, words
-from helix_desktop.gui.models.ranges import Ranges
+from helix_desktop.gui.shared.ranges import Ranges
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import tr

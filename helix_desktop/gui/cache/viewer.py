@@ -11,15 +11,15 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QVBo
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.body import EntryBody
 from helix_desktop.gui.cache.port import Catalogue, Row, Use
 from helix_desktop.gui.cache.shapes import Shape
-from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.models.chip import ChipLabel, HashLabel
-from helix_desktop.gui.models.figures import day
+from helix_desktop.gui.shared.chip import ChipLabel, HashLabel
+from helix_desktop.gui.shared.figures import day
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.harmless import harmless
-from helix_desktop.gui.transcript.wants import Recall, ShowInChat
+from helix_desktop.gui.transcript.intents import Recall, ShowInChat
 from helix_desktop.gui.words import count, tr
 
 _SHOWN_USES = 30

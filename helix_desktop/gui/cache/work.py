@@ -12,7 +12,7 @@ from helix_desktop.errors import StoreFailed, WrongUse
 from helix_desktop.gui.cache.model import Found
 from helix_desktop.gui.cache.port import Catalogue, Filter, Row, Sort
 from helix_desktop.gui.cache.shapes import PAGE, is_text
-from helix_desktop.gui.models.figures import size
+from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import count, tr
 
 MOST_FOUND = 200

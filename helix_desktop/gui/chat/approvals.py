@@ -30,8 +30,8 @@ from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
 from helix_desktop.gui.chat.attachments import Flow
 from helix_desktop.gui.chat.forms import SchemaForm
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.links import open_link
-from helix_desktop.gui.said import said
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import count, tr

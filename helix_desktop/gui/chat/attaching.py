@@ -13,8 +13,8 @@ from PySide6.QtGui import QImage
 
 from helix_desktop.engine.facts import Attachment
 from helix_desktop.errors import WrongUse
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.chat.pictures import fitted, png
-from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.words import tr
 

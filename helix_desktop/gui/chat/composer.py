@@ -15,7 +15,7 @@ from helix_desktop.gui.chat.approvals import COLUMN
 from helix_desktop.gui.chat.attachments import Attachments, read, written
 from helix_desktop.gui.chat.completion import Asked, Completion, Offer
 from helix_desktop.gui.chat.composer_text import ComposerText
-from helix_desktop.gui.chat.waiting import WaitingMessages, in_words
+from helix_desktop.gui.chat.queued_messages import WaitingMessages, in_words
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.meter import Meter, short, spoken
 from helix_desktop.gui.theme import Theme

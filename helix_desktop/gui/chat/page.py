@@ -10,7 +10,7 @@ from helix_desktop.gui.chat.approvals import Approvals
 from helix_desktop.gui.chat.attachments import holds_files
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.empty import EmptyChat
-from helix_desktop.gui.chat.way_on import WayOn
+from helix_desktop.gui.chat.next_steps import WayOn
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.pane import TranscriptPane

@@ -12,10 +12,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError, NoKeyring
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.meter import short
-from helix_desktop.gui.said import said
 from helix_desktop.gui.setup import Model, Provider, Setup, Tested
 from helix_desktop.gui.words import count, tr
 

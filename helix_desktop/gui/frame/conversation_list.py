@@ -30,8 +30,8 @@ from helix_desktop.gui.icons import icon
 from helix_desktop.gui.meter import paint_bar, share, spoken
 from helix_desktop.gui.ports import ConversationRow
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.drawing import right_to_left
 from helix_desktop.gui.transcript.harmless import hint
-from helix_desktop.gui.transcript.ink import right_to_left
 from helix_desktop.gui.words import tr
 
 FETCHED = 200

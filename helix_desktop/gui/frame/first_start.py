@@ -9,7 +9,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent, QIcon
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from helix_desktop import resources
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.frame.connect import ConnectPanel
 from helix_desktop.gui.setup import Setup
 from helix_desktop.gui.theme import Theme

@@ -13,9 +13,9 @@ from PySide6.QtWidgets import QDialog
 
 from helix_desktop.engine.events import Running
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.asking import ask_folder, ask_which, tell_text
-from helix_desktop.gui.chat.rules import RulesDialog
-from helix_desktop.gui.doing import Spawn
+from helix_desktop.gui.background import Spawn
+from helix_desktop.gui.chat.rules_dialog import RulesDialog
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.first_start import ConnectDialog
 from helix_desktop.gui.frame.notify import Notifier
 from helix_desktop.gui.frame.top_bar import policy_choices
@@ -23,7 +23,7 @@ from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.links import link as link_of
 from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.ports import RulesFile, Workbench
-from helix_desktop.gui.said import said
+from helix_desktop.gui.questions import ask_folder, ask_which, tell_text
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Model, Setup
 from helix_desktop.gui.words import tr

@@ -9,8 +9,8 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.models.figures import size
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import tr
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from helix_desktop.errors import HelixError
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.icons import icon
-from helix_desktop.gui.said import said
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 

@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QSystemTrayIcon
 
-from helix_desktop.gui.doing import Spawn
+from helix_desktop.gui.background import Spawn
 
 if TYPE_CHECKING:
     from jeepney.io.asyncio import DBusConnection, DBusRouter

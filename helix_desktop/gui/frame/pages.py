@@ -11,9 +11,9 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Event, FactAppended
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.errors import NotThere
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.page import CachePage
 from helix_desktop.gui.cache.port import Catalogue
-from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.inspector.panel import Inspector
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
@@ -47,7 +47,7 @@ CatalogueOf = Callable[[Workbench], Catalogue]
 
 
 class Pages(QObject):
-    """`wanted` carries a value of `transcript/wants.py`."""
+    """`wanted` carries a value of `transcript/intents.py`."""
 
     wanted = Signal(object)
 

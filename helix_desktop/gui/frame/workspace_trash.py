@@ -11,12 +11,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.asking import ask_yes
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.sidebar import folder_words
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Desk, WorkspaceRow
-from helix_desktop.gui.said import said
+from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.words import tr
 
 

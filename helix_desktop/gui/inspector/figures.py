@@ -18,13 +18,13 @@ from helix_desktop.engine.facts import (
     ToolCall,
     ToolReturned,
 )
-from helix_desktop.engine.savings import Savings
+from helix_desktop.engine.history.ledger import Savings
 from helix_desktop.engine.view import State
 from helix_desktop.gui.meter import kind_name, short
-from helix_desktop.gui.models.figures import money
-from helix_desktop.gui.models.folds import title
+from helix_desktop.gui.shared.figures import money
+from helix_desktop.gui.shared.folds import title
 from helix_desktop.gui.transcript.harmless import harmless
-from helix_desktop.gui.transcript.lines import called
+from helix_desktop.gui.transcript.tool_lines import called
 from helix_desktop.gui.words import tr
 
 PER_MILLION = 1_000_000

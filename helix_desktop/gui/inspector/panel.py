@@ -16,28 +16,28 @@ from helix_desktop.engine import budget, policy
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Event, FactAppended, Folding
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
+from helix_desktop.engine.history.ledger import Savings, Tally
 from helix_desktop.engine.policy import Policy
-from helix_desktop.engine.savings import Savings, Tally
 from helix_desktop.engine.view import State
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.inspector import figures
 from helix_desktop.gui.inspector.figures import Part
 from helix_desktop.gui.inspector.request import RequestDialog, forms
 from helix_desktop.gui.inspector.rows import FigureBox, MeterBox, heading
 from helix_desktop.gui.meter import kind_name, short
-from helix_desktop.gui.models.boxes_view import BoxesView
-from helix_desktop.gui.models.figures import clock, money
-from helix_desktop.gui.models.folds import kind_words
-from helix_desktop.gui.models.past import Past, source
 from helix_desktop.gui.ports import Session, Workbench
-from helix_desktop.gui.said import said
+from helix_desktop.gui.shared.boxes_view import BoxesView
+from helix_desktop.gui.shared.figures import clock, money
+from helix_desktop.gui.shared.folds import kind_words
+from helix_desktop.gui.shared.past import Past, source
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline.now import FoldNow
 from helix_desktop.gui.transcript.bars import HeadBox
 from helix_desktop.gui.transcript.boxes import Box, Key, More, Toggle, note
-from helix_desktop.gui.transcript.ink import Ink
-from helix_desktop.gui.transcript.wants import OpenEntry, OpenFold, ShowInChat
+from helix_desktop.gui.transcript.drawing import Ink
+from helix_desktop.gui.transcript.intents import OpenEntry, OpenFold, ShowInChat
 from helix_desktop.gui.words import count, tr
 
 SOON = 120

@@ -11,7 +11,7 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.gui.meter import paint_bar, spoken
 from helix_desktop.gui.transcript.bars import paint_ring
 from helix_desktop.gui.transcript.boxes import Act, Box, Hot, Words
-from helix_desktop.gui.transcript.ink import Ink, Marks
+from helix_desktop.gui.transcript.drawing import Ink, Marks
 from helix_desktop.gui.transcript.markdown import Paragraph, Span
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter

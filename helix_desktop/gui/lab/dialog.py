@@ -23,14 +23,14 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.asking import ask_files, ask_new_file
-from helix_desktop.gui.doing import Doing, Work
+from helix_desktop.gui.background import Doing, Work
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.lab.port import Outcome, Play, Wanted
 from helix_desktop.gui.lab.results import Results
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Workbench
-from helix_desktop.gui.said import said
-from helix_desktop.gui.saving import save
+from helix_desktop.gui.questions import ask_files, ask_new_file
+from helix_desktop.gui.save_text import save
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 

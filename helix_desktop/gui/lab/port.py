@@ -1,4 +1,4 @@
-"""What the replay lab asks for, and what comes back; `playing.play` is the real one."""
+"""What the replay lab asks for, and what comes back; `desktop/replay_lab.play` is the real one."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine.facts import FoldKind
-from helix_desktop.gui.lab.bars import Bars
-from helix_desktop.gui.lab.lines import Lines, Sample
+from helix_desktop.gui.lab.bar_chart import Bars
+from helix_desktop.gui.lab.curves import Lines, Sample
 from helix_desktop.gui.lab.port import Outcome, Played
 from helix_desktop.gui.meter import short
-from helix_desktop.gui.models.folds import kind_words
+from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 

@@ -9,9 +9,9 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from helix_desktop import __version__
-from helix_desktop.gui.asking import tell_text
-from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.said import in_a_row, said
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.engine_sentences import in_a_row, said
+from helix_desktop.gui.questions import tell_text
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Finding, Installation
 from helix_desktop.gui.words import tr

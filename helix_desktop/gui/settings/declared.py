@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.said import said
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.words import LANGUAGES, tr

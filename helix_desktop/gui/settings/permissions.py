@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.fields import Declared, row

@@ -1,4 +1,4 @@
-"""What the settings and the tour need of the program around the window, as Protocols; `keeping.py` is the real one."""
+"""What the settings and the tour need of the program around the window, as Protocols; `desktop/administration.py` is the real one."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from helix_desktop.gui.asking import ask_yes
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.connect import ConnectPanel
 from helix_desktop.gui.layouts import clear
-from helix_desktop.gui.said import said
+from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.setup import Provider, Setup
 from helix_desktop.gui.words import count, tr

@@ -9,9 +9,9 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
-from helix_desktop.gui.asking import ask_yes
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.layouts import clear
-from helix_desktop.gui.said import said
+from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.program import Offered, Server
 from helix_desktop.gui.words import count, tr

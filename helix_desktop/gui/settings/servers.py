@@ -10,10 +10,10 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.asking import ask_yes
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.ports import Workbench
-from helix_desktop.gui.said import said
+from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Installation, Server
 from helix_desktop.gui.settings.server_card import ServerCard

@@ -9,14 +9,14 @@ import shiboken6
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from helix_desktop.gui.asking import ask_yes
-from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.models.figures import size
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.ports import Workbench
-from helix_desktop.gui.said import said
+from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Going, Installation, Kept
+from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import count, tr
 
 MEGABYTE = 1_000_000

@@ -9,7 +9,7 @@ from typing import Any
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine import policy
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Workbench
@@ -20,7 +20,7 @@ from helix_desktop.gui.setup import Model
 from helix_desktop.gui.words import tr
 
 EFFORTS = ("", "low", "medium", "high")  # see ModelSet
-# Where a turn stops by itself: name, title, sentence, usual value, the most. See engine/crew.py.
+# Where a turn stops by itself: name, title, sentence, usual value, the most. See engine/collaborators.py.
 LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps in a turn", "A turn stops after so many requests to the model.", 400, 100_000),
     ("repeats", "Repeats", "A turn stops when the same call gives the same output so often.", 5, 1_000),

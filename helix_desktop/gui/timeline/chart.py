@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.meter import short
-from helix_desktop.gui.models.figures import day
-from helix_desktop.gui.models.folds import KIND
-from helix_desktop.gui.models.folds import title as fold_title
-from helix_desktop.gui.models.plot import Plot, Pyramid
+from helix_desktop.gui.shared.figures import day
+from helix_desktop.gui.shared.folds import KIND
+from helix_desktop.gui.shared.folds import title as fold_title
+from helix_desktop.gui.shared.plot import Plot, Pyramid
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.story import Event, Story
 from helix_desktop.gui.words import tr

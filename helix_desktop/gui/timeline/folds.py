@@ -28,10 +28,10 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import FoldKind
-from helix_desktop.gui.models.figures import clock, day
-from helix_desktop.gui.models.folds import KIND
+from helix_desktop.gui.shared.figures import clock, day
+from helix_desktop.gui.shared.folds import KIND
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline import words
+from helix_desktop.gui.timeline import sentences
 from helix_desktop.gui.timeline.story import Event
 from helix_desktop.gui.words import tr
 
@@ -62,7 +62,7 @@ class FoldRows(QAbstractListModel):
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             event = self.events[index.row()]
             undone = ", " + tr("undone") if self.is_undone(event) else ""
-            return f"{words.title(event)}, {day(event.time)}, {words.line(event, self.window)}{undone}"
+            return f"{sentences.title(event)}, {day(event.time)}, {sentences.line(event, self.window)}{undone}"
         return None
 
     def is_undone(self, event: Event) -> bool:
@@ -113,7 +113,7 @@ class _Drawn(QStyledItemDelegate):
         undone = model.is_undone(event)
         bold = theme.font(weight=QFont.Weight.DemiBold)
         bold.setStrikeOut(undone)
-        name, metrics = words.title(event), QFontMetrics(bold)
+        name, metrics = sentences.title(event), QFontMetrics(bold)
         head = QRectF(left, place.top() + theme.px(4), right - left, theme.px(20))
         painter.setFont(bold)
         painter.setPen(theme.colour("muted" if undone else "text"))
@@ -126,7 +126,7 @@ class _Drawn(QStyledItemDelegate):
         painter.setPen(theme.colour("muted"))
         below = head.translated(0, theme.px(19.5))
         text = QFontMetrics(theme.font()).elidedText(
-            words.line(event, model.window), Qt.TextElideMode.ElideRight, int(below.width())
+            sentences.line(event, model.window), Qt.TextElideMode.ElideRight, int(below.width())
         )
         painter.drawText(below, Qt.AlignmentFlag.AlignVCenter, text)
 

@@ -20,22 +20,22 @@ from helix_desktop.engine.events import FactAppended
 from helix_desktop.engine.facts import FoldKind, PartRef, Recorded, ToolCall, ToolReturned
 from helix_desktop.engine.view import State
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.asking import ask_new_file
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.meter import short
-from helix_desktop.gui.models.compare import CompareDialog
-from helix_desktop.gui.models.past import Past, readable
 from helix_desktop.gui.ports import Session, Workbench
-from helix_desktop.gui.saving import save
+from helix_desktop.gui.questions import ask_new_file
+from helix_desktop.gui.save_text import save
+from helix_desktop.gui.shared.compare import CompareDialog
+from helix_desktop.gui.shared.past import Past, readable
 from helix_desktop.gui.theme import Theme, set_look
-from helix_desktop.gui.timeline import words
+from helix_desktop.gui.timeline import sentences
 from helix_desktop.gui.timeline.chart import Chart, Threshold
 from helix_desktop.gui.timeline.folds import FoldList, filtered
 from helix_desktop.gui.timeline.now import FoldNow
 from helix_desktop.gui.timeline.panel import FoldPanel, Shown
 from helix_desktop.gui.timeline.story import Event, Story, merged
-from helix_desktop.gui.transcript.lines import called
-from helix_desktop.gui.transcript.wants import ShowInChat
+from helix_desktop.gui.transcript.intents import ShowInChat
+from helix_desktop.gui.transcript.tool_lines import called
 from helix_desktop.gui.words import tr
 
 SLICE = 0.006
@@ -328,9 +328,9 @@ class TimelinePage(QWidget):
         if event is None or earlier is None:
             return
         story = self._story_of(event)
-        old, new = (words.sections(story.edited.get(each.name, each.folds[0].text)) for each in (earlier, event))
-        titles = (words.title(earlier), words.title(event))
-        CompareDialog(self._theme, titles, words.compared(old, new), self).open()
+        old, new = (sentences.sections(story.edited.get(each.name, each.folds[0].text)) for each in (earlier, event))
+        titles = (sentences.title(earlier), sentences.title(event))
+        CompareDialog(self._theme, titles, sentences.compared(old, new), self).open()
 
     def before_after(self) -> None:
         """What the model saw before the chosen fold and after it, side by side."""
@@ -357,7 +357,10 @@ class TimelinePage(QWidget):
 
     def _show_both(self, event: Event, old: View, new: View, facts: Sequence[Recorded]) -> None:
         found = difference(old, new)
-        before, after = tr("Before {name}", name=words.title(event)), tr("After {name}", name=words.title(event))
+        before, after = (
+            tr("Before {name}", name=sentences.title(event)),
+            tr("After {name}", name=sentences.title(event)),
+        )
         titles = (f"{before} · {short(found.before)}", f"{after} · {short(found.after)} ({found.tokens:+,})")
         CompareDialog(self._theme, titles, (readable(old, facts), readable(new, facts)), self).open()
 
@@ -365,7 +368,7 @@ class TimelinePage(QWidget):
         """Write the story as Markdown to a file of the user's choice."""
         if self._session is None:
             return
-        text = words.as_markdown(self.story, self._session.conversation.state.title or tr("Conversation"))
+        text = sentences.as_markdown(self.story, self._session.conversation.state.title or tr("Conversation"))
 
         def save_to(file: Path) -> None:
             self._doing.do(save(file, lambda: text), name="export", owner=self)

@@ -21,21 +21,21 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.meter import paint_bar
-from helix_desktop.gui.models.boxes_view import BoxesView
-from helix_desktop.gui.models.chip import ChipLabel
-from helix_desktop.gui.models.folds import KIND, covered, kept
-from helix_desktop.gui.said import said
+from helix_desktop.gui.shared.boxes_view import BoxesView
+from helix_desktop.gui.shared.chip import ChipLabel
+from helix_desktop.gui.shared.folds import KIND, covered, kept
 from helix_desktop.gui.theme import Theme, set_look
-from helix_desktop.gui.timeline import words
+from helix_desktop.gui.timeline import sentences
 from helix_desktop.gui.timeline.story import Event
 from helix_desktop.gui.transcript.bars import CallBox, ChipsBox
 from helix_desktop.gui.transcript.boxes import Address, Box, Key, More, Toggle, Words, note
-from helix_desktop.gui.transcript.ink import Ink
-from helix_desktop.gui.transcript.lines import CallLine, Chip, Look
+from helix_desktop.gui.transcript.drawing import Ink
+from helix_desktop.gui.transcript.intents import OpenEntry, ShowInChat
 from helix_desktop.gui.transcript.markdown import Paragraph, Span
 from helix_desktop.gui.transcript.prose import prose
-from helix_desktop.gui.transcript.wants import OpenEntry, ShowInChat
+from helix_desktop.gui.transcript.tool_lines import CallLine, Chip, Look
 from helix_desktop.gui.words import count, tr
 
 _WRITTEN = frozenset({FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION})
@@ -68,7 +68,7 @@ class Bars(QWidget):
 
     def show_event(self, event: Event, window: int) -> None:
         self._event, self._window = event, max(window, event.before)
-        self.setAccessibleName(words.figures(event))
+        self.setAccessibleName(sentences.figures(event))
         self.update()
 
     def paintEvent(self, _: QPaintEvent) -> None:
@@ -200,7 +200,7 @@ class FoldPanel(QWidget):
             self._put_by()
         self._shown = shown
         event = shown.event
-        self._title.setText(words.title(event))
+        self._title.setText(sentences.title(event))
         fold = event.folds[0] if event.folds else None
         self._kept.say(kept(fold.details) if fold else "", "strong")
         self._bars.setVisible(fold is not None)
@@ -212,7 +212,7 @@ class FoldPanel(QWidget):
         self._edit.setVisible(fold is not None and fold.kind in _WRITTEN and shown.live)
         if fold is not None:
             self._bars.show_event(event, shown.window)
-            self._figures.setText(words.figures(event))
+            self._figures.setText(sentences.figures(event))
         if not same:
             draft = self._drafts.get(_key(shown))
             self._editor.setPlainText(draft or "")
@@ -287,13 +287,13 @@ def _key(shown: Shown) -> tuple[str, str]:
 
 def _document(text: str, ink: Ink, width: float) -> Iterator[Box]:
     """The sections, each with its sources: numbers lead into the chat, hashes to their entries."""
-    for name, written in words.sections(text):
+    for name, written in sentences.sections(text):
         titled = not name and written.startswith("[")
         body = written.partition("\n")[2].strip() if titled else written
         if name:
             yield heading(name, ink, width)
-        yield from prose(ink, width, words.with_links(body))
-        digests = words.hashes(body)
+        yield from prose(ink, width, sentences.with_links(body))
+        digests = sentences.hashes(body)
         if digests:
             chips = [Chip(digest.short, strong=True, mono=True, want=OpenEntry(digest)) for digest in digests]
             yield ChipsBox(ink, width, chips, gap=float(ink.px(4)))
@@ -323,7 +323,7 @@ def _replaced(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
     if fold.why:
         yield heading(tr("Why"), ink, width)
         yield note(ink, width, said(fold.why)[:1_000], font=ink.text)
-    if described := words.details(event):
+    if described := sentences.details(event):
         yield heading(tr("Details"), ink, width)
         yield note(ink, width, described, font=ink.text)
         if fold.entries:

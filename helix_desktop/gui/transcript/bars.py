@@ -7,8 +7,8 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.gui.transcript.boxes import Act, Box, Hot
-from helix_desktop.gui.transcript.ink import Ink, Marks
-from helix_desktop.gui.transcript.lines import CallLine, Chip, Look
+from helix_desktop.gui.transcript.drawing import Ink, Marks
+from helix_desktop.gui.transcript.tool_lines import CallLine, Chip, Look
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 _DASHES = [1.75, 1.0]

@@ -13,9 +13,9 @@ from typing import Any
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLayout, QTextLine
 
-from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks, format_range, wrapping
+from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, format_range, wrapping
+from helix_desktop.gui.transcript.intents import Want
 from helix_desktop.gui.transcript.markdown import Paragraph, Rule, Span, joined
-from helix_desktop.gui.transcript.wants import Want
 
 INDENT = 22
 QUOTE = 14

@@ -12,8 +12,8 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QTextLayout
 
 from helix_desktop.gui.transcript.boxes import Box, CopyText, Hot, Key, Toggle, across, lay
+from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, format_range, wrapping
 from helix_desktop.gui.transcript.highlight import Run, highlight
-from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks, format_range, wrapping
 from helix_desktop.gui.words import count, tr
 
 FIRST_LINES = 100

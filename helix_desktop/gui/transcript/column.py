@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from helix_desktop.engine.facts import ModelReplied, Text, UserSaid
+from helix_desktop.gui.transcript.drawing import Ink
 from helix_desktop.gui.transcript.heights import Heights
-from helix_desktop.gui.transcript.ink import Ink
 from helix_desktop.gui.transcript.item import Change, Item, ItemKind
-from helix_desktop.gui.transcript.laid import Laid
+from helix_desktop.gui.transcript.item_layout import Laid
 from helix_desktop.gui.transcript.page import Page
 
 KEPT = 160

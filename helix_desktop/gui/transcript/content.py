@@ -13,9 +13,9 @@ from PySide6.QtGui import QImage, QImageReader
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, Stored
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.doing import Doing
-from helix_desktop.gui.said import said
-from helix_desktop.gui.transcript.items import Items
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.transcript.projection import Items
 from helix_desktop.gui.words import tr
 
 FIRST = 64 * 1024

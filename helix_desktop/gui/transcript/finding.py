@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from helix_desktop.engine.facts import ModelReplied, ToolCall
 from helix_desktop.gui.transcript.item import Item, ItemKind
-from helix_desktop.gui.transcript.items import Items
 from helix_desktop.gui.transcript.layout import text_of
-from helix_desktop.gui.transcript.lines import called
+from helix_desktop.gui.transcript.projection import Items
+from helix_desktop.gui.transcript.tool_lines import called
 
 SLICE = 0.004
 

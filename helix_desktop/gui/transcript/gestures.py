@@ -19,17 +19,17 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QMenu, QToolTip, QWidget
 
 from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
-from helix_desktop.gui.asking import ask_which
+from helix_desktop.gui.questions import ask_which
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.boxes import Act, Address, CopyText, Hot, Toggle
 from helix_desktop.gui.transcript.code import CodeBox
 from helix_desktop.gui.transcript.content import Content
 from helix_desktop.gui.transcript.harmless import harmless, hint
+from helix_desktop.gui.transcript.intents import Edit, Fork, OpenLink, Pin, Regenerate, Rewind, Unpin, Want
 from helix_desktop.gui.transcript.item import Item, ItemKind
 from helix_desktop.gui.transcript.selection import Place, copied
 from helix_desktop.gui.transcript.stack import Spot
 from helix_desktop.gui.transcript.view import SLICE, STEP, Canvas
-from helix_desktop.gui.transcript.wants import Edit, Fork, OpenLink, Pin, Regenerate, Rewind, Unpin, Want
 from helix_desktop.gui.words import tr
 
 _OPENED = ("http://", "https://", "mailto:")

@@ -20,19 +20,19 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.gui.meter import short
-from helix_desktop.gui.models.figures import size
-from helix_desktop.gui.models.folds import KIND, sentence
+from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.folds import KIND, sentence
 from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBox
 from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, Toggle, Words, note
 from helix_desktop.gui.transcript.code import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.harmless import harmless, printed
 from helix_desktop.gui.transcript.highlight import language_of
+from helix_desktop.gui.transcript.intents import OpenConversation, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.item import CallState, Item, ItemKind
-from helix_desktop.gui.transcript.lines import CallLine, Chip, Look, about, call_line, called
 from helix_desktop.gui.transcript.markdown import Paragraph, Span
 from helix_desktop.gui.transcript.page import Page
 from helix_desktop.gui.transcript.prose import prose
-from helix_desktop.gui.transcript.wants import OpenConversation, OpenEntry, OpenFold
+from helix_desktop.gui.transcript.tool_lines import CallLine, Chip, Look, about, call_line, called
 from helix_desktop.gui.words import count, tr
 
 LIMIT = 48_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from helix_desktop.engine.blocks import Waiting
 from helix_desktop.engine.facts import Fact, FoldFailed, Forgotten, ModelReplied, Stop, TurnEnd, TurnEnded
-from helix_desktop.gui.models.folds import kind_words
-from helix_desktop.gui.said import in_a_row, said
+from helix_desktop.gui.engine_sentences import in_a_row, said
+from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.words import count, tr
 
 

@@ -11,8 +11,8 @@ from PySide6.QtGui import QImage
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.gui.transcript.boxes import Key
-from helix_desktop.gui.transcript.ink import Ink
-from helix_desktop.gui.transcript.items import Items
+from helix_desktop.gui.transcript.drawing import Ink
+from helix_desktop.gui.transcript.projection import Items
 
 
 class Contents(Protocol):

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QToolButton, QVBox
 
 from helix_desktop.engine.events import Event
 from helix_desktop.engine.facts import Recorded
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.content import Content, Source
 from helix_desktop.gui.transcript.finding import Finding

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from helix_desktop.gui.transcript.boxes import Box, Key, RuleBox, Words
 from helix_desktop.gui.transcript.chunks import chunks
 from helix_desktop.gui.transcript.code import AT_ONCE, FIRST_LINES, CodeBox
+from helix_desktop.gui.transcript.drawing import Ink
 from helix_desktop.gui.transcript.harmless import harmless
-from helix_desktop.gui.transcript.ink import Ink
 from helix_desktop.gui.transcript.markdown import Block, Code, Paragraph, Rule, Table, blocks, references
 from helix_desktop.gui.transcript.table import TableBox
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from helix_desktop.engine.facts import ModelReplied, ToolCall
 from helix_desktop.gui.transcript.chunks import chunks
 from helix_desktop.gui.transcript.item import Item, ItemKind
-from helix_desktop.gui.transcript.items import Items
-from helix_desktop.gui.transcript.laid import Laid
+from helix_desktop.gui.transcript.item_layout import Laid
 from helix_desktop.gui.transcript.layout import text_of
-from helix_desktop.gui.transcript.lines import called
 from helix_desktop.gui.transcript.markdown import blocks, plain, references
+from helix_desktop.gui.transcript.projection import Items
+from helix_desktop.gui.transcript.tool_lines import called
 
 MOST_COPIED = 64 << 20
 MOST_PARSED = 200_000  # characters whose mark-up is taken out; of more, the source is copied as it is

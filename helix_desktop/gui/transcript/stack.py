@@ -14,7 +14,7 @@ from PySide6.QtGui import QPainter
 
 from helix_desktop.gui.transcript.boxes import Box, Hot, length, piece
 from helix_desktop.gui.transcript.code import CodeBox
-from helix_desktop.gui.transcript.ink import NO_MARKS, Marks
+from helix_desktop.gui.transcript.drawing import NO_MARKS, Marks
 
 
 @dataclass(frozen=True, slots=True)

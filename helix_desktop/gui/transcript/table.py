@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QTextLayout
 
 from helix_desktop.gui.transcript.boxes import INDENT, QUOTE, Box, _formats, lay
-from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks, wrapping
+from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, wrapping
 from helix_desktop.gui.transcript.markdown import Span, Table, joined
 
 MOST_COLUMNS = 16

@@ -29,15 +29,15 @@ from helix_desktop.gui.transcript.bars import CallBox
 from helix_desktop.gui.transcript.boxes import Box
 from helix_desktop.gui.transcript.column import Column
 from helix_desktop.gui.transcript.content import Content
+from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks
 from helix_desktop.gui.transcript.finding import Finding
-from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks
 from helix_desktop.gui.transcript.item import Change, ItemKind
-from helix_desktop.gui.transcript.items import Items
-from helix_desktop.gui.transcript.laid import Laid
-from helix_desktop.gui.transcript.lines import call_line
+from helix_desktop.gui.transcript.item_layout import Laid
 from helix_desktop.gui.transcript.page import Page
+from helix_desktop.gui.transcript.projection import Items
 from helix_desktop.gui.transcript.selection import Selection
 from helix_desktop.gui.transcript.stack import Spot
+from helix_desktop.gui.transcript.tool_lines import call_line
 from helix_desktop.gui.words import tr
 
 COLUMN = 720

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from PySide6.QtWidgets import QApplication
 
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.page import CachePage
-from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
 from tests.gui.cache.catalogue import MemoryCatalogue, UsedAt

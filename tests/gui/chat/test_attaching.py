@@ -9,8 +9,8 @@ from PySide6.QtGui import QColor, QImage
 
 from helix_desktop.engine.facts import Attachment
 from helix_desktop.errors import HelixError
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.chat.attaching import Attaching
-from helix_desktop.gui.doing import Doing
 from tests.gui.fake_desk import FakeWorkbench
 
 

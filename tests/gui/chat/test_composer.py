@@ -16,7 +16,7 @@ from helix_desktop.gui.chat.attachments import read, written
 from helix_desktop.gui.chat.completion import Asked, Offer, asked_for
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
-from helix_desktop.gui.chat.waiting import OneLine
+from helix_desktop.gui.chat.queued_messages import OneLine
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 from tests.gui import story

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QMessageBox, QPlainTextEdit, QPushButton
 
 from helix_desktop.engine.events import Running
 from helix_desktop.errors import StoreFailed
-from helix_desktop.gui.chat.rules import RulesDialog
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.chat.rules_dialog import RulesDialog
 from helix_desktop.gui.frame.first_start import ConnectDialog, WelcomePage
 from helix_desktop.gui.frame.front import Front
 from helix_desktop.gui.frame.notify import Notifier

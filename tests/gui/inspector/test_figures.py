@@ -6,7 +6,7 @@ import pytest
 
 from helix_desktop.engine import budget, policy
 from helix_desktop.engine.blocks import Kind
-from helix_desktop.engine.savings import Savings
+from helix_desktop.engine.history.ledger import Savings
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.gui.inspector import figures
 from tests.gui import story

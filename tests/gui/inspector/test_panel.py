@@ -16,12 +16,12 @@ from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Request, TextDelta
 from helix_desktop.engine.events import FactAppended, Folding, Streamed
 from helix_desktop.engine.facts import Cover, Excluded, FoldKind, Included, Pinned, Text, Unpinned, UserSaid
-from helix_desktop.gui import said
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui import engine_sentences
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.inspector.panel import Inspector
 from helix_desktop.gui.inspector.request import RequestDialog, as_lines
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.wants import OpenFold, ShowInChat, Want
+from helix_desktop.gui.transcript.intents import OpenFold, ShowInChat, Want
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
 
@@ -99,12 +99,12 @@ def test_it_shows_the_sessions_own_meter(panel: Inspector, session: Commanded) -
 
 
 def test_what_comes_next_is_told_in_the_users_language(panel: Inspector, session: Commanded) -> None:
-    said.take({session.forecast(): "接下来：交接文档"})
+    engine_sentences.take({session.forecast(): "接下来：交接文档"})
     try:
         panel._refresh()
         assert "接下来：交接文档" in panel.view.text()
     finally:
-        said.take({})
+        engine_sentences.take({})
 
 
 def test_at_an_earlier_step_it_shows_what_was_seen(panel: Inspector, session: Commanded, settle: Settle) -> None:

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QW
 
 from helix_desktop.engine.policy import PRESETS
 from helix_desktop.gui.frame.front import Front
+from helix_desktop.gui.lab.curves import ticks
 from helix_desktop.gui.lab.dialog import Lab
-from helix_desktop.gui.lab.lines import ticks
 from helix_desktop.gui.lab.results import Results
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme

@@ -15,16 +15,16 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from helix_desktop import places
-from helix_desktop.desktop import browsing
+from helix_desktop.desktop import cache_browser
 from helix_desktop.engine.facts import DocumentEdited, Fact, Folded, FoldKind, Pinned, Refolded, Unfolded
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import NotThere
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.page import CachePage
-from helix_desktop.gui.doing import Doing
 from helix_desktop.gui.inspector.panel import Inspector
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.page import TimelinePage
-from helix_desktop.gui.transcript.wants import Recall, ShowInChat, Want
+from helix_desktop.gui.transcript.intents import Recall, ShowInChat, Want
 from helix_desktop.secrets import Secrets
 from helix_desktop.tasks import Tasks
 from helix_desktop.workbench import Desk, Workbench
@@ -129,7 +129,7 @@ async def find_in_the_cache(theme: Theme, tasks: Tasks, bench: Workbench) -> Non
     page.wanted.connect(wanted.append)
     page.resize(1_100, 800)
     page.show()
-    page.open(browsing.of(bench))
+    page.open(cache_browser.of(bench))
     await until(lambda: page.viewer.row is not None)
     QTest.keyClicks(page.bar.field, "adapter not trimmed")
     QTest.keyClick(page.bar.field, Qt.Key.Key_Return)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.errors import HelixError, NotThere
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.pane import TranscriptPane
 from tests.gui.fake_desk import now

@@ -11,7 +11,7 @@ from PySide6.QtGui import QImage, QPainter
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.boxes import Picture, Words, length, piece
 from helix_desktop.gui.transcript.code import CodeBox
-from helix_desktop.gui.transcript.ink import NO_MARKS, Ink, Marks, right_to_left
+from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, right_to_left
 from helix_desktop.gui.transcript.markdown import Paragraph, Span, Style, Table
 from helix_desktop.gui.transcript.table import TableBox
 

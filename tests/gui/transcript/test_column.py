@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript import laid
+from helix_desktop.gui.transcript import item_layout
 from helix_desktop.gui.transcript.column import Column
-from helix_desktop.gui.transcript.ink import Ink
-from helix_desktop.gui.transcript.items import Items
+from helix_desktop.gui.transcript.drawing import Ink
 from helix_desktop.gui.transcript.page import Page
+from helix_desktop.gui.transcript.projection import Items
 from tests.gui.transcript.facts import Told, call
 from tests.gui.transcript.test_layout import NoContents
 
@@ -63,7 +63,7 @@ def test_preparing_the_next_screen_moves_nothing(theme: Theme, lengths: list[int
 
 
 def test_what_stands_at_the_place_jumped_to_is_there_at_once(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laid, "LONGER", 60.0)
+    monkeypatch.setattr(item_layout, "LONGER", 60.0)
     told = Told()
     told.reply(("word " * 100 + "\n\n") * 60)
     items = Items()

@@ -8,7 +8,7 @@ from PySide6.QtGui import QImage, QImageWriter
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import CacheCorrupt
-from helix_desktop.gui.doing import Doing
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.content import LARGEST_PICTURE, Content, decoded
 from tests.gui.fake_desk import now

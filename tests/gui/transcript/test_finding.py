@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from helix_desktop.engine.facts import Rewound
 from helix_desktop.gui.transcript.finding import Finding
-from helix_desktop.gui.transcript.items import Items
+from helix_desktop.gui.transcript.projection import Items
 from tests.gui.transcript.facts import Told, call
 
 

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 
 from helix_desktop.engine.facts import PartRef
 from helix_desktop.gui.transcript.boxes import Toggle
+from helix_desktop.gui.transcript.intents import Edit, Fork, OpenEntry, OpenLink, Pin, Recall, Rewind, Want
 from helix_desktop.gui.transcript.pane import TranscriptPane
-from helix_desktop.gui.transcript.wants import Edit, Fork, OpenEntry, OpenLink, Pin, Recall, Rewind, Want
 from tests.gui.transcript.facts import OUTPUT, Told, call
 
 Settle = Callable[[], None]

@@ -14,12 +14,12 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBox
 from helix_desktop.gui.transcript.boxes import Address, Box, CopyText, More, Picture, Toggle, Words
 from helix_desktop.gui.transcript.code import FIRST_LINES, CodeBox
-from helix_desktop.gui.transcript.ink import Ink
-from helix_desktop.gui.transcript.items import Items
-from helix_desktop.gui.transcript.laid import Laid
+from helix_desktop.gui.transcript.drawing import Ink
+from helix_desktop.gui.transcript.intents import OpenConversation, OpenEntry, OpenFold
+from helix_desktop.gui.transcript.item_layout import Laid
 from helix_desktop.gui.transcript.page import Page
+from helix_desktop.gui.transcript.projection import Items
 from helix_desktop.gui.transcript.table import TableBox
-from helix_desktop.gui.transcript.wants import OpenConversation, OpenEntry, OpenFold
 from tests.gui.transcript.facts import OUTPUT, Told, call
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.items import Items
-from helix_desktop.gui.transcript.laid import Laid
+from helix_desktop.gui.transcript.item_layout import Laid
+from helix_desktop.gui.transcript.projection import Items
 from helix_desktop.gui.transcript.selection import Place, Selection, copied
 from tests.gui.transcript.facts import Told, call
 from tests.gui.transcript.test_layout import laid, page_of

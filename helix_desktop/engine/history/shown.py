@@ -1,0 +1,169 @@
+"""What stands in the view, item by item, with the sums that decisions are made by.
+
+An item is a message or the document of a fold. Changing one costs a logarithm of how many there are; every question a
+strategy asks before each step is answered from the sums.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from dataclasses import dataclass, field
+
+from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.facts import Cover, PartRef, Span, Text, ToolCall
+from helix_desktop.engine.history.covers import ends
+from helix_desktop.engine.history.sums import Sums
+
+MESSAGE_TOKENS = 4  # what a message costs besides its parts
+MARKER_TOKENS = 90  # what a marker takes, about
+LONG_ARGUMENT = 1_000  # tokens of arguments that are long whatever they are
+SHORT = 120  # tokens; what is shorter is not worth a marker
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What stands in the view for the facts `first` to `last`: a message, or the document of fold `fold`."""
+
+    first: int
+    last: int
+    blocks: tuple[Block, ...]
+    tokens: int
+    born: int  # how many steps there had been when it came
+    fold: str = ""
+
+
+@dataclass(slots=True)
+class Items:
+    """The items in their order. `order` has every message, `items` what is shown of them."""
+
+    order: list[int] = field(default_factory=list)  # the seqs of messages
+    items: list[Item] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)  # the `first` of each item
+    tokens: Counter[Kind] = field(default_factory=Counter)
+    shown_messages: int = 0
+    plain_tokens: int = 0  # of the messages, documents left out
+    token_births: int = 0  # the sum of tokens x born over these messages: what `carried` is computed from
+    token_sums: Sums = field(default_factory=Sums)  # by message: what the item that begins there takes
+    freed_sums: Sums = field(default_factory=Sums)  # by message: what a marker could free, by length alone
+    changed: int = 0  # the first item that is not as it was when `take_changed` was last asked
+    plain_outputs: list[int] = field(default_factory=list)  # outputs and long calls a marker could take the place of
+
+    @property
+    def total_tokens(self) -> int:
+        """All that is shown, with what each message costs besides its parts."""
+        return self.tokens.total() + MESSAGE_TOKENS * self.shown_messages
+
+    def tail(self, first: int) -> list[Item]:
+        """The items from the message `first` on."""
+        return self.items[bisect_left(self.keys, first) :]
+
+    def shown_tokens(self, cover: Cover) -> int:
+        """What the facts of `cover` count as they are shown now."""
+        if isinstance(cover, PartRef):
+            item = self.items[self.at(cover.seq)]
+            return sum(block.tokens for block in item.blocks if block.source == cover)
+        first, last = self.positions(cover)
+        return sum(item.tokens for item in self.items[first:last])
+
+    def covered(self, span: Span) -> list[int]:
+        """The seqs of the messages from the span's first to its last fact."""
+        return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
+
+    def take_changed(self) -> int:
+        """From which item on the line has changed since this was last asked."""
+        changed, self.changed = self.changed, len(self.items)
+        return changed
+
+    def count_messages(self, span: Span, enough: int) -> int:
+        """How many messages of the span stand in the view as messages; counting stops at `enough`."""
+        low, high = self.positions(span)
+        count = 0
+        for index in range(low, high):
+            count += not self.items[index].fold
+            if count >= enough:
+                break
+        return count
+
+    def covered_by(self, item: Item) -> list[int]:
+        """The messages an item stands for."""
+        return self.covered(Span(item.first, item.last))
+
+    def visible(self, span: Span) -> list[Item]:
+        """What is shown of the facts of a span."""
+        first, last = self.positions(span)
+        return self.items[first:last]
+
+    def item_at(self, seq: int) -> Item:
+        """What stands in the view for the message `seq`."""
+        return self.items[self.at(seq)]
+
+    def position(self, seq: int) -> int:
+        """Where the message `seq` stands among all messages, or would stand."""
+        return bisect_left(self.order, seq)
+
+    def at(self, seq: int) -> int:
+        """Where the item stands that shows the message `seq`."""
+        return max(0, bisect_right(self.keys, seq) - 1)
+
+    def positions(self, cover: Cover) -> tuple[int, int]:
+        """From where up to where the items stand that show the facts of `cover`."""
+        first, last = ends(cover)
+        low = self.at(first)
+        if low < len(self.items) and self.items[low].last < first:
+            low += 1
+        return low, bisect_right(self.keys, last)
+
+    def append(self, item: Item) -> None:
+        """Show one more item, at the end. Its message is in `order` already."""
+        self.items.append(item)
+        self.keys.append(item.first)
+        self.count(item, 1)
+
+    def count(self, item: Item, sign: int) -> None:
+        """Add an item to every sum, or, with -1, take it out."""
+        position = self.position(item.first)
+        self.token_sums.add(position, sign * item.tokens)
+        if not item.fold:
+            freed = sum(block.tokens - MARKER_TOKENS for block in item.blocks if becomes_clearable(block))
+            self.freed_sums.add(position, sign * freed)
+        for block in item.blocks:
+            self.tokens[block.kind] += sign * block.tokens
+        self.shown_messages += sign * bool(item.blocks)
+        if not item.fold:
+            self.plain_tokens += sign * item.tokens
+            self.token_births += sign * item.tokens * item.born
+        self.list_outputs(item, sign)
+
+    def list_outputs(self, item: Item, sign: int) -> None:
+        """Keep `plain_outputs` in step: messages with a part long enough to be worth a marker."""
+        if item.fold or not any(worth_a_marker(block) for block in item.blocks):
+            return
+        if sign > 0:
+            insort(self.plain_outputs, item.first)
+        else:
+            del self.plain_outputs[bisect_left(self.plain_outputs, item.first)]
+
+    def replace(self, low: int, high: int, fresh: list[Item]) -> None:
+        """Show `fresh` in the place of the items from position `low` up to `high`."""
+        for item in self.items[low:high]:
+            self.count(item, -1)
+        self.items[low:high] = fresh
+        self.keys[low:high] = [item.first for item in fresh]
+        self.changed = min(self.changed, low)
+        for item in fresh:
+            self.count(item, 1)
+
+
+def worth_a_marker(block: Block) -> bool:
+    """A raw output or a raw call that is long enough."""
+    if block.fold and not isinstance(block.content, Text):
+        return False
+    outputs = block.role is Role.TOOL and block.kind is Kind.OUTPUT
+    calls = block.role is Role.ASSISTANT and isinstance(block.content, ToolCall)
+    return (outputs or calls) and block.tokens > SHORT and not block.pinned
+
+
+def becomes_clearable(block: Block) -> bool:
+    """What growth counts: outputs, and arguments that are long by any rule."""
+    return worth_a_marker(block) and (block.role is Role.TOOL or block.tokens > LONG_ARGUMENT)

@@ -1,0 +1,274 @@
+"""What arrives too large: outputs, user messages and attachments are stored, and shown as an excerpt.
+
+Here the models are asked; what is asked, and what is done with the answer, is in `strategies/admission.py`. Whatever
+goes wrong, and after `admission_wait` in any case, the preview is kept: a batch never waits longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from helix_desktop.engine import laws
+from helix_desktop.engine.ask_model import Asking, plain_request, with_question
+from helix_desktop.engine.blocks import Message, ToolResult
+from helix_desktop.engine.calls import Call
+from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    Attachment,
+    Fact,
+    Folded,
+    FoldKind,
+    PartRef,
+    Spent,
+    ToolReturned,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.policy import Policy
+from helix_desktop.engine.ports import About, Cache, ModelClient, Tokens
+from helix_desktop.engine.strategies import admission, caching
+from helix_desktop.engine.strategies.admission import COMPACT, FULL, PREVIEW, Choice
+from helix_desktop.engine.strategies.preview import made_preview
+from helix_desktop.engine.transcript import stored_text
+from helix_desktop.errors import HelixError, ModelFailed
+
+COMPACTION = 1_500  # tokens a compaction may take
+QUESTION_OUTPUT = 1_000
+RECALLS = frozenset({"recall_cached_content", "search_cached_content", "compact_cached_content", "recall_history"})
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """One output that is held back."""
+
+    index: int
+    returned: ToolReturned
+    call: str  # tool and arguments in short
+    text: str
+    preview: str
+
+
+@dataclass(slots=True)
+class Admission:
+    """Decides what is shown of what arrives in one conversation."""
+
+    conversation: Conversation
+    cache: Cache
+    tokens: Tokens
+    models: Callable[[str], ModelClient | None]
+    contents: Contents
+
+    async def outputs(
+        self, batch: Sequence[ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
+    ) -> tuple[Fact, ...]:
+        """The facts to append behind the batch's own, in the same transaction: excerpts, and what asking cost. `seqs`:
+        of those at its beginning that are recorded already.
+        """
+        policy = self.conversation.policy
+        if policy.admission == "off":
+            return ()
+        meter = self.conversation.meter()
+        tools = {call.id: call.call.name for call in self._calls()}
+        own = {call for call, tool in tools.items() if tool in RECALLS}
+        commands = [i for i, one in enumerate(batch) if admission.is_command(one, tools.get(one.call, ""))]
+        sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
+        large = admission.held_back(sizes, policy, meter.window, meter.factor, commands)
+        held = [await self._large(index, batch[index], policy) for index in large]
+        if not held:
+            return ()
+        spent: list[Spent] = []
+        fitting = self._fitting(held, batch, len(seqs))
+        shown = await self._shown(held, fitting, keeps, policy, Asking(spent.append))
+        batch_name = self.conversation.new_fold(FoldKind.EXCERPT)
+        covers = [*map(PartRef, seqs), *(PartRef(-at) for at in range(len(batch) - len(seqs)))]
+        folds = [
+            self._excerpt(one, *shown[one.index], batch_name, covers[one.index]) for one in held if one.index in shown
+        ]
+        return (*(fold for fold in folds if fold.tokens < fold.tokens_before), *spent)
+
+    async def message(self, said: UserSaid) -> tuple[Fact, ...]:
+        """The message with its oversized parts stored, and their excerpts."""
+        meter, policy = self.conversation.meter(), self.conversation.policy
+        limit = policy.oversized_share * meter.window / meter.factor
+        parts: list[UserPart] = []
+        folds: list[Fact] = []
+        for index, part in enumerate(said.parts):
+            kept = await self._stored(part) if part.tokens > limit else part
+            parts.append(kept)
+            if isinstance(kept, Attachment) and kept.tokens > limit and not kept.stored.media_type.startswith("image/"):
+                folds.append(await self._message_excerpt(index, kept, policy))
+        return (replace(said, parts=tuple(parts)), *folds)
+
+    def _calls(self) -> Sequence[Call]:
+        """The calls of the last reply."""
+        line = self.conversation.state.line
+        return line.batches.get(line.steps[-1], ()) if line.steps else ()
+
+    # --- outputs ----------------------------------------------------------------------------------------------------
+
+    async def _large(self, index: int, returned: ToolReturned, policy: Policy) -> Large:
+        text = await stored_text(self.cache, returned.output)
+        short = await made_preview(text, policy.preview_tokens)
+        call = {call.id: call.call for call in self._calls()}.get(returned.call)
+        about = f"{call.name} {caching.short_arguments(call.arguments)}" if call else "a tool"
+        return Large(index, returned, about, text, short)
+
+    async def _shown(
+        self,
+        held: Sequence[Large],
+        fitting: Sequence[int],
+        keeps: Mapping[str, str],
+        policy: Policy,
+        asking: Asking,
+    ) -> dict[int, tuple[str, str]]:
+        """Text and instructions per output; an output to be shown in full is not among them."""
+        shown = {one.index: (one.preview, "") for one in held}
+        compactions: dict[int, str] = {}
+        full: list[int] = []
+
+        async def decide() -> None:
+            chosen = await self._choices(held, fitting, keeps, policy, asking)
+            full.extend(index for index, choice in chosen.items() if choice.what == FULL)
+            wanted = [one for one in held if chosen[one.index].what == COMPACT]
+            await asyncio.gather(*(self._compact(one, chosen[one.index].keep, asking, compactions) for one in wanted))
+
+        try:
+            async with asyncio.timeout(policy.admission_wait):
+                await decide()
+        except (TimeoutError, HelixError):
+            pass  # the previews stand for what was not done
+        for one in held:
+            if one.index in compactions:
+                shown[one.index] = (compactions[one.index], keeps.get(one.returned.call, "") or "as asked")
+        return {index: text for index, text in shown.items() if index not in full}
+
+    async def _choices(
+        self,
+        held: Sequence[Large],
+        fitting: Sequence[int],
+        keeps: Mapping[str, str],
+        policy: Policy,
+        asking: Asking,
+    ) -> dict[int, Choice]:
+        if policy.admission == "ask":
+            return await self._ask(held, fitting, asking)
+        if policy.admission == "ahead":
+            return {one.index: _said(one, keeps.get(one.returned.call, "").strip(), fitting) for one in held}
+        return {one.index: Choice(PREVIEW) for one in held}
+
+    async def _ask(self, held: Sequence[Large], fitting: Sequence[int], asking: Asking) -> dict[int, Choice]:
+        """One request to the main model for the whole batch, over the conversation's own prefix, kept nowhere."""
+        main = self.models("main")
+        if main is None:
+            return {one.index: Choice(PREVIEW) for one in held}
+        previews = {one.index + 1: (one.call, one.preview) for one in held}
+        numbers = [index + 1 for index in fitting]
+        view = self.conversation.view()
+        request = laws.request(view, await self.contents.of(view))
+        shown = {one.returned.call: "(long; see below)" for one in held}
+        answered = replace(request, messages=(*request.messages[:-1], _answered(request.messages[-1], shown)))
+        question = admission.question(previews, numbers)
+        answer = await asking.text(
+            main,
+            with_question(answered, question, "admission", QUESTION_OUTPUT),
+            self.conversation.policy.admission_wait,
+        )
+        chosen = admission.choices(answer, list(previews), numbers)
+        return {number - 1: choice for number, choice in chosen.items()}
+
+    def _fitting(self, held: Sequence[Large], batch: Sequence[ToolReturned], recorded: int) -> list[int]:
+        """The outputs that could be shown in full, the smallest first, with the reserve kept. The first `recorded` ones
+        are in the meter already.
+        """
+        meter = self.conversation.meter()
+        large = {one.index for one in held}
+        free = meter.free / meter.factor + sum(one.returned.tokens for one in held if one.index < recorded)
+        free -= sum(returned.tokens for at, returned in enumerate(batch) if at >= recorded and at not in large)
+        fitting = []
+        for one in sorted(held, key=lambda one: one.returned.tokens):
+            free -= one.returned.tokens
+            if free > 0:
+                fitting.append(one.index)
+        return sorted(fitting)
+
+    async def _compact(self, one: Large, keep: str, asking: Asking, done: dict[int, str]) -> None:
+        """What the fast model kept, if it came to something shorter than the output; else the preview stands."""
+        client = self.models("fast") or self.models("main")
+        if client is None:
+            return
+        question = admission.compaction_question(one.call, keep, COMPACTION)
+        request = plain_request(self._for_window(one.text, client), question, "compaction", COMPACTION * 2)
+        try:
+            text = await asking.text(client, request, self.conversation.policy.admission_wait)
+        except ModelFailed:
+            return
+        if text:
+            done[one.index] = text if self.tokens.count(text) <= COMPACTION * 2 else text[: COMPACTION * 6]
+
+    def _for_window(self, text: str, client: ModelClient) -> str:
+        """As much of the text as the model's window takes: its beginning and its end."""
+        settings = self.conversation.state.settings
+        chosen = settings.model("fast" if self.models("fast") is client else "main")
+        window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
+        room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # characters; two a token is cautious
+        if len(text) <= room:
+            return text
+        return f"{text[: room * 2 // 3]}\n[… {len(text) - room:,} characters left out …]\n{text[-room // 3 :]}"
+
+    def _excerpt(self, one: Large, text: str, asked: str, batch: str, cover: PartRef) -> Folded:
+        returned = one.returned
+        shown = admission.excerpt(returned.output, returned.tokens, text, asked=asked)
+        why = f"an output of {returned.tokens:,} tokens" + (", compacted as asked" if asked else "")
+        return Folded(
+            fold=self.conversation.new_fold(FoldKind.EXCERPT),
+            kind=FoldKind.EXCERPT,
+            cover=cover,
+            text=shown,
+            tokens=self.tokens.count(shown),
+            tokens_before=returned.tokens,
+            batch=batch,
+            entries=(returned.output.digest,),
+            why=why,
+            asked=asked,
+        )
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    async def _stored(self, part: UserPart) -> Attachment:
+        if isinstance(part, Attachment):
+            return part
+        stored = await self.cache.put(part.text.encode("utf-8", "replace"), About("user", "message"))
+        return Attachment("message", stored, part.tokens)
+
+    async def _message_excerpt(self, index: int, part: Attachment, policy: Policy) -> Folded:
+        text = await made_preview(await stored_text(self.cache, part.stored), policy.preview_tokens * 4)
+        shown = f"[Attachment: {part.name}]\n{admission.excerpt(part.stored, part.tokens, text)}"
+        return Folded(
+            fold=self.conversation.new_fold(FoldKind.EXCERPT),
+            kind=FoldKind.EXCERPT,
+            cover=PartRef(0, index),
+            text=shown,
+            tokens=self.tokens.count(shown),
+            tokens_before=part.tokens,
+            entries=(part.stored.digest,),
+            why=f"{part.name} of {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the window",
+        )
+
+
+def _said(one: Large, keep: str, may_be_full: Sequence[int]) -> Choice:
+    """What the call itself asked for."""
+    if admission.wants_all(keep):
+        return Choice(FULL if one.index in may_be_full else PREVIEW)
+    return Choice(COMPACT, keep) if keep else Choice(PREVIEW)
+
+
+def _answered(message: Message, shown: Mapping[str, str]) -> Message:
+    """The last message with a word in place of the results that are still held back."""
+    parts = tuple(
+        replace(part, text=shown.get(part.call, "(done)"), ok=True) if isinstance(part, ToolResult) else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts)

@@ -1,0 +1,104 @@
+"""What goes on in all open workspaces, also those that are not in front: the rail's dots, the list, notifications."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from helix_desktop.engine.events import Asked, Event, FactAppended, Queued, Running, StateChanged, Streamed, ToolShowed
+from helix_desktop.engine.facts import (
+    ConversationChanged,
+    ConversationStarted,
+    Folded,
+    ModelReplied,
+    Refolded,
+    TurnEnded,
+    Unfolded,
+)
+from helix_desktop.gui.bridge import Bridge
+from helix_desktop.gui.chat.attachments import written
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.ports import Session, Workbench
+from helix_desktop.gui.streaming import Unfinished
+
+_URGENT = (Running.ASKING, Running.FAILED, Running.TOOLS, Running.THINKING)
+# What a line of the list shows: its title, its place, its bar.
+_SHOWN = (ConversationChanged, ConversationStarted, Folded, ModelReplied, Refolded, TurnEnded, Unfolded)
+LISTED = 300  # milliseconds; the list of a busy workspace is made anew no more often
+WORKING = frozenset({Running.THINKING, Running.TOOLS, Running.ASKING})
+
+
+class Watched(QObject):
+    """One open workspace. `settings_changed`: also by the command line. `settled(conversation, running, why)`: it is done, waits for the user, or failed."""
+
+    changed = Signal()
+    settings_changed = Signal()
+    state_changed = Signal(str, object)
+    settled = Signal(str, object, str)
+
+    def __init__(self, bench: Workbench, memory: Memory, parent: QObject) -> None:
+        super().__init__(parent)
+        self.bench = bench
+        self._memory = memory
+        self._unfinished = Unfinished()
+        self._states: dict[str, Running] = {}
+        self._bridge = Bridge(self)
+        self._bridge.happened.connect(self._happened)
+        self._soon = QTimer(self, interval=LISTED, singleShot=True)
+        self._soon.timeout.connect(self.changed)
+        self._leave = (bench.subscribe(self._heard), bench.watch_settings(self.settings_changed.emit))
+
+    def leave(self) -> None:
+        for leave in self._leave:
+            leave()
+
+    @property
+    def running(self) -> Running:
+        """The most urgent of what its conversations do."""
+        return next((state for state in _URGENT if state in self._states.values()), Running.IDLE)
+
+    def going_on(self, session: Session) -> tuple[Event, ...]:
+        """What goes on in a conversation just now and is no fact yet, for somebody who comes to see it."""
+        asked = (Asked(session.id, number, question) for number, question in session.questions.items())
+        return (StateChanged(session.id, session.running), *asked, *self._unfinished.of(session.id))
+
+    def seen(self, conversation: str) -> None:
+        """The user looks at it: a failure is no news any more."""
+        if self._states.get(conversation) is Running.FAILED:
+            self._states[conversation] = Running.IDLE
+            self.state_changed.emit(conversation, Running.IDLE)
+
+    def _heard(self, event: Event) -> None:
+        self._unfinished.take(event)
+        if isinstance(event, Queued):  # what waits is nobody's fact yet, and outlives the program as a draft does
+            self._memory.put("waiting", self.bench.id, event.conversation, value=list(map(written, event.messages)))
+        if not isinstance(event, Streamed | ToolShowed):
+            self._bridge.take(event)
+
+    def _happened(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            if isinstance(event, StateChanged):
+                self._state(event)
+        facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
+        if any(isinstance(fact, _SHOWN) for fact in facts) and not self._soon.isActive():
+            self._soon.start()
+
+    def _state(self, event: StateChanged) -> None:
+        if self._is_sent(event.conversation):
+            return
+        before = self._states.get(event.conversation, Running.IDLE)
+        self._states[event.conversation] = event.running
+        if event.running is before:
+            return
+        self.state_changed.emit(event.conversation, event.running)
+        ended = before in WORKING and event.running is Running.IDLE
+        if ended or event.running in (Running.ASKING, Running.FAILED):
+            self.settled.emit(event.conversation, event.running, event.why)
+
+    def _is_sent(self, conversation: str) -> bool:
+        """A sub-agent at work: what becomes of it is told to the conversation that waits for it, and is no news by itself."""
+        row = self.bench.row(conversation)
+        while row is not None and row.parent:
+            if self._states.get(row.parent) in WORKING:
+                return True
+            row = self.bench.row(row.parent)
+        return False

@@ -1,0 +1,96 @@
+"""A way on where a turn ended by itself: above the composer, until something else is said."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from helix_desktop.engine.events import Running
+from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.gui.chat.approvals import COLUMN
+from helix_desktop.gui.engine_sentences import in_a_row, said
+from helix_desktop.gui.ports import Session
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+_LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATING})
+
+
+class WayOn(QWidget):
+    """`settings_wanted` carries the page that helps. `going_on`: take the turn up again where it ended."""
+
+    settings_wanted = Signal(str)
+    going_on = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.setProperty("look", "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._words = QLabel(self)
+        self._words.setProperty("look", "muted")
+        self._words.setWordWrap(True)
+        self._page = ""
+        self._settings = QPushButton(self)
+        self._settings.clicked.connect(lambda: self.settings_wanted.emit(self._page))
+        self._go = QPushButton(self)
+        self._go.clicked.connect(self.going_on)
+        self._middle = QWidget(self)
+        self._middle.setProperty("look", "plain")
+        line = QHBoxLayout(self._middle)
+        line.setContentsMargins(0, 4, 0, 4)
+        line.setSpacing(8)
+        line.addWidget(self._words, 1)
+        for button in (self._settings, self._go):
+            button.setAutoDefault(False)
+            line.addWidget(button)
+        whole = QHBoxLayout(self)
+        whole.setContentsMargins(16, 0, 16, 0)
+        whole.addStretch(1)
+        whole.addWidget(self._middle, 100)
+        whole.addStretch(1)
+        theme.changed.connect(self._restyled)
+        self._restyled()
+        self.hide()
+
+    def show_end(self, session: Session | None) -> None:
+        """How the conversation's last turn ended, where it can be helped."""
+        facts = session.conversation.state.facts if session is not None else ()
+        end = facts[-1].fact if facts else None
+        idle = session is not None and session.running in (Running.IDLE, Running.FAILED)
+        reason = end.reason if isinstance(end, TurnEnded) and idle else None
+        broken = session is not None and idle and session.conversation.state.line.turn.running
+        limited = reason in _LIMITS
+        stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
+        waiting = session is not None and idle and bool(session.queue) and not limited and not failed
+        words = _words(limited=limited, broken=broken, waiting=waiting, stopped=stopped)
+        self._words.setText(in_a_row(_unrecorded(session), words))
+        self._page = "limits" if limited else "providers"
+        self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
+        self._settings.setVisible(not broken and not waiting)
+        self._go.setText(tr("Go on") if limited or broken or waiting else tr("Try again"))
+        self.setVisible(limited or broken or waiting or failed)
+
+    def _restyled(self) -> None:
+        self._middle.setMaximumWidth(self._theme.px(COLUMN))
+
+
+def _unrecorded(session: Session | None) -> str:
+    """Why the last turn failed, where that could not even be recorded: the transcript says nothing of it."""
+    if session is None or session.running is not Running.FAILED:
+        return ""
+    facts = session.conversation.state.facts
+    end = facts[-1].fact if facts else None
+    return "" if isinstance(end, TurnEnded) and end.why == session.why else said(session.why)
+
+
+def _words(*, limited: bool, broken: bool, waiting: bool, stopped: bool) -> str:
+    if broken:
+        return tr("The answer was broken off before its end. Nothing that is written here is lost.")
+    if limited:
+        return tr("A limit ended the turn. Nothing is lost: raise it if you want, then go on.")
+    if waiting and stopped:
+        return tr("You stopped the agent. The messages that wait are sent when you go on.")
+    if waiting:
+        return tr("Nothing is lost. What waits was not sent yet, and is sent when you go on.")
+    return tr("Nothing is lost. It can be tried again.")

@@ -1,0 +1,103 @@
+"""What a person asked for in the chat, in the timeline or beside it, done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from helix_desktop.engine.facts import UserSaid
+from helix_desktop.gui.chat import sending
+from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.links import Place, open_link
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.ports import Session
+from helix_desktop.gui.questions import ask_which
+from helix_desktop.gui.transcript import intents
+from helix_desktop.gui.words import tr
+
+
+def do(window: MainWindow, want: intents.Want) -> None:
+    """One of the values of `transcript/intents.py`."""
+    bench, session = window.bench, window.session
+    workspace = bench.id if bench else ""
+    match want:
+        case intents.Recall(digest, lines):
+            sending.recall(window, digest, lines)
+        case intents.OpenEntry(digest):
+            window.go(Place("entry", workspace, digest=digest))
+        case intents.OpenFold(fold):
+            window.go(Place("fold", workspace, session.id if session else "", fold=fold))
+        case intents.OpenConversation(conversation):
+            window.go(Place("conversation", workspace, conversation))
+        case intents.OpenSubAgent(call):
+            _open_sub_agent(window, call)
+        case intents.ShowInChat(conversation, seq):
+            window.go(Place("conversation", workspace, conversation, seq))
+        case intents.OpenLink(address):
+            open_link(address)
+        case _:
+            _in_conversation(window, want)
+
+
+def _open_sub_agent(window: MainWindow, call: str) -> None:
+    """The newest that this call of the open conversation has begun: some models number their calls anew in every reply."""
+    session, bench = window.session, window.bench
+    if session is None or bench is None:
+        return
+    begun = [row for row in window.rows() if (row.parent, row.parent_call) == (session.id, call)]
+    if begun:
+        window.go(Place("conversation", bench.id, max(begun, key=lambda row: row.updated).id))
+    else:
+        window.notices.tell(tr("The sub-agent has not begun yet."))
+
+
+def _in_conversation(window: MainWindow, want: intents.Want) -> None:
+    session, run = window.session, partial(window.doing.do, owner=window)
+    if session is None:
+        return
+    match want:
+        case intents.Edit(seq):
+            _edit(window, session, seq)
+        case intents.Regenerate(seq):
+            _regenerate(window, session, seq)
+        case intents.Fork(seq):
+            row = window.row()
+            if window.bench is not None and row is not None:
+                window.acts.fork(window.bench, row, seq)
+        case intents.Rewind(seq):
+            _rewind(window, session, seq)
+        case intents.Pin(ref):
+            run(session.pin(ref), name="pin")
+        case intents.Unpin(ref):
+            run(session.unpin(ref), name="unpin")
+
+
+def _edit(window: MainWindow, session: Session, seq: int) -> None:
+    fact = session.conversation.state.facts[seq - 1].fact
+    if isinstance(fact, UserSaid):
+        window.chat.composer.edit(seq, fact.parts)
+
+
+def _regenerate(window: MainWindow, session: Session, seq: int) -> None:
+    """The answer at `seq` again: what the user said before it is said again, as it was."""
+    said = [r for r in session.conversation.state.present() if r.seq < seq and isinstance(r.fact, UserSaid)]
+    if said and isinstance(said[-1].fact, UserSaid):
+        work = session.edit_and_resend(said[-1].seq, said[-1].fact.parts)
+        window.doing.do(work, name="answer again", owner=window)
+
+
+def _rewind(window: MainWindow, session: Session, seq: int) -> None:
+    """Of the conversation it was asked for, whichever is in front when the question is answered."""
+
+    def rewind(*, restore: bool) -> None:
+        window.doing.do(session.rewind(seq, restore_files=restore), name="rewind", then=told, owner=window)
+
+    def told(lines: Sequence[str]) -> None:
+        window.notices.tell("\n".join([tr("Rewound."), *map(said, lines)]))
+
+    text = tr("Go back to here? What came after stays in the journal, and you can rewind again.")
+    ways = [
+        (tr("Rewind"), partial(rewind, restore=False)),
+        (tr("Rewind and put files back"), partial(rewind, restore=True)),
+    ]
+    ask_which(window, tr("Rewind"), text, "", ways)

@@ -1,0 +1,247 @@
+"""A page of boxes that scrolls: a document to read, with places to click, text to select, all of it by keyboard too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleAnnouncementEvent,
+    QFocusEvent,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
+
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.boxes import Box, CopyText, Hot
+from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks
+from helix_desktop.gui.transcript.stack import Spot, Stack
+from helix_desktop.gui.words import tr
+
+Make = Callable[[Ink, float], Iterable[Box]]
+SLICE = 0.006
+STEP = 40
+
+
+class BoxesView(QAbstractScrollArea):
+    """`acted` carries the act of a hot place. `surface` names the colour behind the boxes."""
+
+    acted = Signal(object)
+
+    def __init__(
+        self, theme: Theme, parent: QWidget | None = None, *, surface: str = "panel", pad: tuple[int, int] = (16, 12)
+    ) -> None:
+        super().__init__(parent)
+        self.theme = theme
+        self._surface = surface
+        self._padding = pad
+        self._ink = Ink(theme)
+        self._make: Make = lambda _ink, _width: ()
+        self._stack = Stack()
+        self._rest: Iterator[Box] = iter(())
+        self._laid_width = 0.0
+        self._near: Box | None = None
+        self._spot: Spot | None = None
+        self._wanted = 0  # the place to be kept, where it is not laid out as far yet
+        self._anchor = self._caret = -1
+        self._pressed: Hot | None = None
+        self._press_at = QPoint()
+        self._slices = QTimer(self, interval=0)
+        self._slices.timeout.connect(self._go_on)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.viewport().setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.verticalScrollBar().setSingleStep(STEP)
+        self.verticalScrollBar().actionTriggered.connect(self._moved)
+        theme.changed.connect(self._restyled)
+
+    # --- what is shown
+
+    def show_boxes(self, make: Make, *, keep_place: bool = False) -> None:
+        """`make` gives the boxes for a width; it is called again when the width or the theme changes."""
+        self._wanted = self.verticalScrollBar().value() if keep_place else 0
+        self._make = make
+        self._anchor = self._caret = -1
+        self._spot = None
+        self._lay()
+        self.verticalScrollBar().setValue(self._wanted)
+
+    def text(self) -> str:
+        """All of the text."""
+        return self._stack.text(0, self._stack.length)
+
+    def chosen_text(self) -> str:
+        first, last = sorted((self._anchor, self._caret))
+        return self._stack.text(first, last) if first >= 0 else ""
+
+    def _lay(self) -> None:
+        self._laid_width = float(self.viewport().width() - 2 * self._ink.px(self._padding[0]))
+        self._stack = Stack((float(self._ink.px(self._padding[0])), float(self._ink.px(self._padding[1]))))
+        self._rest = iter(self._make(self._ink, max(self._laid_width, 60.0)))
+        self._near = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Lay out for some milliseconds; colours of code come last."""
+        until = time.perf_counter() + SLICE
+        for box in self._rest:
+            self._stack.add(box)
+            if time.perf_counter() > until:
+                self._slices.start()
+                break
+        else:
+            self._stack.colour(until)
+            if self._stack.colourless:
+                self._slices.start()
+            else:
+                self._slices.stop()
+        bar = self.verticalScrollBar()
+        bar.setRange(0, max(0, round(self._stack.bottom) - self.viewport().height()))
+        bar.setPageStep(self.viewport().height())
+        if bar.value() < self._wanted:
+            bar.setValue(self._wanted)
+        self.viewport().update()
+
+    def _moved(self, _action: int) -> None:
+        """By the reader: the place that was kept is not gone back to."""
+        self._wanted = 0
+
+    def _restyled(self) -> None:
+        self._ink = Ink(self.theme)
+        self._lay()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if float(self.viewport().width() - 2 * self._ink.px(self._padding[0])) != self._laid_width:
+            self._lay()
+        else:
+            self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom) - self.viewport().height()))
+
+    # --- drawing
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # boxes place their words themselves
+        painter.fillRect(event.rect(), self._ink.colour(self._surface))
+        y = self.verticalScrollBar().value()
+        painter.translate(0, -y)
+        first, last = sorted((self._anchor, self._caret))
+        marks = Marks((first, last)) if 0 <= first < last else NO_MARKS
+        self._stack.paint(painter, y, y + self.viewport().height(), marks, self._near)
+        if self._spot is not None and self.hasFocus() and self._spot in self._stack.spots():
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(self._ink.colour("accent"), 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(self._stack.spot(self._spot)[1].adjusted(-1, -1, 1, 1), 5, 5)
+        painter.end()
+
+    # --- hands
+
+    def _place(self, point: QPoint | QPointF) -> QPointF:
+        return QPointF(point.x(), point.y() + self.verticalScrollBar().value())
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._press_at = event.position().toPoint()
+            self._pressed = self._stack.hot_at(self._place(event.position()))
+            self._spot = None
+            self._anchor = self._caret = self._stack.offset_at(self._place(event.position()))
+            self.viewport().update()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        place = self._place(event.position())
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            if (event.position().toPoint() - self._press_at).manhattanLength() >= QApplication.startDragDistance():
+                self._pressed = None
+                self._caret = self._stack.offset_at(place)
+                self.viewport().update()
+            return
+        hot = self._stack.hot_at(place)
+        self.viewport().setCursor(Qt.CursorShape.PointingHandCursor if hot else Qt.CursorShape.IBeamCursor)
+        number, _ = self._stack.box_at(place)
+        near = self._stack.boxes[number] if number >= 0 else None
+        if near is not self._near:
+            self._near = near
+            self.viewport().update()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        pressed, self._pressed = self._pressed, None
+        if pressed is not None and self._stack.hot_at(self._place(event.position())) == pressed:
+            self._act(pressed)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self._anchor, self._caret = self._stack.word_at(self._stack.offset_at(self._place(event.position())))
+        self.viewport().update()
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Leave:
+            self._near = None
+            self.viewport().update()
+        return super().viewportEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        bar, page = self.verticalScrollBar(), self.viewport().height() - STEP
+        steps = {
+            Qt.Key.Key_Up: -STEP,
+            Qt.Key.Key_Down: STEP,
+            Qt.Key.Key_PageUp: -page,
+            Qt.Key.Key_PageDown: page,
+            Qt.Key.Key_Home: -bar.maximum(),
+            Qt.Key.Key_End: bar.maximum(),
+        }
+        key = Qt.Key(event.key())
+        if event.matches(QKeySequence.StandardKey.Copy):
+            QGuiApplication.clipboard().setText(self.chosen_text() or self.text())
+        elif event.matches(QKeySequence.StandardKey.SelectAll):
+            self._anchor, self._caret = 0, self._stack.length
+            self.viewport().update()
+        elif key in steps:
+            self._wanted = 0
+            bar.setValue(bar.value() + steps[key])
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and self._spot in self._stack.spots():
+            self._act(self._stack.spot(self._spot)[0])
+        else:
+            event.ignore()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Tab that leads here leads to what can be pressed first, or last."""
+        super().focusInEvent(event)
+        if event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason) and self._stack.spots():
+            self._spot = None
+            self.focusNextPrevChild(event.reason() is Qt.FocusReason.TabFocusReason)
+
+    def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's signature
+        spots = self._stack.spots()
+        now = spots.index(self._spot) if self._spot in spots else (-1 if forward else len(spots))
+        beyond = now + (1 if forward else -1)
+        if not 0 <= beyond < len(spots):
+            self._spot = None
+            self.viewport().update()
+            return super().focusNextPrevChild(forward)
+        self._spot = spots[beyond]
+        hot, place = self._stack.spot(self._spot)
+        bar = self.verticalScrollBar()
+        if place.top() < bar.value() or place.bottom() > bar.value() + self.viewport().height():
+            bar.setValue(round(place.top()) - STEP)
+        if QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, hot.name))
+        self.viewport().update()
+        return True
+
+    def _act(self, hot: Hot) -> None:
+        if isinstance(hot.act, CopyText):
+            QGuiApplication.clipboard().setText(hot.act.text)
+            if QAccessible.isActive():
+                QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, tr("Copied")))
+        else:
+            self.acted.emit(hot.act)

@@ -1,0 +1,243 @@
+"""The engine's ports on the stores: coroutines whose work is done on the workspace's threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Fact, Recorded, Stored
+from helix_desktop.engine.ports import About, Entry
+from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed
+from helix_desktop.store import maintenance
+from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.conversations import Row
+from helix_desktop.store.incoming_content import Incoming, Staged
+from helix_desktop.store.journal import JournalFile
+from helix_desktop.store.live_index import Index
+from helix_desktop.store.maintenance import Check, Collected, Verified
+from helix_desktop.store.records import CHUNK
+from helix_desktop.store.thread import StoreThread
+
+__all__ = ["Cache", "Index", "Journal"]  # the three ports of an open workspace
+
+_PAGE = 500  # facts read before others get their turn
+_SLICE = 1 << 20  # bytes of puts that wait for one commit
+
+
+class Journal:
+    """ports.Journal on the journal file.
+
+    `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is.
+    """
+
+    def __init__(
+        self, file: JournalFile, thread: StoreThread, changed: Callable[[], None], damaged: Callable[[], None]
+    ) -> None:
+        self._file = file
+        self._thread = thread
+        self._changed = changed
+        self._damaged = damaged
+
+    async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+        """On the disk when this returns. Cancelling the wait does not take back what was begun."""
+        recorded = await self._thread.run(self._file.append, conversation, facts)
+        self._changed()
+        return recorded
+
+    async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
+        """In pages, so that a long conversation being read holds up nobody's commit."""
+        found: list[Recorded] = []
+        while True:
+            size = min(_PAGE, limit - len(found)) if limit else _PAGE
+            page = await self._page(conversation, after + len(found), size)
+            found += page
+            if len(page) < size or len(found) == limit:
+                return tuple(found)
+
+    async def _page(self, conversation: str, after: int, size: int) -> Sequence[Recorded]:
+        try:
+            return await self._thread.run(self._file.read, conversation, after, size)
+        except JournalCorrupt:
+            self._damaged()
+            raise
+
+    async def fork(self, conversation: str, at: int, new: str) -> Sequence[Recorded]:
+        recorded = await self._thread.run(self._file.fork, conversation, at, new)
+        self._changed()
+        return recorded
+
+    async def conversations(self) -> Sequence[Row]:
+        """All of them, the one changed last first."""
+        return await self._thread.run(self._file.conversations)
+
+    async def conversation(self, conversation: str) -> Row:
+        return await self._thread.run(self._file.conversation, conversation)
+
+    async def set_meter(self, conversation: str, meter: str) -> None:
+        """Keep a derived text beside the conversation, for lists."""
+        await self._thread.run(self._file.set_meter, conversation, meter)
+
+    async def damage(self) -> Sequence[str]:
+        """Check every fact; each defect in a sentence."""
+        found = await self._thread.run(lambda: tuple(self._file.damage()))
+        if found:
+            self._damaged()
+        return found
+
+
+class Cache:
+    """ports.Cache on the cache folder. Puts that come together share one sync.
+
+    `changed` is called, on the event loop, when it takes more or less room than before.
+    """
+
+    def __init__(self, folder: CacheFolder, thread: StoreThread, index: Index) -> None:
+        self._folder = folder
+        self._thread = thread
+        self._index = index
+        self.changed: Callable[[], object] = lambda: None
+        self._waiting: list[tuple[Staged, Future[Stored]]] = []
+        self._held = 0  # bytes of what waits
+
+    async def put(self, content: bytes | AsyncIterable[bytes], about: About) -> Stored:
+        if isinstance(content, bytes):
+            stored = await asyncio.wrap_future(self._submit(content, about))
+        else:
+            stored = await self._stream(content, about)
+        self._index.follow()
+        self.changed()
+        return stored
+
+    def _submit(self, content: bytes, about: About) -> Future[Stored]:
+        outcome: Future[Stored] = Future()
+        self._thread.submit(self._stage, content, about, outcome)
+        return outcome
+
+    def _stage(self, content: bytes, about: About, outcome: Future[Stored]) -> None:
+        """Make it ready; the commit stands behind what is queued by now, and so takes all of that along."""
+        if not outcome.set_running_or_notify_cancel():
+            return
+        try:
+            self._waiting.append((self._folder.stage(content, about), outcome))
+        except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
+            outcome.set_exception(error)
+            return
+        self._held += len(content)
+        if self._held > _SLICE:
+            self._commit()
+        elif len(self._waiting) == 1:
+            self._commit_soon()
+
+    def _commit_soon(self) -> None:
+        try:
+            self._thread.submit(self._commit)
+        except StoreFailed:  # closing: nothing can be queued any more
+            self._commit()
+
+    def _commit(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._held = 0
+        if not waiting:
+            return
+        try:
+            self._folder.commit([staged for staged, _ in waiting])
+        except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
+            for _, outcome in waiting:
+                outcome.set_exception(error)
+        else:
+            for staged, outcome in waiting:
+                outcome.set_result(staged.record.stored)
+
+    async def _stream(self, content: AsyncIterable[bytes], about: About) -> Stored:
+        incoming = await self._thread.run(self._folder.begin, about)
+        try:
+            async for piece in content:
+                for start in range(0, len(piece), CHUNK):
+                    await self._thread.run(incoming.write, piece[start : start + CHUNK])
+            outcome: Future[Stored] = Future()
+            self._thread.submit(self._finish, incoming, outcome)
+            return await asyncio.wrap_future(outcome)
+        except BaseException:
+            with contextlib.suppress(StoreFailed):  # closed meanwhile: swept when the workspace opens next
+                self._thread.submit(incoming.abandon)
+            raise
+
+    def _finish(self, incoming: Incoming, outcome: Future[Stored]) -> None:
+        if not outcome.set_running_or_notify_cancel():
+            return
+        try:
+            self._waiting.append((incoming.finish(), outcome))
+        except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
+            outcome.set_exception(error)
+        self._commit()
+
+    async def get(self, digest: Digest) -> bytes:
+        record = await self._thread.run(self._folder.record, digest)
+        if record.count == 1:
+            return await self._thread.run(self._folder.get, digest)
+        content = bytearray()
+        async for chunk in self.stream(digest):
+            content += chunk
+        return bytes(content)
+
+    async def stream(self, digest: Digest) -> AsyncIterator[bytes]:
+        """The content chunk by chunk, each checked; an entry of any size takes a megabyte or two of memory."""
+        record = await self._thread.run(self._folder.record, digest)
+        for chunk in range(record.count):
+            yield await self._thread.run(self._folder.chunk, record, chunk)
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        return await self._thread.run(self._folder.read, digest, start, length)
+
+    async def about(self, digest: Digest) -> Entry:
+        return (await self._thread.run(self._folder.record, digest)).entry
+
+    async def resolve(self, prefix: str) -> Digest:
+        return await self._thread.run(self._folder.resolve, prefix)
+
+    async def pin(self, digest: Digest, *, pinned: bool = True) -> None:
+        """A pinned entry is never collected."""
+        await self._thread.run(self._folder.pin, digest, pinned=pinned)
+        await self._index.reread([digest])
+
+    async def verify(self, report: Callable[[Verified], None] = lambda _: None) -> Verified:
+        """Read every byte and compare it with its hash; name what is damaged, and what should be there and is not."""
+        await self._index.caught_up()
+        check = Check(self._folder)
+        for going_on in (check.relink, lambda: None):
+            while await self._thread.run(check.step):
+                report(check.result())
+            await self._thread.run(going_on)
+        async for digests in self._index.expected():
+            await self._thread.run(check.expect, digests)
+        return check.result()
+
+    async def verify_entry(self, digest: Digest) -> Verified:
+        """The same for one entry."""
+        try:
+            size = 0
+            async for chunk in self.stream(digest):
+                size += len(chunk)
+        except CacheCorrupt as error:
+            return Verified(0, 0, ((digest, error.what),))
+        return Verified(1, size, ())
+
+    async def collect(self, to: int, *, chosen: Sequence[Digest] = ()) -> Collected:
+        """Remove contents until the cache takes no more than `to` bytes; what they were stays known.
+
+        First what no fact uses and nobody put by hand or pinned, the oldest first; then `chosen`, in that order: with the
+        user's consent, and without what is pinned.
+        """
+        await self._index.caught_up()
+        enough = (await self._index.stats()).kept - to
+        if enough <= 0:
+            return Collected(0, 0)
+        candidates = [*await self._index.unused(), *chosen]
+        gone, freed = await self._thread.run(maintenance.collect, self._folder, candidates, enough)
+        await self._index.reread(gone)
+        await self._thread.run(self._folder.level.compact)
+        self.changed()
+        return Collected(len(gone), freed)

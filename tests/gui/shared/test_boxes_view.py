@@ -1,0 +1,57 @@
+"""A page of boxes keeps its reader's place while it is made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from helix_desktop.gui.shared import boxes_view
+from helix_desktop.gui.shared.boxes_view import BoxesView
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.boxes import Box, note
+from helix_desktop.gui.transcript.drawing import Ink
+
+
+def lines(ink: Ink, width: float) -> Iterator[Box]:
+    return (note(ink, width, f"line {number}") for number in range(300))
+
+
+@pytest.fixture
+def view(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> BoxesView:
+    made = BoxesView(theme)
+    made.resize(300, 400)
+    made.show()
+    made.show_boxes(lines)
+    settle(made)
+    monkeypatch.setattr(boxes_view, "SLICE", 0.0)  # a box in each slice, as on a busy machine
+    return made
+
+
+def settle(view: BoxesView) -> None:
+    while view._slices.isActive():
+        view._go_on()
+
+
+def test_the_place_is_kept_though_the_boxes_come_in_slices(view: BoxesView) -> None:
+    bar = view.verticalScrollBar()
+    bar.setValue(bar.maximum() // 2)
+    before = bar.value()
+    view.show_boxes(lines, keep_place=True)
+    assert view._slices.isActive()
+    settle(view)
+    assert bar.value() == before > 0
+    view.show_boxes(lines)
+    settle(view)
+    assert bar.value() == 0
+
+
+def test_who_scrolls_meanwhile_stays_where_he_went(view: BoxesView) -> None:
+    bar = view.verticalScrollBar()
+    bar.setValue(bar.maximum())
+    view.show_boxes(lines, keep_place=True)
+    QTest.keyClick(view, Qt.Key.Key_Home)
+    settle(view)
+    assert bar.value() == 0

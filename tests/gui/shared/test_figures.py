@@ -1,0 +1,47 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.gui.shared.figures import ago, lasted, money, size
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"),
+    [
+        (0, "0 B"),
+        (512, "512 B"),
+        (19_354, "18.9 KB"),
+        (207_872, "203 KB"),
+        (100_872_192, "96.2 MB"),
+        (5 << 40, "5.0 TB"),
+    ],
+)
+def test_sizes(amount: int, words: str) -> None:
+    assert size(amount) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(5, "just now"), (130, "2 min ago"), (7_300, "2 h ago"), (90_000, "1 day ago"), (200_000, "2 days ago")],
+)
+def test_how_long_ago(seconds: float, words: str) -> None:
+    assert ago(1e9, 1e9 + seconds) == words
+
+
+def test_a_long_time_ago_is_a_date() -> None:
+    assert ago(0, 1e9).startswith("1970-01-0")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.25, "0.2 s"), (9.8, "9.8 s"), (41.2, "41 s"), (185, "3 min 05 s"), (7_800, "2 h 10 min")],
+)
+def test_how_long(seconds: float, words: str) -> None:
+    assert lasted(seconds) == words
+
+
+@pytest.mark.parametrize(("dollars", "words"), [(6.14, "$6.14"), (1_234.5, "$1,234.50"), (0.0123, "$0.012"), (0, "$0")])
+def test_money(dollars: float, words: str) -> None:
+    assert money(dollars) == words

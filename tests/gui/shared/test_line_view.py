@@ -1,0 +1,98 @@
+"""Any number of lines, of which only those in sight cost something; selecting and marking by real events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.gui.shared.line_view import LineView, by_line
+from helix_desktop.gui.theme import Theme
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+class Counted(Sequence[str]):
+    """A million lines that remember how often one was asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+    def __getitem__(self, number: int | slice) -> str:
+        self.asked += 1
+        return f"line {number}"
+
+
+@pytest.fixture
+def view(theme: Theme) -> Iterator[LineView]:
+    made = LineView(theme)
+    made.resize(500, 300)
+    made.show()
+    QApplication.processEvents()
+    yield made
+    made.close()
+
+
+def test_a_million_lines_show_at_once(view: LineView) -> None:
+    lines = Counted()
+    view.show_lines(lines)
+    QApplication.processEvents()
+    view.verticalScrollBar().setValue(view.verticalScrollBar().maximum())
+    QApplication.processEvents()
+    assert lines.asked < 200
+
+
+def test_lines_are_chosen_in_the_margin_and_by_keyboard(view: LineView) -> None:
+    view.show_lines([f"line {i}" for i in range(100)])
+    QTest.mouseClick(view.viewport(), LEFT, pos=QPoint(5, 12 + 2 * 19))
+    assert view.chosen_lines() == (2, 2)
+    QTest.keyClick(view, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
+    QTest.keyClick(view, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == "line 2\nline 3"
+    QTest.keyClick(view, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    assert view.chosen_text().count("\n") == 99
+
+
+def test_signs_are_chosen_with_the_mouse(view: LineView) -> None:
+    view.show_lines(["alpha beta", "gamma"])
+    x = round(view._gutter + 7 * view._ink.letter)
+    QTest.mouseDClick(view.viewport(), LEFT, pos=QPoint(x, 16))
+    assert view.chosen_text() == "beta"
+
+
+def test_a_huge_line_costs_little_and_is_copied_whole(view: LineView) -> None:
+    view.show_lines(["x" * 1_000_000, "y"])
+    start = time.perf_counter()
+    view.viewport().repaint()
+    assert time.perf_counter() - start < 1.0
+    QTest.keyClick(view, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    assert len(view.chosen_text()) == 1_000_002
+    QTest.mouseClick(view.viewport(), LEFT, pos=QPoint(5, 16))
+    assert len(view.chosen_text()) == 1_000_000
+
+
+def test_marks_stand_where_the_text_is(view: LineView) -> None:
+    view.show_lines(["a Needle and a needle"])
+    view.mark("needle")
+    assert view._found("a Needle and a needle") == ((2, 6), (15, 6))
+
+
+@given(st.lists(st.text("ab", max_size=6), min_size=1, max_size=8), st.integers(0, 20), st.integers(1, 20))
+def test_a_run_over_lines_covers_the_same_signs(lines: list[str], start: int, size: int) -> None:
+    text = "\n".join(lines)
+    wanted = [i for i in range(start, min(start + size, len(text))) if text[i] != "\n"]
+    found: list[int] = []
+    starts = [sum(len(line) + 1 for line in lines[:i]) for i in range(len(lines))]
+    for number, (at, length, _) in by_line(iter([(start, size, "x")]), lines):
+        found += range(starts[number] + at, starts[number] + at + length)
+    assert found == wanted

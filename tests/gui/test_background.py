@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import shiboken6
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.errors import HelixError, NotThere, Stopped
+from helix_desktop.gui.background import Doing
+from tests.gui.fake_desk import now
+
+
+async def gives(value: int) -> int:
+    return value
+
+
+async def fails(error: Exception) -> int:
+    raise error
+
+
+def test_the_result_goes_on_and_an_error_becomes_a_notice(application: QApplication) -> None:
+    doing, results, errors = Doing(now), list[int](), list[HelixError]()
+    doing.failed.connect(errors.append)
+    doing.do(gives(7), name="give", then=results.append)
+    doing.do(fails(NotThere("gone")), name="fail", then=results.append)
+    assert results == [7]
+    assert [error.what for error in errors] == ["gone"]
+
+
+def test_an_error_goes_to_the_place_it_belongs_to(application: QApplication) -> None:
+    doing, here, everywhere = Doing(now), list[HelixError](), list[HelixError]()
+    doing.failed.connect(everywhere.append)
+    doing.do(fails(NotThere("gone")), name="fail", failed=here.append)
+    assert len(here) == 1
+    assert not everywhere
+
+
+def test_nothing_is_said_of_what_the_user_stopped(application: QApplication) -> None:
+    doing, errors = Doing(now), list[HelixError]()
+    doing.failed.connect(errors.append)
+    doing.do(fails(Stopped("stopped")), name="stopped")
+    assert not errors
+
+
+def test_a_widget_that_is_gone_hears_nothing(application: QApplication) -> None:
+    doing, results, owner = Doing(now), list[int](), QObject()
+    shiboken6.delete(owner)
+    doing.do(gives(7), name="give", then=results.append, owner=owner)
+    assert not results
+
+
+def test_an_error_is_heard_of_though_its_place_is_gone(application: QApplication) -> None:
+    doing, here, everywhere, owner = Doing(now), list[HelixError](), list[HelixError](), QObject()
+    doing.failed.connect(everywhere.append)
+    shiboken6.delete(owner)
+    doing.do(fails(NotThere("gone")), name="fail", owner=owner, failed=here.append)
+    assert not here
+    assert [error.what for error in everywhere] == ["gone"]

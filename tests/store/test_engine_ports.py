@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import CacheCorrupt
+from helix_desktop.store import engine_ports
+from helix_desktop.store.records import CHUNK
+from helix_desktop.store.workspace import Workspace
+
+SHELL = About("shell", "ls")
+
+
+async def test_puts_that_come_together_share_a_sync(workspace: Workspace) -> None:
+    level = workspace._stores.cache.level
+    batches: list[int] = []
+    write = level.write
+
+    def counted(writes: list[tuple[bytes, bytes | None]]) -> None:
+        batches.append(len(writes))
+        write(writes)
+
+    level.write = counted  # type: ignore[method-assign, assignment]  # counts, and does it
+    await asyncio.gather(*(workspace.cache.put(b"%d" % number, SHELL) for number in range(50)))
+    assert sum(batches) == 150
+    assert len(batches) < 25
+
+
+async def test_a_failing_put_fails_alone(workspace: Workspace) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield bytes(2 * CHUNK)
+        raise EOFError
+
+    results = await asyncio.gather(
+        workspace.cache.put(b"one", SHELL),
+        workspace.cache.put(broken(), SHELL),
+        workspace.cache.put(b"two", SHELL),
+        return_exceptions=True,
+    )
+    assert isinstance(results[1], EOFError)
+    assert await workspace.cache.get(Digest.of(b"two")) == b"two"
+    assert len(await workspace._stores.thread.run(list, workspace._stores.cache.level.keys(b"b", b"c"))) == 2
+
+
+async def test_a_cancelled_stream_leaves_nothing(workspace: Workspace) -> None:
+    halfway = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield bytes(CHUNK)
+        halfway.set()
+        await asyncio.Event().wait()
+
+    putting = asyncio.get_running_loop().create_task(workspace.cache.put(endless(), SHELL))
+    await halfway.wait()
+    putting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
+    assert await workspace._stores.thread.run(list, workspace._stores.cache.level.keys(b"b", b"c")) == []
+
+
+async def test_a_large_entry_is_streamed_in_checked_chunks(workspace: Workspace) -> None:
+    stored = await workspace.cache.put(bytes(range(256)) * 12_000, SHELL)
+    await workspace.index.caught_up()  # or it might meet the damage first
+    chunks = [chunk async for chunk in workspace.cache.stream(stored.digest)]
+    assert [len(chunk) for chunk in chunks] == [CHUNK, CHUNK, 256 * 12_000 - 2 * CHUNK]
+    cache = workspace._stores.cache
+    blob = cache.record(stored.digest).blob
+    await workspace._stores.thread.run(cache.level.write, [(b"b" + blob.to_bytes(8, "big") + b"\0\0\0\2", b"\0wrong")])
+    got = []
+
+    async def take() -> None:
+        async for chunk in workspace.cache.stream(stored.digest):
+            got.append(chunk)  # noqa: PERF401 - what came before it failed is what matters
+
+    with pytest.raises(CacheCorrupt):
+        await take()
+    assert got == chunks[:2]
+
+
+async def test_a_long_conversation_is_read_in_pages(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_ports, "_PAGE", 4)
+    facts = await workspace.journal.append("c", [UserSaid((Text(str(number)),)) for number in range(20)])
+    for after, limit in [(0, 0), (3, 0), (0, 4), (0, 9), (5, 8), (16, 4), (18, 9), (20, 0)]:
+        assert list(await workspace.journal.read("c", after, limit)) == list(
+            facts[after : after + limit if limit else None]
+        )

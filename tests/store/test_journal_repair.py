@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import ConversationStarted, Forgotten, Text, UserSaid
+from helix_desktop.store import journal_repair
+from helix_desktop.store.journal import JournalFile
+
+
+def said(number: int) -> UserSaid:
+    return UserSaid((Text(f"fact {number} " + "words " * 200),))
+
+
+def left_open(path: Path, facts: int = 20) -> Path:
+    """A journal whose last facts stand in the log alone, as a killed process leaves it; a copy of it."""
+    journal = JournalFile(path / "journal.sqlite3")
+    journal.append("a", [ConversationStarted("A")])
+    journal.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for number in range(facts):
+        journal.append("a", [said(number)])
+    copy = path / "copy"
+    copy.mkdir()
+    for each in path.glob("journal.sqlite3*"):
+        shutil.copy(each, copy)
+    journal.close()
+    (copy / "journal.sqlite3-shm").unlink()
+    return copy / "journal.sqlite3"
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 16
+    path.write_bytes(content)
+
+
+def test_a_whole_log_is_read_by_sqlite_alone(tmp_path: Path) -> None:
+    path = left_open(tmp_path)
+    log = journal_repair.log_of(path)
+    assert log is not None
+    assert len(journal_repair.salvaged(path, log).lines) == 21
+    journal = JournalFile(path)
+    assert journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1] == log.committed
+    assert len(journal.read("a")) == 21
+    journal.close()
+    assert journal_repair.log_of(path) is None
+
+
+@pytest.mark.parametrize("where", ["header", "early frame", "salt"])
+def test_what_stands_behind_damage_in_the_log_is_salvaged(tmp_path: Path, where: str) -> None:
+    path = left_open(tmp_path)
+    wal = path.with_name("journal.sqlite3-wal")
+    flip(wal, {"header": 18, "early frame": 32 + 24 + 4000, "salt": 32 + 10}[where])
+    log = journal_repair.log_of(path)
+    assert log is not None
+    salvage = journal_repair.salvaged(path, log)
+    journal = JournalFile(path)
+    assert len(journal.lines("a")) < 21, "SQLite itself stops at the damage"
+    added, missing, gap = journal_repair.add_salvaged(journal, salvage)
+    assert added > 0
+    assert not gap
+    assert len(journal.read("a")) + len(missing) == 21
+    journal.close()
+
+
+def test_a_resealed_log_is_what_it_was(tmp_path: Path) -> None:
+    path = left_open(tmp_path)
+    log = journal_repair.log_of(path)
+    assert log is not None
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(path, other / "journal.sqlite3")
+    (other / "journal.sqlite3-wal").write_bytes(journal_repair.resealed(log))
+    journal = JournalFile(other / "journal.sqlite3")
+    assert len(journal.read("a")) == 21
+    journal.close()
+
+
+@pytest.mark.parametrize("page", [512, 4096, 65536])
+def test_the_page_size_is_taken_from_where_it_makes_sense(tmp_path: Path, page: int) -> None:
+    path = tmp_path / "journal.sqlite3"
+    path.write_bytes(bytes(16) + (1 if page == 65536 else page).to_bytes(2, "big") + bytes(4096))
+    header = struct.pack(">8I", 0x377F0683, 3007000, 77, 0, 1, 2, 0, 0)
+    frame = struct.pack(">6I", 1, 1, 1, 2, 0, 0) + bytes(page)
+    (tmp_path / "journal.sqlite3-wal").write_bytes(header + frame)
+    log = journal_repair.log_of(path)
+    assert log is not None
+    assert (log.page, log.committed) == (page, 1)
+
+
+def damaged_journal(tmp_path: Path, seed: int) -> tuple[Path, Path]:
+    """A journal with a few bytes wrong in the middle of the file, and a copy of it from before its last facts."""
+    path, backup = tmp_path / "journal.sqlite3", tmp_path / "backup.sqlite3"
+    journal = JournalFile(path)
+    for number in range(30):
+        journal.append("a" if number % 2 else "b", [said(number)])
+    journal.close()
+    shutil.copy(path, backup)
+    journal = JournalFile(path)
+    journal.append("a", [said(99)])
+    journal.close()
+    chance = random.Random(seed)
+    for _ in range(3):
+        flip(path, chance.randrange(8192, path.stat().st_size))
+    return path, backup
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_with_a_backup_everything_comes_back(tmp_path: Path, seed: int) -> None:
+    path, backup = damaged_journal(tmp_path, seed)
+    result = journal_repair.rebuild(path, [backup], None, tmp_path / "new")
+    journal = JournalFile(tmp_path / "new")
+    assert len(journal.read("b")) == 15
+    assert len(journal.read("a")) >= 15
+    assert result.kept + len(result.lost) == journal.count()
+    assert len(result.lost) <= 1
+    assert list(journal.damage()) == []
+    journal.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_one_what_is_lost_is_named_and_keeps_its_place(tmp_path: Path, seed: int) -> None:
+    path, _ = damaged_journal(tmp_path, seed)
+    result = journal_repair.rebuild(path, [], None, tmp_path / "new")
+    journal = JournalFile(tmp_path / "new")
+    gone = [
+        f"Fact {each.seq} of the conversation {name}."
+        for name in "ab"
+        for each in journal.read(name)
+        if isinstance(each.fact, Forgotten)
+    ]
+    assert sorted(gone) == sorted(result.lost)
+    assert list(journal.damage()) == []
+    journal.close()
+
+
+def test_facts_are_read_though_the_names_of_the_columns_are_damaged(tmp_path: Path) -> None:
+    path, _ = damaged_journal(tmp_path, 0)
+    before = len(list(journal_repair.readable(path)))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"digest BLOB NOT NULL", b"tigest BLOB NOT NULL"))
+    assert len(list(journal_repair.readable(path))) == before > 0
+
+
+def test_nothing_can_be_read_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "nonsense").write_bytes(b"nonsense" * 1000)
+    assert list(journal_repair.readable(tmp_path / "nonsense")) == []
+    assert journal_repair.rebuild(tmp_path / "nonsense", [], None, tmp_path / "new") == journal_repair.Mended(0, ())

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import ctypes
+import errno
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import plyvel
+import pytest
+
+from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
+from helix_desktop.store import leveldb as level_module
+from helix_desktop.store.leveldb import Level, failure, repair, repairable
+
+
+@pytest.fixture
+def level(tmp_path: Path) -> Iterator[Level]:
+    opened = Level(tmp_path / "cache")
+    yield opened
+    opened.close()
+
+
+def test_a_batch_is_whole(level: Level) -> None:
+    level.write([(b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"b", None)])
+    assert list(level.scan(b"a", b"z")) == [(b"a", b"1"), (b"c", b"3")]
+    assert list(level.keys(b"a", b"z", reverse=True)) == [b"c", b"a"]
+    assert (level.get(b"a"), level.get(b"b"), level.quick_get(b"c")) == (b"1", None, b"3")
+
+
+def in_files(folder: Path, text: bytes) -> bool:
+    return any(text in path.read_bytes() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_what_was_deleted_is_in_no_file_after_a_scrub(level: Level, flushed: bool) -> None:
+    level.write([(b"a", b"SECRET"), (b"z", b"other")])
+    if flushed:
+        level.flush()
+    level.write([(b"a", None)])
+    level.compact()
+    level.scrub()
+    assert not in_files(level.folder, b"SECRET")
+    assert level.get(b"z") == b"other"
+
+
+def test_a_compaction_alone_would_leave_it(level: Level) -> None:
+    """Why scrub is more than that; when this fails, LevelDB has changed, and scrub can be simpler."""
+    level.write([(b"a", b"SECRET")])
+    level.write([(b"a", None)])
+    level.compact()
+    assert in_files(level.folder, b"SECRET")
+
+
+class Refusing:
+    """A database whose writes fail as a disk makes them fail."""
+
+    def __init__(self, real: plyvel.DB, error: Exception) -> None:
+        self._real, self._error = real, error
+        self.closed = False
+
+    def write_batch(self, *, sync: bool) -> Refusing:
+        return self
+
+    def put(self, key: bytes, value: bytes) -> None: ...
+
+    def write(self) -> None:
+        raise self._error
+
+    def get(self, key: bytes, **options: object) -> bytes | None:
+        value: bytes | None = self._real.get(key)
+        return value
+
+    def close(self) -> None:
+        self._real.close()
+
+
+def test_after_a_failed_write_the_handle_is_opened_anew(level: Level) -> None:
+    level.write([(b"a", b"1")])
+    level._db = Refusing(level._db, plyvel.IOError("IO error: No space left on device"))
+    with pytest.raises(StoreFull, match="what was stored before is safe"):
+        level.write([(b"b", b"2")])
+    assert level.get(b"a") == b"1"
+    level.write([(b"b", b"2")])
+    assert isinstance(level._db, plyvel.DB)
+    assert list(level.keys(b"a", b"z")) == [b"a", b"b"]
+    assert not level.folder.with_name("cache.probe").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (plyvel.CorruptionError("Corruption: bad block"), CacheCorrupt),
+        (plyvel.IOError("IO error: x: No space left on device"), StoreFull),
+        (plyvel.IOError("IO error: x: Disk quota exceeded"), StoreFull),
+        (OSError(errno.ENOSPC, "full"), StoreFull),
+        (plyvel.IOError("IO error: Input/output error"), StoreFailed),
+    ],
+)
+def test_errors_are_said_in_our_words(error: Exception, kind: type[StoreFailed]) -> None:
+    said = failure(error, "The cache could not be written")
+    assert type(said) is kind
+    assert str(said).startswith("The cache could not be written: ")
+    assert said.remedy
+
+
+def test_a_database_without_its_list_of_files_is_repaired(tmp_path: Path) -> None:
+    level = Level(tmp_path / "cache")
+    level.write([(b"a", b"1")])
+    level.close()
+    (tmp_path / "cache" / "CURRENT").unlink()
+    for manifest in (tmp_path / "cache").glob("MANIFEST*"):
+        manifest.unlink()
+    repair(tmp_path / "cache")
+    again = Level(tmp_path / "cache")
+    assert again.get(b"a") == b"1"
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "fits"),
+    [
+        ("Corruption: 3 missing files", True),
+        ("CURRENT: No such file or directory", True),
+        ("Input/output error", False),
+    ],
+)
+def test_what_a_repair_may_mend(said: str, fits: bool) -> None:
+    assert repairable(said) is fits
+
+
+def test_what_the_log_lost_is_counted(tmp_path: Path) -> None:
+    level = Level(tmp_path)
+    for number in range(50):
+        level.write([(b"%d" % number, b"x" * 200)])
+    level.close()
+    log = max(tmp_path.glob("*.log"))
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 4
+    log.write_bytes(content)
+    again = Level(tmp_path)
+    assert again.dropped() > 0
+    again.close()
+    clean = Level(tmp_path)
+    assert clean.dropped() == 0
+    clean.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_reading_much_holds_little(level: Level) -> None:
+    chance = random.Random(1)
+    for number in range(64):
+        level.write([(b"%02d" % number, chance.randbytes(1 << 20))])
+    before = mapped()
+    for number in range(64):
+        assert len(level.get(b"%02d" % number) or b"") == 1 << 20
+    assert mapped() - before < 32 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_pages_are_let_go_only_where_no_compaction_can_take_the_mapping_away(
+    level: Level, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was unmapped is given to whoever asks next, and would be cleared under them."""
+    for number in range(16):
+        level.write([(b"%02d" % number, random.Random(number).randbytes(1 << 20))])
+    level.flush()
+    for number in range(16):
+        level.get(b"%02d" % number)
+    taken: list[bool] = []
+
+    def compacted_meanwhile(start: ctypes.c_void_p, *_: object) -> None:
+        if not taken:
+            level._db.put(b"00", b"another")
+            level._db.compact_range(start=b"\x00", stop=b"\xff")
+        taken.append(f"{start.value or 0:x}-" in Path("/proc/self/maps").read_text())
+
+    monkeypatch.setattr(level_module, "_MADVISE", compacted_meanwhile)
+    level._release()
+    assert taken
+    assert all(taken)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("sure", "advice"), [(150, 4), (0, 21)])
+def test_a_table_that_may_be_closed_meanwhile_is_let_go_in_the_way_that_loses_nothing(
+    level: Level, monkeypatch: pytest.MonkeyPatch, sure: int, advice: int
+) -> None:
+    level.write([(b"one", b"1" * 1000)])
+    level.flush()
+    assert level.get(b"one")
+    given: list[int] = []
+    monkeypatch.setattr(level_module, "_SURELY_OPEN", sure)
+    monkeypatch.setattr(level_module, "_MADVISE", lambda *told: given.append(told[2]))
+    level._release()
+    assert given == [advice]
+
+
+def mapped() -> int:
+    """Bytes of files this process has in memory."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssFile:")[2].split()[0]) * 1024
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="which moves no folder a file of which is open")
+def test_a_scrub_that_failed_is_said_and_can_be_done_again(tmp_path: Path) -> None:
+    level = Level(tmp_path / "level")
+    level.write([(b"one", b"1" * 1000)])
+    level.flush()
+    (tmp_path / "level").rename(tmp_path / "away")  # no file can be made now
+    with pytest.raises(StoreFailed):
+        level.scrub()
+    (tmp_path / "away").rename(tmp_path / "level")
+    level.scrub()
+    level.write([(b"two", b"2")])
+    assert (level.get(b"one"), level.get(b"two")) == (b"1" * 1000, b"2")
+    level.close()

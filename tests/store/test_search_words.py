@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.store import search_words
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("parseHttpRequest", "parse Http Request"),
+        ("HTTPServer2Go", "HTTP Server 2 Go"),
+        ("XMLHttp", "XML Http"),
+        ("sha256Sum", "sha 256 Sum"),
+        ("get_fooBar()", "foo Bar"),
+        ("plain snake_case UPPER Title", ""),
+        ("日本語", "日 本 語"),
+        ("aB cD", "a B . c D"),
+    ],
+)
+def test_hidden_words_are_found(text: str, hidden: str) -> None:
+    assert search_words.parts(text) == hidden
+
+
+@pytest.mark.parametrize("letter", ["a", "A", "aB", "1", " ", "日", "_", "a1"])
+def test_no_text_takes_long(letter: str) -> None:
+    started = time.process_time()
+    search_words.parts(letter * (500_000 // len(letter)))
+    assert time.process_time() - started < 2.0
+
+
+@given(st.text(max_size=400_000 // 1000).map(lambda text: text * 500))
+def test_pieces_are_the_text_in_order(text: str) -> None:
+    found = list(search_words.pieces(text))
+    assert "".join(piece for _, piece in found) == text
+    assert all(
+        text[start : start + len(piece)] == piece and 0 < len(piece) <= search_words.PIECE for start, piece in found
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "terms"),
+    [("two words", ["two", "words"]), ('"a phrase" word', ["a phrase", "word"]), ("... ! (", []), ('"', []), ("", [])],
+)
+def test_a_query_is_taken_apart(query: str, terms: list[str]) -> None:
+    assert search_words.asked(query) == terms
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"plain", "plain"),
+        (b"\xff\xfea\0b\0", "\ufeffab"),
+        ("é".encode("utf-16"), "\ufeffé"),
+        (b"\x89PNG\0\0", None),
+        (b"caf\xe9", "caf\ufffd"),
+        (b"", ""),
+    ],
+)
+def test_text_is_told_from_other_bytes(content: bytes, text: str | None) -> None:
+    found = search_words.readable(content)
+    assert found == (text.removeprefix("\ufeff") if text else text)
+
+
+def test_a_snippet_is_the_line_around() -> None:
+    text = "first\n" + "x" * 300 + " needle " + "y" * 300 + "\nlast"
+    at = search_words.where(text, ["needle"])
+    shown = search_words.snippet(text, at)
+    assert "needle" in shown
+    assert len(shown) <= 200
+    assert "first" not in shown
+    assert search_words.where(text, ["nowhere"]) == 0
+    assert search_words.snippet("", 0) == ""
+
+
+def test_a_snippet_is_cut_between_words() -> None:
+    text = " ".join(f"word{number}" for number in range(100))
+    shown = search_words.snippet(text, text.index("word50"))
+    assert set(shown.strip("…").split()) <= set(text.split())
+    assert (shown[0], shown[-1]) == ("…", "…")
+    assert "word50" in shown.split()
+    assert 150 <= len(shown) <= 202
+    assert search_words.snippet("字" * 500, 250) == f"…{'字' * 200}…"
+    assert search_words.snippet("a" * 500, 0) == f"{'a' * 200}…"
