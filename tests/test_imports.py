@@ -26,7 +26,14 @@ def test_nothing_outside_the_window_needs_qt() -> None:
 
 
 def test_a_window_without_a_model_carries_nothing_for_requests() -> None:
-    names = ["app", "desktop.program", "desktop.connecting", "desktop.administration", "gui.frame.front", "workbench.desk"]
+    names = [
+        "app",
+        "desktop.program",
+        "desktop.connecting",
+        "desktop.administration",
+        "gui.frame.front",
+        "workbench.desk",
+    ]
     heavy = {"httpx", "mcp", "keyring", "rich", "click"}
     loaded = _imported([f"helix_desktop.{name}" for name in names], f"print(sorted({heavy!r} & set(sys.modules)))")
     assert loaded == "[]"
