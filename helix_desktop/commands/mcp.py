@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from helix_desktop import places
 from helix_desktop.commands import as_json, on_workspace, open_workspace
 from helix_desktop.console import Console
+from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import NotThere, Refused, WrongUse
 
 if TYPE_CHECKING:
@@ -139,11 +140,11 @@ async def _compact(workspace: Workspace, where: places.Places, digest: Digest, k
     bench = workbench.of(workspace)
     if bench is None:
         async with workbench.alone(workspace, where) as opened:
-            client = opened.models.client("fast") or opened.models.client("main")
+            client = opened.models.client(ModelRole.FAST) or opened.models.client(ModelRole.MAIN)
             if client is None:
                 raise NotThere("No model is chosen in this workspace that could compact it.")
             return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)
-    client = bench.models.client("fast") or bench.models.client("main")
+    client = bench.models.client(ModelRole.FAST) or bench.models.client(ModelRole.MAIN)
     if client is None:
         raise NotThere("No model is chosen in this workspace that could compact it.")
     return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)

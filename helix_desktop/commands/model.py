@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from helix_desktop.commands import as_json, open_workspace
 from helix_desktop.commands.open_workspace import say_json
 from helix_desktop.commands.provider import Desk, at_desk
+from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import HelixError, ModelFailed, WrongUse
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from helix_desktop.providers.models import ModelInfo
     from helix_desktop.store.workspace import Workspace
 
-ROLES = ("main", "fast", "long")
 FIGURES = {"window": int, "max_output": int, "input": float, "output": float, "cache_read": float, "cache_write": float}
 
 
@@ -36,7 +36,7 @@ def add(nouns: Subparsers) -> None:
     one = verbs.add_parser("set", help="choose a model, or correct what is known of it", description="Choose a model.")
     one.add_argument("model", type=_named, metavar="PROVIDER/MODEL", help="as `model list` shows it")
     one.add_argument("--workspace", "-w", default="", metavar="W", help="the workspace that is to use it")
-    one.add_argument("--role", choices=ROLES, default="main", help="what for")
+    one.add_argument("--role", choices=list(ModelRole), default=ModelRole.MAIN, help="what for")
     for name, kind in FIGURES.items():
         words = "in tokens" if kind is int else "in dollars per million tokens"
         one.add_argument(

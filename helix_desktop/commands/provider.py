@@ -16,6 +16,7 @@ from helix_desktop import places
 from helix_desktop.commands import as_json
 from helix_desktop.commands.open_workspace import say_json
 from helix_desktop.console import Terminal
+from helix_desktop.engine.facts import Purpose
 from helix_desktop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ async def _one_word(config: ProviderConfig, model: str, key: str | None, desk: D
     clock = SystemClock()
     client = connect(config, model, key, connections=desk.connections, clock=clock)
     asked = Message(Role.USER, (Text("Answer with the single word: ready"),))
-    request = Request(model, "", (asked,), max_output=1024, purpose="test")
+    request = Request(model, "", (asked,), max_output=1024, purpose=Purpose.TEST)
     started, reply = clock.now(), None
     async with aclosing(client.stream(request)) as deltas:  # type: ignore[type-var]
         async for delta in deltas:

@@ -13,9 +13,9 @@ from helix_desktop.engine.events import Asked, Event, FactAppended, Running, Sta
 from helix_desktop.engine.facts import Fact, Folded, ModelReplied, Recorded, Text, ToolCall, TurnEnd, TurnEnded
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.tool_names import EDITS, ToolName
 
-EDITS = frozenset({"write_file", "edit_file"})
-COMMANDS = frozenset({"run_command"})
+COMMANDS = frozenset({ToolName.RUN_COMMAND})
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import Any
 
 from helix_desktop.context_server import shelf
 from helix_desktop.context_server.shelf import Shelf
+from helix_desktop.engine.tool_names import ToolName
 
 NAME = "builtin_context_cache"
 INSTRUCTIONS = (
@@ -62,7 +63,7 @@ def _bound(act: Callable[..., Awaitable[dict[str, Any]]]) -> Callable[[Shelf], A
 
 OFFERS = (
     Offer(
-        "recall_cached_content",
+        ToolName.RECALL,
         "Recall cached content",
         "Bring back content from the cache: all of it page by page, some of its lines, or the lines that match.",
         _object(
@@ -76,7 +77,7 @@ OFFERS = (
         _bound(shelf.recall_content),
     ),
     Offer(
-        "search_cached_content",
+        ToolName.SEARCH_CACHE,
         "Search the cache",
         "Search everything in the cache for words; gives hash, line and snippet of each place.",
         _object(
@@ -89,7 +90,7 @@ OFFERS = (
         _bound(shelf.search_content),
     ),
     Offer(
-        "compact_cached_content",
+        ToolName.COMPACT_CACHE,
         "Compact cached content",
         "Have the workspace's fast model read an entry, however long, and write down what you need of it.",
         _object(("sha256", "keep"), sha256=_HASH, keep=_text("What you need of it")),
@@ -98,7 +99,7 @@ OFFERS = (
         thinks=True,
     ),
     Offer(
-        "recall_history",
+        ToolName.RECALL_HISTORY,
         "Recall folded messages",
         "Show the messages that a handover or another fold stands for, word for word.",
         _object(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from helix_desktop.engine.blocks import Message, Reply, Request, Role, Waiting
-from helix_desktop.engine.facts import Spent, Stop, Text
+from helix_desktop.engine.facts import Purpose, Spent, Stop, Text
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.errors import ModelFailed
 
@@ -70,13 +70,13 @@ def _text(reply: Reply) -> str:
     return _THOUGHT.sub("", said, count=1).strip() if _THOUGHT.match(said) else said.strip()
 
 
-def plain_request(text: str, question: str, purpose: str, max_output: int = 0) -> Request:
+def plain_request(text: str, question: str, purpose: Purpose, max_output: int = 0) -> Request:
     """A request of its own: material, then the question about it."""
     parts = (Text(f"<material>\n{text}\n</material>"), Text(question))
     return Request("", SYSTEM, (Message(Role.USER, parts),), max_output=max_output, purpose=purpose)
 
 
-def with_question(request: Request, question: str, purpose: str, max_output: int = 0) -> Request:
+def with_question(request: Request, question: str, purpose: Purpose, max_output: int = 0) -> Request:
     """The conversation's own request with a question behind it: it reads the provider's cached prefix. Not to be thought over."""
     last = request.messages[-1]
     messages = (*request.messages[:-1], replace(last, parts=(*last.parts, Text(question))))

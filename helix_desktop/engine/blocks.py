@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from helix_desktop.engine.facts import Cover, ReplyPart, Stop, Stored, ToolSpec, Usage, UserPart
+from helix_desktop.engine.facts import Cover, Purpose, ReplyPart, Stop, Stored, ToolSpec, Usage, UserPart
 
 
 class Kind(StrEnum):
@@ -94,7 +94,7 @@ class Request:
     tools: tuple[ToolSpec, ...] = ()
     stable: int = 0
     max_output: int = 0  # 0: the provider's own
-    purpose: str = "step"  # or observation, reflection, handover, compaction, admission, test, title
+    purpose: Purpose = Purpose.STEP
     reasoning: str = ""  # "", "low", "medium", "high"; providers map it or leave it out
 
 

@@ -14,7 +14,7 @@ from statistics import median
 from helix_desktop.engine import economics
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.economics import Prices
-from helix_desktop.engine.facts import Cover, ModelSet, Usage
+from helix_desktop.engine.facts import Cover, ModelRole, ModelSet, Usage
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
 
@@ -57,7 +57,7 @@ class Meter:
 
 def meter(state: State, policy: Policy) -> Meter:
     """What the next request comes to, from the running sums: O(1)."""
-    chosen = state.settings.model("main")
+    chosen = state.settings.model(ModelRole.MAIN)
     factor_now = factor(state)
     counted = {kind: state.line.tokens[kind] for kind in Kind}
     counted[Kind.SYSTEM] += state.tokens - state.line.total_tokens
@@ -74,13 +74,13 @@ def kept_whole(state: State, *more: Cover) -> int:
 
 def window(state: State, policy: Policy) -> int:
     """The main model's window, or the policy's where the model's own is not known."""
-    chosen = state.settings.model("main")
+    chosen = state.settings.model(ModelRole.MAIN)
     return chosen.window if chosen and chosen.window > 0 else policy.window
 
 
 def reserve(state: State, policy: Policy) -> int:
     """Room for the reply and for a summary of the conversation, in corrected tokens."""
-    chosen = state.settings.model("main")
+    chosen = state.settings.model(ModelRole.MAIN)
     size = window(state, policy)
     reply = min(chosen.max_output if chosen and chosen.max_output > 0 else policy.reserve_reply, policy.reserve_reply)
     return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
@@ -88,7 +88,7 @@ def reserve(state: State, policy: Policy) -> int:
 
 def factor(state: State) -> float:
     """Billed tokens per counted token of the main model: the median of the last reports and of what is expected."""
-    chosen = state.settings.model("main")
+    chosen = state.settings.model(ModelRole.MAIN)
     name = chosen.model if chosen else ""
     expected = CLAUDE_FACTOR if "claude" in name.lower() else 1.0
     reports = [billed / counted for counted, billed in state.billed.get(name, ()) if counted > 0]

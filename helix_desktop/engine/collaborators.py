@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from helix_desktop.engine.facts import FileChanged, ModelSet, PolicySet, RulesSet, SystemSet
+from helix_desktop.engine.facts import FileChanged, ModelRole, ModelSet, PolicySet, RulesSet, SystemSet
 from helix_desktop.engine.ports import Cache, Clock, Forget, Index, ModelClient, Tokens, Tools
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Crew:
     tokens: Tokens
     clock: Clock
     tools: Tools
-    models: Callable[[str], ModelClient | None]
+    models: Callable[[ModelRole], ModelClient | None]
     setup: Callable[[], Awaitable[Setup]]
     spawn: Spawn
     restore: Callable[[Sequence[FileChanged]], Awaitable[Sequence[str]]]

@@ -29,7 +29,9 @@ from helix_desktop.engine.facts import (
     FoldKind,
     Forgotten,
     Included,
+    ModelRole,
     Pinned,
+    Purpose,
     Refolded,
     Span,
     Spent,
@@ -55,7 +57,7 @@ ANSWER = 4_000  # tokens a writer may put out, and at most a quarter of its wind
 SMALLEST = 400  # tokens below which a document cannot say anything
 ENTRY = "details of a conversation"
 
-Models = Callable[[str], ModelClient | None]
+Models = Callable[[ModelRole], ModelClient | None]
 T = TypeVar("T")
 
 
@@ -89,7 +91,7 @@ class Rung:
 
     name: str
     client: ModelClient
-    role: str
+    role: ModelRole
     way: str  # prefix, transcript or pieces
 
 
@@ -282,26 +284,26 @@ class Writer:
 
     def _rungs(self, reading: Reading) -> Iterator[Rung]:
         """The ways to try, the one the policy wants first; where a role has no model the main one takes its place."""
-        main, fast, long = (self.models(role) for role in ("main", "fast", "long"))
+        main, fast, long = (self.models(role) for role in ModelRole)
         by_main = reading.plan.kind is FoldKind.HANDOVER and handover.main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
-            yield Rung(f"{main.model} over its own context", main, "main", "prefix")
+            yield Rung(f"{main.model} over its own context", main, ModelRole.MAIN, "prefix")
         quick = fast or main
         if quick is not None:
-            yield Rung(quick.model, quick, "fast" if fast else "main", "transcript")
+            yield Rung(quick.model, quick, ModelRole.FAST if fast else ModelRole.MAIN, "transcript")
         if long is not None and (quick is None or long.model != quick.model):
-            yield Rung(f"{long.model} with its long window", long, "long", "transcript")
+            yield Rung(f"{long.model} with its long window", long, ModelRole.LONG, "transcript")
         if quick is not None:
-            yield Rung(f"{quick.model} in pieces", quick, "fast" if fast else "main", "pieces")
+            yield Rung(f"{quick.model} in pieces", quick, ModelRole.FAST if fast else ModelRole.MAIN, "pieces")
         if main is not None and quick is not None and main.model != quick.model:
-            yield Rung(main.model, main, "main", "transcript")
+            yield Rung(main.model, main, ModelRole.MAIN, "transcript")
 
     async def _text(
         self, rung: Rung, reading: Reading, passages: Sequence[Passage], asking: Asking, seconds: float
     ) -> str:
         question = self._question(reading)
         answer = min(_answer(reading.situation, rung.role), self._limit(reading) * 3 // 2)
-        purpose = reading.plan.kind.value
+        purpose = Purpose(reading.plan.kind.value)
         room = self._room(reading.situation, rung.role)
         if rung.way == "prefix":
             request = with_question(await self._request(reading.view), question, purpose, answer)
@@ -344,7 +346,7 @@ class Writer:
         found = handover.sections(text)
         lacking = handover.lacking(found)
         if lacking:
-            request = plain_request(text, handover.question_for(lacking), making.plan.kind.value, answer)
+            request = plain_request(text, handover.question_for(lacking), Purpose(making.plan.kind.value), answer)
             try:
                 more = handover.sections(await asking.text(rung.client, request, seconds))
             except ModelFailed:
@@ -355,18 +357,18 @@ class Writer:
     async def _request(self, view: View) -> Request:
         return laws.request(view, await self.contents.of(view))
 
-    def _room(self, situation: Situation, role: str) -> int:
+    def _room(self, situation: Situation, role: ModelRole) -> int:
         """Counted tokens of material that fit a role's window, with room for the question and the answer."""
         room = _window(situation, role) - _answer(situation, role) - 600
         return max(1_000, int(room / max(situation.meter.factor, 1.0) * 0.95))
 
 
-def _window(situation: Situation, role: str) -> int:
-    chosen = situation.state.settings.model(role) or situation.state.settings.model("main")
+def _window(situation: Situation, role: ModelRole) -> int:
+    chosen = situation.state.settings.model(role) or situation.state.settings.model(ModelRole.MAIN)
     return chosen.window if chosen and chosen.window > 0 else situation.policy.window
 
 
-def _answer(situation: Situation, role: str) -> int:
+def _answer(situation: Situation, role: ModelRole) -> int:
     """The tokens a writer of this role may put out."""
     return min(ANSWER, _window(situation, role) // 4)
 

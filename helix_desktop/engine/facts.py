@@ -283,11 +283,29 @@ class TodoSet:
     items: tuple[tuple[str, str], ...]  # (text, "open" | "doing" | "done")
 
 
+class Purpose(StrEnum):
+    """What a model is asked for. A word that a later version wrote reads as OTHER."""
+
+    STEP = "step"
+    HANDOVER = "handover"
+    OBSERVATIONS = "observations"
+    REFLECTION = "reflection"
+    COMPACTION = "compaction"
+    ADMISSION = "admission"
+    TITLE = "title"
+    TEST = "test"
+    OTHER = "other"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Purpose:  # noqa: ARG003 -- the enum calls it so
+        return cls.OTHER
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """A request outside the conversation's own steps: admission, a summary, a compaction."""
 
-    purpose: str
+    purpose: Purpose
     model: str
     usage: Usage
 
@@ -365,13 +383,21 @@ class PolicySet:
     values: tuple[tuple[str, float | int | str | bool], ...] = ()
 
 
+class ModelRole(StrEnum):
+    """What a model is chosen for: the steps, the small jobs, what fits no other window."""
+
+    MAIN = "main"
+    FAST = "fast"
+    LONG = "long"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSet:
-    """`role`: main, fast or long. Prices in dollars per million tokens; 0: unknown. `effort`: how long it is to think before
+    """Prices in dollars per million tokens; 0: unknown. `effort`: how long it is to think before
     it answers, "low", "medium" or "high"; empty: as it is used to.
     """
 
-    role: str
+    role: ModelRole
     model: str
     window: int
     max_output: int = 0

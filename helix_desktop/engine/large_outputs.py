@@ -21,7 +21,9 @@ from helix_desktop.engine.facts import (
     Fact,
     Folded,
     FoldKind,
+    ModelRole,
     PartRef,
+    Purpose,
     Spent,
     ToolReturned,
     UserPart,
@@ -32,12 +34,12 @@ from helix_desktop.engine.ports import About, Cache, ModelClient, Tokens
 from helix_desktop.engine.strategies import admission, caching
 from helix_desktop.engine.strategies.admission import COMPACT, FULL, PREVIEW, Choice
 from helix_desktop.engine.strategies.preview import made_preview
+from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.transcript import stored_text
 from helix_desktop.errors import HelixError, ModelFailed
 
 COMPACTION = 1_500  # tokens a compaction may take
 QUESTION_OUTPUT = 1_000
-RECALLS = frozenset({"recall_cached_content", "search_cached_content", "compact_cached_content", "recall_history"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Admission:
     conversation: Conversation
     cache: Cache
     tokens: Tokens
-    models: Callable[[str], ModelClient | None]
+    models: Callable[[ModelRole], ModelClient | None]
     contents: Contents
 
     async def outputs(
@@ -161,7 +163,7 @@ class Admission:
 
     async def _ask(self, held: Sequence[Large], fitting: Sequence[int], asking: Asking) -> dict[int, Choice]:
         """One request to the main model for the whole batch, over the conversation's own prefix, kept nowhere."""
-        main = self.models("main")
+        main = self.models(ModelRole.MAIN)
         if main is None:
             return {one.index: Choice(PREVIEW) for one in held}
         previews = {one.index + 1: (one.call, one.preview) for one in held}
@@ -173,7 +175,7 @@ class Admission:
         question = admission.question(previews, numbers)
         answer = await asking.text(
             main,
-            with_question(answered, question, "admission", QUESTION_OUTPUT),
+            with_question(answered, question, Purpose.ADMISSION, QUESTION_OUTPUT),
             self.conversation.policy.admission_wait,
         )
         chosen = admission.choices(answer, list(previews), numbers)
@@ -196,11 +198,11 @@ class Admission:
 
     async def _compact(self, one: Large, keep: str, asking: Asking, done: dict[int, str]) -> None:
         """What the fast model kept, if it came to something shorter than the output; else the preview stands."""
-        client = self.models("fast") or self.models("main")
+        client = self.models(ModelRole.FAST) or self.models(ModelRole.MAIN)
         if client is None:
             return
         question = admission.compaction_question(one.call, keep, COMPACTION)
-        request = plain_request(self._for_window(one.text, client), question, "compaction", COMPACTION * 2)
+        request = plain_request(self._for_window(one.text, client), question, Purpose.COMPACTION, COMPACTION * 2)
         try:
             text = await asking.text(client, request, self.conversation.policy.admission_wait)
         except ModelFailed:
@@ -211,7 +213,7 @@ class Admission:
     def _for_window(self, text: str, client: ModelClient) -> str:
         """As much of the text as the model's window takes: its beginning and its end."""
         settings = self.conversation.state.settings
-        chosen = settings.model("fast" if self.models("fast") is client else "main")
+        chosen = settings.model(ModelRole.FAST if self.models(ModelRole.FAST) is client else ModelRole.MAIN)
         window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
         room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # characters; two a token is cautious
         if len(text) <= room:

@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import (
     Folded,
     ModelReplied,
     PartRef,
+    Purpose,
     Recorded,
     Span,
     Spent,
@@ -121,7 +122,7 @@ async def compact(cache: Cache, client: ModelClient, name: str, keep: str, spent
     text = await transcript.stored_text(cache, entry.stored)
     about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
     question = admission.compaction_question(about, keep, PAGE_TOKENS // 2)
-    request = plain_request(text[:COMPACT_BYTES], question, "compaction", PAGE_TOKENS)
+    request = plain_request(text[:COMPACT_BYTES], question, Purpose.COMPACTION, PAGE_TOKENS)
     answer = await Asking(spent).text(client, request, COMPACT_SECONDS)
     return answer[: PAGE_BYTES // 2] or "[the model found nothing to say about it]"
 

@@ -31,6 +31,7 @@ from helix_desktop.engine.facts import (
     FoldKind,
     Included,
     ModelReplied,
+    ModelRole,
     Pinned,
     Recorded,
     Rewound,
@@ -166,7 +167,7 @@ class Session:
         """What was sent and paid so far, beside what it would have been without any fold."""
         self._tally.take(self.facts)
         state = self.conversation.state
-        main = state.settings.model("main")
+        main = state.settings.model(ModelRole.MAIN)
         price = main.price_input if main else 0.0
         return self._tally.figures(factor(state), prices(main), per_million=price)
 

@@ -23,6 +23,7 @@ from helix_desktop.engine.facts import (
     Folded,
     FoldFailed,
     FoldKind,
+    ModelRole,
     Recorded,
     Refolded,
     Span,
@@ -53,7 +54,7 @@ class Steward:
         index: Index,
         tokens: Tokens,
         clock: Clock,
-        models: Callable[[str], ModelClient | None],
+        models: Callable[[ModelRole], ModelClient | None],
         spawn: Spawn,
     ) -> None:
         self.conversation = conversation

@@ -21,6 +21,7 @@ from helix_desktop.engine.facts import (
     Excluded,
     Fact,
     ModelReplied,
+    ModelRole,
     Reasoning,
     ReplyPart,
     Span,
@@ -132,7 +133,7 @@ class Turn:
         return replace(request, model=self._main().model)
 
     def _main(self) -> ModelClient:
-        client = self._crew.models("main")
+        client = self._crew.models(ModelRole.MAIN)
         if client is None:
             raise ModelFailed("No model is chosen for this workspace.", remedy="Choose one at the top right.")
         return client

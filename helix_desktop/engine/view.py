@@ -19,6 +19,7 @@ from helix_desktop.engine.facts import (
     Fact,
     Folded,
     ModelReplied,
+    ModelRole,
     ModelSet,
     PartRef,
     PolicySet,
@@ -65,7 +66,7 @@ class Settings:
                 return replace(self, models=tuple(sorted({**dict(self.models), model.role: model}.items(), key=_role)))
         return self
 
-    def model(self, role: str) -> ModelSet | None:
+    def model(self, role: ModelRole) -> ModelSet | None:
         """The model chosen for a role; None where none was."""
         return dict(self.models).get(role)
 
@@ -148,7 +149,7 @@ class State:
         if self._shown is None:
             self._catch_up()
             blocks = tuple(self._blocks)
-            tools, main = self.settings.tools, self.settings.model("main")
+            tools, main = self.settings.tools, self.settings.model(ModelRole.MAIN)
             effort = main.effort if main else ""
             self._shown = View(blocks, tools.tools, tools.tokens, len(blocks) - self._unfinished(), effort)
         return self._shown

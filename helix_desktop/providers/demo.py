@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from helix_desktop.engine.blocks import CallDelta, Delta, Message, Reply, Request, Role, TextDelta, ToolResult
-from helix_desktop.engine.facts import ReplyPart, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.facts import Purpose, ReplyPart, Stop, Text, ToolCall, Usage
 from helix_desktop.providers import demo_tour, demo_writing
 from helix_desktop.providers.demo_tour import Said, Scene
 
@@ -82,7 +82,7 @@ def _texts(messages: Sequence[Message]) -> list[str]:
 
 def answer(request: Request) -> Said:
     """What the script has to say to this request."""
-    if request.purpose != "step":
+    if request.purpose is not Purpose.STEP:
         return Said(demo_writing.written(request))
     scene = scene_of(request)
     command = _COMMAND.fullmatch(scene.asked)

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 from helix_desktop.engine.blocks import ToolResult
 from helix_desktop.engine.facts import ToolCall, ToolSpec
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.providers.wire import Json, Object, object_at, parse_object
 
 Arguments = Mapping[str, Json]
@@ -79,20 +80,20 @@ def small_command() -> str:
     return "dir" if sys.platform == "win32" else "uname -s; date; ls | wc -l"
 
 
-_STATION_OF = {
-    "list_files": Station.LIST,
-    "read_file": Station.READ,
-    "search_files": Station.SEARCH,
-    "recall_cached_content": Station.RECALL,
-    "search_cached_content": Station.RECALL,
+_STATION_OF: Mapping[str, Station] = {
+    ToolName.LIST_FILES: Station.LIST,
+    ToolName.READ_FILE: Station.READ,
+    ToolName.SEARCH_FILES: Station.SEARCH,
+    ToolName.RECALL: Station.RECALL,
+    ToolName.SEARCH_CACHE: Station.RECALL,
 }
 
 
 def station_of(call: ToolCall) -> Station | None:
     """Which station made this call."""
-    if call.name == "run_command":
+    if call.name == ToolName.RUN_COMMAND:
         return Station.LARGE if "record" in call.arguments else Station.RUN
-    if call.name == "set_todo":
+    if call.name == ToolName.SET_TODO:
         return Station.PLAN if '"doing"' in call.arguments else Station.CLOSE
     return _STATION_OF.get(call.name)
 
@@ -125,7 +126,9 @@ def _plan(scene: Scene) -> Said | None:
         "your folder, their outputs go into the cache, and what I am sent is the view the program made."
     )
     return (
-        Said(f"{greeting}\n\nFirst a plan.", ((("set_todo", _todo("doing", 0))),)) if scene.offers("set_todo") else None
+        Said(f"{greeting}\n\nFirst a plan.", (((ToolName.SET_TODO, _todo("doing", 0))),))
+        if scene.offers(ToolName.SET_TODO)
+        else None
     )
 
 
@@ -136,15 +139,15 @@ def _todo(first: str, done: int) -> Arguments:
 
 
 def _list(scene: Scene) -> Said | None:
-    return Said("What is in this folder?", (("list_files", {}),)) if scene.offers("list_files") else None
+    return Said("What is in this folder?", ((ToolName.LIST_FILES, {}),)) if scene.offers(ToolName.LIST_FILES) else None
 
 
 def _read(scene: Scene) -> Said | None:
     names = _files_in(scene)[:3]
-    if not names or not scene.offers("read_file"):
+    if not names or not scene.offers(ToolName.READ_FILE):
         return None
     several = "them side by side: parallel calls run at the same time" if len(names) > 1 else "it"
-    calls: tuple[tuple[str, Arguments], ...] = tuple(("read_file", {"path": name}) for name in names)
+    calls: tuple[tuple[str, Arguments], ...] = tuple((ToolName.READ_FILE, {"path": name}) for name in names)
     return Said(f"{', '.join(f'`{name}`' for name in names)}: I read {several}.", calls)
 
 
@@ -156,46 +159,48 @@ def _files_in(scene: Scene) -> list[str]:
 
 
 def _search(scene: Scene) -> Said | None:
-    if not scene.offers("search_files"):
+    if not scene.offers(ToolName.SEARCH_FILES):
         return None
     words = [word for text in scene.results(Station.READ) for word in _WORD.findall(text[:4000])]
     word = max(words, key=lambda one: (len(one), one), default="the")
-    return Said(f"I search the folder for “{word}”, a word I have just read.", (("search_files", {"pattern": word}),))
+    return Said(
+        f"I search the folder for “{word}”, a word I have just read.", ((ToolName.SEARCH_FILES, {"pattern": word}),)
+    )
 
 
 def _run(scene: Scene) -> Said | None:
-    if not scene.offers("run_command"):
+    if not scene.offers(ToolName.RUN_COMMAND):
         return None
     words = "A command, in the sandbox where this system has one. Depending on the permission mode you are asked first."
-    return Said(words, (("run_command", {"command": small_command()}),))
+    return Said(words, ((ToolName.RUN_COMMAND, {"command": small_command()}),))
 
 
 def _large(scene: Scene) -> Said | None:
-    if not scene.offers("run_command"):
+    if not scene.offers(ToolName.RUN_COMMAND):
         return None
     words = (
         f"Now one that prints {RECORDS:,} lines. With the call I say what I need of them, so the program can keep the whole "
         "in its cache and show me a short excerpt."
     )
-    return Said(words, (("run_command", with_keep({"command": large_command()}, "large", scene.tools)),))
+    return Said(words, ((ToolName.RUN_COMMAND, with_keep({"command": large_command()}, "large", scene.tools)),))
 
 
 def _recall(scene: Scene) -> Said | None:
     found = [digest for text in scene.results(Station.LARGE) for digest in _HASH.findall(text)]
     anywhere = [digest for text in reversed(scene.texts) for digest in _HASH.findall(text)]
-    if found and scene.offers("recall_cached_content"):
+    if found and scene.offers(ToolName.RECALL):
         words = f"The excerpt names the hash of the whole. I recall line {WANTED:,} of it from the cache."
-        return Said(words, (("recall_cached_content", {"sha256": found[0], "grep": f"^record {WANTED} "}),))
-    if anywhere and scene.offers("recall_cached_content"):
+        return Said(words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {WANTED} "}),))
+    if anywhere and scene.offers(ToolName.RECALL):
         words = "Something earlier stands here as a marker with its hash. I bring the beginning of the original back."
-        return Said(words, (("recall_cached_content", {"sha256": anywhere[0], "lines": "1-20"}),))
-    if scene.offers("search_cached_content"):
-        return Said("I look for it in the cache.", (("search_cached_content", {"query": f"record {WANTED}"}),))
+        return Said(words, ((ToolName.RECALL, {"sha256": anywhere[0], "lines": "1-20"}),))
+    if scene.offers(ToolName.SEARCH_CACHE):
+        return Said("I look for it in the cache.", ((ToolName.SEARCH_CACHE, {"query": f"record {WANTED}"}),))
     return None
 
 
 def _close(scene: Scene) -> Said | None:
-    return Said("", (("set_todo", _todo("done", len(PLAN))),)) if scene.offers("set_todo") else None
+    return Said("", ((ToolName.SET_TODO, _todo("done", len(PLAN))),)) if scene.offers(ToolName.SET_TODO) else None
 
 
 STATIONS: Mapping[Station, Callable[[Scene], Said | None]] = {
@@ -246,16 +251,16 @@ def call_for(verb: str, rest: str) -> tuple[str, Arguments]:
 
 
 _CALLS = {
-    "list": ("list_files", "path"),
-    "read": ("read_file", "path"),
-    "search": ("search_files", "pattern"),
-    "run": ("run_command", "command"),
-    "large": ("run_command", "command"),
-    "recall": ("recall_cached_content", "sha256"),
-    "find": ("search_cached_content", "query"),
-    "todo": ("set_todo", "items"),
-    "write": ("write_file", "path"),
-    "delegate": ("delegate", "task"),
+    "list": (ToolName.LIST_FILES, "path"),
+    "read": (ToolName.READ_FILE, "path"),
+    "search": (ToolName.SEARCH_FILES, "pattern"),
+    "run": (ToolName.RUN_COMMAND, "command"),
+    "large": (ToolName.RUN_COMMAND, "command"),
+    "recall": (ToolName.RECALL, "sha256"),
+    "find": (ToolName.SEARCH_CACHE, "query"),
+    "todo": (ToolName.SET_TODO, "items"),
+    "write": (ToolName.WRITE_FILE, "path"),
+    ToolName.DELEGATE: (ToolName.DELEGATE, "task"),
 }
 
 
@@ -263,7 +268,7 @@ def with_keep(arguments: Arguments, verb: str, tools: Sequence[ToolSpec]) -> Arg
     """With the words that say what is needed of a long output, where the tool offers an argument for them."""
     if verb != "large":
         return arguments
-    tool = next((one for one in tools if one.name == "run_command"), None)
+    tool = next((one for one in tools if one.name == ToolName.RUN_COMMAND), None)
     properties: Object = object_at(parse_object(tool.schema), "properties") if tool else {}
     name = next((one for one in properties if one.startswith("keep")), "")
     return {**arguments, name: f"the line of record {WANTED}, and how many records there are"} if name else arguments

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from helix_desktop.engine.blocks import Request, Role, ToolResult
-from helix_desktop.engine.facts import Text, ToolCall
+from helix_desktop.engine.facts import Purpose, Text, ToolCall
 from helix_desktop.engine.strategies.handover import SECTIONS
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.providers.wire import Object, list_at, parse_object, text_at
 
 MOST_LINES = 12
@@ -41,15 +42,15 @@ class _Material:
 def written(request: Request) -> str:
     """The answer to a request that is no step of a conversation."""
     match request.purpose:
-        case "handover":
+        case Purpose.HANDOVER:
             return handover(request)
-        case "observation" | "reflection":
+        case Purpose.OBSERVATIONS | Purpose.REFLECTION:
             return observations(request)
-        case "compaction":
+        case Purpose.COMPACTION:
             return compaction(request)
-        case "admission":
+        case Purpose.ADMISSION:
             return "All of them: preview"
-        case "title":
+        case Purpose.TITLE:
             return title(request)
     return "The scripted demonstration answers."
 
@@ -67,7 +68,7 @@ def handover(request: Request) -> str:
     contents: Mapping[str, list[str]] = {
         "Project Background": [_short(text) for text in found.said[:3]],
         "Technical Details": [f"File: {path}" for path in paths],
-        "Completed Work": _unique(_done(name, values) for name, values in found.calls if name != "set_todo"),
+        "Completed Work": _unique(_done(name, values) for name, values in found.calls if name != ToolName.SET_TODO),
         "Current Issues": _unique(_short(line) for line in wrong),
         "TODO Items": _todo(found),
         "User Preferences": _unique(_short(one) for one in rules),
@@ -99,7 +100,7 @@ def _done(name: str, values: Object) -> str:
 
 
 def _todo(found: _Material) -> list[str]:
-    lists = [values for name, values in found.calls if name == "set_todo"]
+    lists = [values for name, values in found.calls if name == ToolName.SET_TODO]
     items = list_at(lists[-1], "items") if lists else []
     return [f"{text_at(item, 'text')} ({text_at(item, 'state') or 'open'})" for item in items]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from helix_desktop import resources
-from helix_desktop.engine.facts import ModelSet, Usage
+from helix_desktop.engine.facts import ModelRole, ModelSet, Usage
 from helix_desktop.providers.dialect import Abilities
 from helix_desktop.providers.wire import Object, get, number_at, object_at, parse_object, text_at
 
@@ -45,7 +45,7 @@ class ModelInfo:
     def name(self) -> str:
         return f"{self.provider}/{self.id}"
 
-    def as_fact(self, role: str) -> ModelSet:
+    def as_fact(self, role: ModelRole) -> ModelSet:
         """What the journal keeps of this model when it is chosen for a role."""
         return ModelSet(
             role=role,

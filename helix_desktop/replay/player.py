@@ -20,6 +20,7 @@ from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import (
     Fact,
     ModelReplied,
+    ModelRole,
     ModelSet,
     Reasoning,
     ReplyPart,
@@ -108,9 +109,9 @@ class Player:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _new_steward(self) -> Steward:
-        clients: dict[str, ModelClient] = {
-            "main": StandIn(MAIN, self._terms.stand_in, self._tokens, self._aside, self._fits),
-            "fast": StandIn(FAST, self._terms.stand_in, self._tokens, self._aside, self._fits),
+        clients: dict[ModelRole, ModelClient] = {
+            ModelRole.MAIN: StandIn(MAIN, self._terms.stand_in, self._tokens, self._aside, self._fits),
+            ModelRole.FAST: StandIn(FAST, self._terms.stand_in, self._tokens, self._aside, self._fits),
         }
         return Steward(
             self._conversation,
@@ -133,11 +134,11 @@ class Player:
             SystemSet(self._system_text, self._system_tokens),
             ToolsOffered((), 0),
             self._terms.policy.to_fact(),
-            self._model("main", MAIN),
-            self._model("fast", FAST),
+            self._model(ModelRole.MAIN, MAIN),
+            self._model(ModelRole.FAST, FAST),
         ]
 
-    def _model(self, role: str, name: str) -> ModelSet:
+    def _model(self, role: ModelRole, name: str) -> ModelSet:
         price = self._terms.prices
         return ModelSet(role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write)
 

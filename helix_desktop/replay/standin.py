@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta, ToolResult
-from helix_desktop.engine.facts import Stop, Text, Usage
+from helix_desktop.engine.facts import Purpose, Stop, Text, Usage
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.errors import ContextTooLong, Overloaded
@@ -28,9 +28,14 @@ KINDS: Mapping[str, str] = {
     "other-language": "answers in another language, headings and all",
     "too-long": "answers at twenty times the right length",
 }
-SIZES: Mapping[str, int] = {"handover": 3_000, "observation": 3_000, "reflection": 3_000, "compaction": 500}
+SIZES: Mapping[Purpose, int] = {
+    Purpose.HANDOVER: 3_000,
+    Purpose.OBSERVATIONS: 3_000,
+    Purpose.REFLECTION: 3_000,
+    Purpose.COMPACTION: 500,
+}
 OTHER_SIZE = 60
-SECONDS: Mapping[str, float] = {"compaction": 2.0, "admission": 2.0}
+SECONDS: Mapping[Purpose, float] = {Purpose.COMPACTION: 2.0, Purpose.ADMISSION: 2.0}
 USUAL_SECONDS = 8.0
 FOREVER = 1e9
 FIRST_WORD, PACE = 2.0, 80  # of a slow one: seconds, and tokens a second
@@ -101,12 +106,12 @@ class StandIn:
         if self._kind in ("empty", "wrong-form", "other-language"):
             return self._useless(size)
         size *= 20 if self._kind == "too-long" else 1
-        if request.purpose == "admission":
+        if request.purpose is Purpose.ADMISSION:
             return self._choices(request)
-        if request.purpose not in ("handover", "observation", "reflection"):
+        if request.purpose not in (Purpose.HANDOVER, Purpose.OBSERVATIONS, Purpose.REFLECTION):
             return self._filled(size, _FILL)
         found = "" if self._kind == "forgetful" else self._worth_keeping(request, size // 3)
-        if request.purpose == "handover":
+        if request.purpose is Purpose.HANDOVER:
             return self._sections(size, SECTIONS, _FILL, found)
         return self._observations(size, found)
 

@@ -17,6 +17,7 @@ from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.encoding import decode
 from helix_desktop.engine.facts import Fact
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.store import database, search_words
 from helix_desktop.store.journal import Line
@@ -334,7 +335,7 @@ def used(fact: Fact) -> list[tuple[str, Digest]]:
 def _recalled(parts: Iterable[object]) -> list[Digest]:
     found = []
     for part in parts:
-        if isinstance(part, vocabulary.ToolCall) and part.name.endswith("recall_cached_content"):
+        if isinstance(part, vocabulary.ToolCall) and part.name.endswith(ToolName.RECALL):
             try:
                 found.append(Digest.parse(json.loads(part.arguments)["sha256"]))
             except (ValueError, TypeError, KeyError):

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import Refused, Unreachable, WrongUse
 from helix_desktop.tools.html import as_text
 from helix_desktop.tools.permission import Action, Effect
@@ -131,7 +132,7 @@ async def _permit(use: Use, target: Target) -> None:
     title = f"Fetch from {target.url.host}"
     await use.permit(
         Action(
-            "fetch_url",
+            ToolName.FETCH_URL,
             Effect.FETCH,
             title,
             str(target.url),
@@ -144,7 +145,7 @@ async def _permit(use: Use, target: Target) -> None:
 
 TOOLS = (
     Tool(
-        "fetch_url",
+        ToolName.FETCH_URL,
         "Fetch a page or a file from the internet as text.",
         fields("url", url=text("The address"), raw=flag("The page's source, not its text")),
         fetch_url,

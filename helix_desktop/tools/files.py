@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, Refused, WrongUse
 from helix_desktop.tools import confine, difference, globs, texts
 from helix_desktop.tools.confine import Item, Place
@@ -39,7 +40,7 @@ _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
 async def read_file(args: Arguments, use: Use) -> Result:
     place = use.roots.place(args.text("path"))
     shown = use.roots.shown(place)
-    await use.permit(Action("read_file", Effect.READ, f"Read {shown}", shown, path=shown))
+    await use.permit(Action(ToolName.READ_FILE, Effect.READ, f"Read {shown}", shown, path=shown))
     first, last = args.number("first_line", 0), args.number("last_line", 0)
     if last and last < max(first, 1):
         raise WrongUse(f"last_line {last} lies before first_line {first}.")
@@ -312,7 +313,7 @@ def _content_if_small(use: Use, place: Place) -> bytes | None:
 async def list_files(args: Arguments, use: Use) -> Result:
     place = use.roots.place(args.text("path", "."))
     shown = use.roots.shown(place)
-    await use.permit(Action("list_files", Effect.READ, f"List {shown}", shown, path=shown))
+    await use.permit(Action(ToolName.LIST_FILES, Effect.READ, f"List {shown}", shown, path=shown))
     items = await asyncio.to_thread(confine.listing, use.roots, place)
     lines = [_line(item) for item in sorted(items, key=lambda item: (item.kind != "folder", item.name))[:MOST_LISTED]]
     if len(items) > MOST_LISTED:
@@ -335,7 +336,7 @@ async def glob_files(args: Arguments, use: Use) -> Result:
     if full := use.roots.within(pattern):
         place, pattern = use.roots.place(str(full[0])), full[1]
     shown = use.roots.shown(place)
-    await use.permit(Action("glob_files", Effect.READ, f"Find {pattern}", pattern, path=shown))
+    await use.permit(Action(ToolName.GLOB_FILES, Effect.READ, f"Find {pattern}", pattern, path=shown))
     found = await asyncio.to_thread(globs.find, use.roots, place, pattern, MOST_LISTED + 1)
     lines = [printable(name) for name in found[:MOST_LISTED]]
     if len(found) > MOST_LISTED:
@@ -360,7 +361,7 @@ def _webp(head: bytes) -> str:
 
 TOOLS = (
     Tool(
-        "read_file",
+        ToolName.READ_FILE,
         "Read a text file, or some of its lines. Images are shown.",
         fields(
             "path",
@@ -371,14 +372,14 @@ TOOLS = (
         read_file,
     ),
     Tool(
-        "write_file",
+        ToolName.WRITE_FILE,
         "Create a file, or replace all of its content. Folders above it are made.",
         fields("path", "content", path=text("The file"), content=text("Its whole new content")),
         write_file,
         alone=True,
     ),
     Tool(
-        "edit_file",
+        ToolName.EDIT_FILE,
         "Replace a text in a file. The text must stand there exactly so, and only once unless replace_all is set.",
         fields(
             "path",
@@ -393,13 +394,13 @@ TOOLS = (
         alone=True,
     ),
     Tool(
-        "list_files",
+        ToolName.LIST_FILES,
         "List a folder: folders first, files with their size in bytes.",
         fields(path=text("The folder; the workspace's own when left out")),
         list_files,
     ),
     Tool(
-        "glob_files",
+        ToolName.GLOB_FILES,
         "Find files by name, such as **/*.py or src/**/test_*.{ts,tsx}.",
         fields("pattern", pattern=text("The pattern"), path=text("The folder to start in")),
         glob_files,

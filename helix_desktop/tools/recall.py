@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from helix_desktop.engine import recall
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.tools.grep import content_of, grep, shown
 from helix_desktop.tools.tool import Arguments, Result, Run, Tool, Use, fields, text, whole
 
@@ -15,12 +16,12 @@ History = Callable[[str, str], Awaitable[str]]  # the conversation, and the fold
 
 def tools(compact: Compact | None = None, history: History | None = None) -> tuple[Tool, ...]:
     """The tools there are; what has nobody to do it is not offered."""
-    out = [Tool("recall_cached_content", _RECALL, _RECALL_SCHEMA, recall_cached_content)]
-    out.append(Tool("search_cached_content", _SEARCH, _SEARCH_SCHEMA, search_cached_content))
+    out = [Tool(ToolName.RECALL, _RECALL, _RECALL_SCHEMA, recall_cached_content)]
+    out.append(Tool(ToolName.SEARCH_CACHE, _SEARCH, _SEARCH_SCHEMA, search_cached_content))
     if compact is not None:
-        out.append(Tool("compact_cached_content", _COMPACT, _COMPACT_SCHEMA, _compacting(compact)))
+        out.append(Tool(ToolName.COMPACT_CACHE, _COMPACT, _COMPACT_SCHEMA, _compacting(compact)))
     if history is not None:
-        out.append(Tool("recall_history", _HISTORY, _HISTORY_SCHEMA, _recounting(history)))
+        out.append(Tool(ToolName.RECALL_HISTORY, _HISTORY, _HISTORY_SCHEMA, _recounting(history)))
     return tuple(out)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
 from helix_desktop.engine.strategies.caching import short_arguments
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
 from helix_desktop.tools import schema
 from helix_desktop.tools.permission import Action, Decision, Effect, Mode, Rule, allows, decide, rule_for
@@ -197,7 +198,7 @@ class Toolbox:
 
     def _readable(self, conversation: str) -> Callable[[str], bool]:
         def readable(path: str) -> bool:
-            action = Action("read_file", Effect.READ, "", "", path=path)
+            action = Action(ToolName.READ_FILE, Effect.READ, "", "", path=path)
             return self._permissions.decide(action, conversation).verdict == "allow"
 
         return readable

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.tools import confine, globs
 from helix_desktop.tools.confine import Place
@@ -36,13 +37,13 @@ def tools(sandbox: Sandbox) -> tuple[Tool, ...]:
     async def search(args: Arguments, use: Use) -> Result:
         return await search_files(sandbox, args, use)
 
-    return (Tool("search_files", _ABOUT, _SCHEMA, search),)
+    return (Tool(ToolName.SEARCH_FILES, _ABOUT, _SCHEMA, search),)
 
 
 async def search_files(sandbox: Sandbox, args: Arguments, use: Use) -> Result:
     pattern, place = args.text("pattern"), use.roots.place(args.text("path", "."))
     where = use.roots.shown(place)
-    await use.permit(Action("search_files", Effect.READ, f"Search {where}", pattern, path=where))
+    await use.permit(Action(ToolName.SEARCH_FILES, Effect.READ, f"Search {where}", pattern, path=where))
     await asyncio.to_thread(confine.look, use.roots, place)
     most = min(args.number("limit", 200) or 200, MOST_HITS)
     found = await _by_ripgrep(sandbox, use, place, args, most)

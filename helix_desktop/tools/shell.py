@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import NotThere, Refused, WrongUse
 from helix_desktop.tools import confine
 from helix_desktop.tools.files import changed_by_command
@@ -163,7 +164,7 @@ def _action(commands: Shell, line: str, root: Path, folder: Path, *, network: bo
     extra = " with the network" if network else ""
     danger = "it would run outside of the sandbox" if free and commands.sandbox.kind is not Kind.NONE else ""
     title = f"Run a command{extra}{where}"
-    return Action("run_command", Effect.RUN, title, line, command=line, network=network, danger=danger)
+    return Action(ToolName.RUN_COMMAND, Effect.RUN, title, line, command=line, network=network, danger=danger)
 
 
 async def _follow(commands: Shell, use: Use, line: str, command: Command, seconds: int, hint: str) -> Result:
@@ -448,7 +449,7 @@ _BACKGROUND = "Start servers and watchers with `background`."
 _NAME = text("Its name, such as bg1")
 _SPECS = (
     (
-        "run_command",
+        ToolName.RUN_COMMAND,
         _RUN,
         fields(
             "command",
@@ -460,9 +461,9 @@ _SPECS = (
             outside_sandbox=flag("Only after the sandbox was in the way, and if the user will understand why"),
         ),
     ),
-    ("list_commands", "List the commands running in the background.", fields()),
+    (ToolName.LIST_COMMANDS, "List the commands running in the background.", fields()),
     (
-        "read_command_output",
+        ToolName.READ_COMMAND_OUTPUT,
         "Read what a command in the background has printed since the last look.",
         fields(
             "name",
@@ -471,5 +472,9 @@ _SPECS = (
             all=flag("From the beginning again"),
         ),
     ),
-    ("stop_command", "Stop a command running in the background, and all it started.", fields("name", name=_NAME)),
+    (
+        ToolName.STOP_COMMAND,
+        "Stop a command running in the background, and all it started.",
+        fields("name", name=_NAME),
+    ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from helix_desktop.engine.ports import CallContext
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import Refused, WrongUse
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text
 
@@ -81,7 +82,7 @@ class Delegating:
         return Delegation(use.context.conversation, use.call.id, task, context, tools, self._depth + 1)
 
     def tools(self) -> tuple[Tool, ...]:
-        return (Tool("delegate", _ABOUT, _SCHEMA, self.delegate),) if self._depth < DEEPEST else ()
+        return (Tool(ToolName.DELEGATE, _ABOUT, _SCHEMA, self.delegate),) if self._depth < DEEPEST else ()
 
 
 _ABOUT = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import WrongUse
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields
 
@@ -34,7 +35,7 @@ def _item(item: object) -> tuple[str, str]:
 
 TOOLS = (
     Tool(
-        "set_todo",
+        ToolName.SET_TODO,
         "Write the list of what is to be done, whole, each time it changes. For work of several steps.",
         fields(
             "items",

@@ -24,6 +24,7 @@ from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
     ModelReplied,
+    ModelRole,
     Recorded,
     Spent,
     Stop,
@@ -46,7 +47,7 @@ from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Child, Delegation
 from helix_desktop.workbench import folders, rows, setup
-from helix_desktop.workbench.models import ROLES, Access, Models
+from helix_desktop.workbench.models import Access, Models
 from helix_desktop.workbench.rows import ConversationRow, Rows
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.sessions import Sessions
@@ -224,7 +225,7 @@ class Workbench:
             return await self._delegate(wish, context)
 
         async def compact(digest: Digest, keep: str) -> str:
-            client = self._client(conversation.id, "fast") or self._client(conversation.id, "main")
+            client = self._client(conversation.id, ModelRole.FAST) or self._client(conversation.id, ModelRole.MAIN)
             if client is None:
                 raise WrongUse("No model is chosen that could compact it.")
             bills: list[Spent] = []
@@ -384,8 +385,8 @@ class Workbench:
 
     async def choose_model(self, name: str, role: str = "main") -> None:
         """`provider/model` for a role; an empty name leaves the role to the main model."""
-        if role not in ROLES:
-            raise WrongUse(f"There is no role {role!r} for a model; there are {', '.join(ROLES)}.")
+        if role not in list(ModelRole):
+            raise WrongUse(f"There is no role {role!r} for a model; there are {', '.join(ModelRole)}.")
         if name:
             self.models.named(name)
         await self.change({f"models.{role}": name or None})
@@ -430,9 +431,9 @@ class Workbench:
 
     # --- behind it
 
-    def _client(self, conversation: str, role: str) -> ModelClient | None:
+    def _client(self, conversation: str, role: ModelRole) -> ModelClient | None:
         instead = self._instead.get(conversation)
-        return self.models.named(instead) if instead and role == "main" else self.models.client(role)
+        return self.models.named(instead) if instead and role is ModelRole.MAIN else self.models.client(role)
 
     async def _setup(self, conversation: str) -> Setup:
         """The files are read beside the loop: a folder may lie on a disk that does not answer."""
@@ -445,7 +446,9 @@ class Workbench:
         return Setup(
             system,
             setup.policy_fact(settings.preset, settings.policy),
-            tuple(replace(model, effort=settings.effort) if model.role == "main" else model for model in models),
+            tuple(
+                replace(model, effort=settings.effort) if model.role is ModelRole.MAIN else model for model in models
+            ),
             rules,
         )
 

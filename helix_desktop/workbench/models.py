@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from helix_desktop.engine.blocks import Delta, Request
-from helix_desktop.engine.facts import ModelReplied, ModelSet
+from helix_desktop.engine.facts import ModelReplied, ModelRole, ModelSet
 from helix_desktop.engine.ports import Clock, ModelClient, Tokens
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, UnknownModel
@@ -20,8 +20,6 @@ from helix_desktop.providers.demo import Demo
 from helix_desktop.providers.models import ModelInfo
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
-
-ROLES = ("main", "fast", "long")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +71,13 @@ class Models:
         self._known: dict[str, Chosen] = {}
         self._read = access.configured.stamp()
 
-    def client(self, role: str) -> ModelClient | None:
+    def client(self, role: ModelRole) -> ModelClient | None:
         """The model of a role, or None where none is chosen. The main one takes the place of another that is not there."""
         name = self._names().get(role, "")
         try:
             return self.named(name) if name else None
         except HelixError:
-            if role == "main":
+            if role is ModelRole.MAIN:
                 raise
             return None
 
@@ -97,8 +95,8 @@ class Models:
         nowhere is left to the request to report.
         """
         found = []
-        for role in ROLES:
-            name = (main if role == "main" else "") or self._names().get(role, "")
+        for role in ModelRole:
+            name = (main if role is ModelRole.MAIN else "") or self._names().get(role, "")
             try:
                 found += [self.named(name).info.as_fact(role)] if name else []
             except HelixError:

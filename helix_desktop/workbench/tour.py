@@ -32,6 +32,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import Answer
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError
 from helix_desktop.workbench.bench import Workbench
 
@@ -188,7 +189,7 @@ async def _report(bench: Workbench, session: Session, *, identical: bool) -> Rep
         folded_tokens=sum(fold.tokens_before for fold in folds),
         shown_tokens=sum(fold.tokens for fold in folds),
         details={name: sum(getattr(one, name) for one in handovers) for name in ("found", "kept", "added", "entry")},
-        recalls=calls["recall_cached_content"],
+        recalls=calls[ToolName.RECALL],
         recalled=tuple([digest.hex for fold in folds for digest in fold.entries if await _whole(bench, digest)]),
         entries=len(digests),
         bytes=sum(digests.values()),

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from helix_desktop.engine.facts import ModelRole
+
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QPoint, QPointF, Qt
@@ -57,7 +59,7 @@ def facts(steps: int) -> list[Recorded]:
         return len(told)
 
     add(ConversationStarted("long"))
-    add(ModelSet("main", "m", 128_000))
+    add(ModelSet(ModelRole.MAIN, "m", 128_000))
     add(UserSaid((Text("go", 10),)))
     for step in range(steps):
         call = ToolCall(f"c{step}", "read_file", f'{{"path": "src/{step % 97}.rs"}}', 20)

@@ -18,6 +18,7 @@ from helix_desktop.engine.facts import (
     Fact,
     FileChanged,
     Forgotten,
+    ModelRole,
     ModelSet,
     PolicySet,
     ReplyPart,
@@ -169,7 +170,7 @@ async def world(
             await journal.append("c1", [Forgotten(tuple(entries), len(recorded))])
         return Purged(tuple(entries), len(recorded), ("c1",), 0)
 
-    setup = Setup(SystemSet("You are tested.", 3), PolicySet(preset), (ModelSet("main", "scripted", window),))
+    setup = Setup(SystemSet("You are tested.", 3), PolicySet(preset), (ModelSet(ModelRole.MAIN, "scripted", window),))
     crew = Crew(
         cache=cache,
         index=MemoryIndex(journal, cache),

@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import (
     FoldFailed,
     FoldKind,
     ModelReplied,
+    ModelRole,
     ModelSet,
     Recorded,
     Stop,
@@ -218,9 +219,13 @@ async def keeping(
     conversation = await Conversation.open(journal, "kept")
     chosen = policy.preset(preset).with_values({"handover_cooldown": 0, **values})
     writers = {role: Writer(role, answer, hangs) for role in ("main", "fast", *(["long"] if long else []))}
-    facts: list[Fact] = [chosen.to_fact(), ModelSet("main", "main", window), ModelSet("fast", "fast", window)]
+    facts: list[Fact] = [
+        chosen.to_fact(),
+        ModelSet(ModelRole.MAIN, "main", window),
+        ModelSet(ModelRole.FAST, "fast", window),
+    ]
     if long:
-        facts.append(ModelSet("long", "long", window * 10))
+        facts.append(ModelSet(ModelRole.LONG, "long", window * 10))
     await conversation.append(*facts)
     return _around(conversation, cache, clock, writers, Tasks("test"))
 

@@ -10,7 +10,7 @@ import pytest
 from helix_desktop.engine import laws
 from helix_desktop.engine.ask_model import TRIES, Asking, plain_request, with_question
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
-from helix_desktop.engine.facts import Reasoning, Spent, Stop, Text, Usage
+from helix_desktop.engine.facts import Purpose, Reasoning, Spent, Stop, Text, Usage
 from helix_desktop.errors import ModelFailed, Overloaded
 from tests.engine.keeping import Writer, fails
 from tests.engine.talk import Talk
@@ -20,7 +20,8 @@ async def test_the_text_and_what_it_cost() -> None:
     spent: list[Spent] = []
     writer = Writer("fast", lambda _: "  the answer\n")
     assert (
-        await Asking(spent.append).text(writer, plain_request("material", "question?", "handover"), 5) == "the answer"
+        await Asking(spent.append).text(writer, plain_request("material", "question?", Purpose.HANDOVER), 5)
+        == "the answer"
     )
     assert [(one.purpose, one.model, one.usage.input) for one in spent] == [("handover", "fast", 100)]
     assert writer.requests[0].model == "fast"
@@ -28,12 +29,14 @@ async def test_the_text_and_what_it_cost() -> None:
 
 async def test_a_model_that_hangs_has_failed_when_its_time_is_over() -> None:
     with pytest.raises(ModelFailed, match=r"did not finish within 0\.01 seconds"):
-        await Asking(list[Spent]().append).text(Writer("slow", hangs=True), plain_request("m", "q", "handover"), 0.01)
+        await Asking(list[Spent]().append).text(
+            Writer("slow", hangs=True), plain_request("m", "q", Purpose.HANDOVER), 0.01
+        )
 
 
 async def test_a_model_that_fails_says_why_itself() -> None:
     with pytest.raises(Overloaded):
-        await Asking(list[Spent]().append).text(Writer("busy", fails), plain_request("m", "q", "handover"), 5)
+        await Asking(list[Spent]().append).text(Writer("busy", fails), plain_request("m", "q", Purpose.HANDOVER), 5)
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Breaking:
 
 async def test_a_stream_that_breaks_off_is_asked_again_and_half_a_text_is_none() -> None:
     spent: list[Spent] = []
-    asked = plain_request("m", "q", "handover")
+    asked = plain_request("m", "q", Purpose.HANDOVER)
     assert await Asking(spent.append).text(Breaking(TRIES - 1), asked, 5) == "whole"
     assert len(spent) == TRIES
     with pytest.raises(ModelFailed, match="broke off in the middle"):
@@ -74,7 +77,7 @@ class Thinking:
 
 async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_without_a_limit() -> None:
     spent, model = list[Spent](), Thinking()
-    assert await Asking(spent.append).text(model, plain_request("m", "q", "handover", 500), 5) == "the answer"
+    assert await Asking(spent.append).text(model, plain_request("m", "q", Purpose.HANDOVER, 500), 5) == "the answer"
     assert [request.max_output for request in model.asked] == [500, 0]
     assert len(spent) == 2
 
@@ -89,7 +92,7 @@ async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_witho
     ],
 )
 async def test_thinking_that_a_server_left_in_the_text_is_no_part_of_it(said: str, text: str) -> None:
-    asked = plain_request("m", "q", "handover")
+    asked = plain_request("m", "q", Purpose.HANDOVER)
     assert await Asking(list[Spent]().append).text(Writer("open", lambda _: said), asked, 5) == text
 
 
@@ -104,11 +107,11 @@ class Endless:
 
 async def test_a_stream_without_a_reply_has_failed() -> None:
     with pytest.raises(ModelFailed, match="ended without a reply"):
-        await Asking(list[Spent]().append).text(Endless(), plain_request("m", "q", "handover"), 5)
+        await Asking(list[Spent]().append).text(Endless(), plain_request("m", "q", Purpose.HANDOVER), 5)
 
 
 def test_requests_of_both_ways_are_legal() -> None:
-    plain = plain_request("the material", "the question", "compaction", 500)
+    plain = plain_request("the material", "the question", Purpose.COMPACTION, 500)
     assert laws.violations(plain) == []
     assert (plain.purpose, plain.max_output) == ("compaction", 500)
     assert "the material" in str(plain.messages)
@@ -116,7 +119,7 @@ def test_requests_of_both_ways_are_legal() -> None:
     talk.user("go")
     talk.step("a")
     request = talk.request()
-    asked = with_question(request, "the question", "handover", 500)
+    asked = with_question(request, "the question", Purpose.HANDOVER, 500)
     assert laws.violations(asked) == []
     assert asked.messages[:-1] == request.messages[:-1]
     assert asked.messages[-1].parts[-1] == Text("the question")

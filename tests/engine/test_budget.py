@@ -7,7 +7,7 @@ import pytest
 from helix_desktop.engine import budget, policy
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.economics import Prices
-from helix_desktop.engine.facts import FoldKind, ModelSet, RulesSet, Span, SystemSet, ToolsOffered, Usage
+from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, RulesSet, Span, SystemSet, ToolsOffered, Usage
 from helix_desktop.engine.view import RULES_HEADER_TOKENS
 from tests.engine.talk import Talk
 
@@ -45,7 +45,7 @@ def test_a_fold_shows_in_the_meter_at_once_and_undo_takes_it_back() -> None:
 
 def test_the_factor_is_learned_from_what_is_billed_and_one_wrong_report_changes_little() -> None:
     talk = Talk()
-    talk.add(ModelSet("main", "some-model", 100_000))
+    talk.add(ModelSet(ModelRole.MAIN, "some-model", 100_000))
     talk.user("go", tokens=1_000)
     assert budget.factor(talk.state) == 1.0
     for index in range(6):
@@ -61,7 +61,7 @@ def test_the_factor_is_learned_from_what_is_billed_and_one_wrong_report_changes_
 
 def test_claude_models_begin_with_what_was_measured() -> None:
     talk = Talk()
-    talk.add(ModelSet("main", "claude-sonnet-5", 200_000))
+    talk.add(ModelSet(ModelRole.MAIN, "claude-sonnet-5", 200_000))
     talk.user("go", tokens=1_000)
     assert budget.factor(talk.state) == 1.32
     assert budget.meter(talk.state, LAYERED).used == round(1_004 * 1.32)
@@ -70,11 +70,11 @@ def test_claude_models_begin_with_what_was_measured() -> None:
 
 def test_each_model_has_its_own_factor() -> None:
     talk = Talk()
-    talk.add(ModelSet("main", "one", 100_000))
+    talk.add(ModelSet(ModelRole.MAIN, "one", 100_000))
     talk.user("go", tokens=1_000)
     for _ in range(5):
         talk.reply("yes", model="one", billed=talk.state.tokens * 2)
-    talk.add(ModelSet("main", "other", 100_000))
+    talk.add(ModelSet(ModelRole.MAIN, "other", 100_000))
     assert budget.factor(talk.state) == 1.0
 
 
@@ -82,7 +82,7 @@ def test_window_and_reserve() -> None:
     talk = Talk()
     assert budget.window(talk.state, LAYERED) == 128_000
     assert budget.reserve(talk.state, LAYERED) == 8_000 + 3_000
-    talk.add(ModelSet("main", "m", 32_000, max_output=1_000))
+    talk.add(ModelSet(ModelRole.MAIN, "m", 32_000, max_output=1_000))
     assert budget.window(talk.state, LAYERED) == 32_000
     assert budget.reserve(talk.state, LAYERED) == 1_000 + 1_600
     talk.user("long", tokens=30_000)
@@ -94,13 +94,17 @@ def test_window_and_reserve() -> None:
 
 def test_prices_are_shares_and_unknown_ones_the_usual() -> None:
     assert budget.prices(None) == Prices()
-    assert budget.prices(ModelSet("main", "m", 0)) == Prices(0.1, 1.0, 5.0)
-    known = ModelSet("main", "m", 0, price_input=2.0, price_output=8.0, price_cache_read=0.2, price_cache_write=2.5)
+    assert budget.prices(ModelSet(ModelRole.MAIN, "m", 0)) == Prices(0.1, 1.0, 5.0)
+    known = ModelSet(
+        ModelRole.MAIN, "m", 0, price_input=2.0, price_output=8.0, price_cache_read=0.2, price_cache_write=2.5
+    )
     assert budget.prices(known) == Prices(0.1, 1.25, 4.0)
 
 
 def test_the_cost_of_a_usage() -> None:
-    known = ModelSet("main", "m", 0, price_input=2.0, price_output=8.0, price_cache_read=0.2, price_cache_write=2.5)
+    known = ModelSet(
+        ModelRole.MAIN, "m", 0, price_input=2.0, price_output=8.0, price_cache_read=0.2, price_cache_write=2.5
+    )
     usage = Usage(input=1_000_000, cache_read=400_000, cache_write=100_000, output=100_000)
     assert budget.cost(usage, known) == pytest.approx(0.5 * 2 + 0.4 * 0.2 + 0.1 * 2.5 + 0.1 * 8)
     assert budget.cost(Usage(input=5, cost=0.7), known) == 0.7

@@ -10,7 +10,7 @@ import pytest
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.details import parse
 from helix_desktop.engine.document_writer import NothingWritten, _pieces, read, still_same
-from helix_desktop.engine.facts import FoldFailed, FoldKind, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
+from helix_desktop.engine.facts import FoldFailed, FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.strategies.plan import Plan
 from helix_desktop.engine.transcript import Passage
@@ -62,7 +62,7 @@ async def test_the_long_window_model_reads_what_no_other_can() -> None:
     kept = await keeping(window=1_000_000, long=True, handover_writer="fast")
     await kept.say("the task")
     await worked(kept, 20, 500)
-    await kept.conversation.append(ModelSet("fast", "fast", 6_000))
+    await kept.conversation.append(ModelSet(ModelRole.FAST, "fast", 6_000))
     await kept.steward.fold_now(FoldKind.HANDOVER)
     assert kept.folds()[0].model == "long"
     assert kept.writers["fast"].requests == []
@@ -73,7 +73,7 @@ async def test_in_pieces_each_updates_the_document_so_far(window: int) -> None:
     kept = await keeping(window=1_000_000, handover_writer="fast")
     await kept.say("the task")
     await worked(kept, 20, 500)
-    await kept.conversation.append(ModelSet("fast", "fast", window))
+    await kept.conversation.append(ModelSet(ModelRole.FAST, "fast", window))
     del kept.writers["main"]
     await kept.steward.fold_now(FoldKind.HANDOVER)
     asked = kept.writers["fast"].requests

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.blocks import Request
-from helix_desktop.engine.facts import Attachment, FoldKind, ModelSet, PartRef, Spent, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    Attachment,
+    FoldKind,
+    ModelRole,
+    ModelSet,
+    PartRef,
+    Spent,
+    Text,
+    ToolReturned,
+    UserSaid,
+)
 from helix_desktop.engine.ports import About
 from tests.engine.keeping import Keeping, fails, keeping
 from tests.engine.test_steward import words
@@ -215,7 +225,7 @@ async def test_a_message_larger_than_the_window_of_a_later_smaller_model_still_g
     kept = await keeping(window=12_000)
     await kept.say(words(2_900))
     await kept.answer("yes")
-    await kept.conversation.append(ModelSet("main", "small", 2_500))
+    await kept.conversation.append(ModelSet(ModelRole.MAIN, "small", 2_500))
     await kept.steward.before_step()
     assert kept.conversation.meter().fits
     await kept.request()

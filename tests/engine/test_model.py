@@ -29,6 +29,7 @@ from helix_desktop.engine.facts import (
     FoldKind,
     Included,
     ModelReplied,
+    ModelRole,
     ModelSet,
     PartRef,
     Pinned,
@@ -113,7 +114,7 @@ class Shaken:
                 {"handover_cooldown": 30, "summary_wait": 0.02, "panic_wait": 0.02}
             )
             await conversation.append(
-                chosen.to_fact(), ModelSet("main", "main", 16_000), ModelSet("fast", "fast", 9_000)
+                chosen.to_fact(), ModelSet(ModelRole.MAIN, "main", 16_000), ModelSet(ModelRole.FAST, "fast", 9_000)
             )
             self.journal.shaky = True
         self.kept = _around(conversation, self.cache, self.clock, self.writers, self.tasks)
@@ -202,7 +203,9 @@ class Shaken:
         await self.kept.conversation.append(Rewound(self.random.randint(max(0, last - 60), last)))
 
     async def do_model(self) -> None:
-        await self.kept.conversation.append(ModelSet("main", "main", self.random.choice([10_000, 16_000, 60_000])))
+        await self.kept.conversation.append(
+            ModelSet(ModelRole.MAIN, "main", self.random.choice([10_000, 16_000, 60_000]))
+        )
         await self.kept.conversation.append(BreakerClosed(FoldKind.HANDOVER))
 
     async def do_preset(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from helix_desktop.engine.facts import FoldKind, ModelSet, PartRef, Pinned, Span, SystemSet, UserSaid
+from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, SystemSet, UserSaid
 from helix_desktop.replay import clock
 from tests.engine.keeping import Keeping, fails, keeping
 from tests.engine.test_steward import words, worked
@@ -22,7 +22,7 @@ async def test_markers_alone_may_do() -> None:
     kept = await keeping(window=1_000_000, caching_least=100_000)
     await kept.say("go")
     await worked(kept, 20, 400)
-    await kept.conversation.append(ModelSet("main", "small", 9_000))
+    await kept.conversation.append(ModelSet(ModelRole.MAIN, "small", 9_000))
     await fits(kept)
     assert {fold.kind for fold in kept.folds()} == {FoldKind.MARKER}
     assert not kept.writers["fast"].requests
@@ -34,7 +34,7 @@ async def test_a_handover_where_markers_do_not_do() -> None:
     for index in range(20):
         await kept.answer(words(400, f"said{index}"))
         await kept.say("go on")
-    await kept.conversation.append(ModelSet("main", "small", 9_000))
+    await kept.conversation.append(ModelSet(ModelRole.MAIN, "small", 9_000))
     await fits(kept)
     (fold,) = kept.folds(FoldKind.HANDOVER)
     assert fold.panic
@@ -47,7 +47,7 @@ async def test_truncation_keeps_the_task_and_names_what_was_dropped() -> None:
     for index in range(30):
         await kept.step(words(90, f"out{index}"))
         await kept.answer(words(400, f"said{index}"))
-    await kept.conversation.append(ModelSet("main", "small", 9_000))
+    await kept.conversation.append(ModelSet(ModelRole.MAIN, "small", 9_000))
     await fits(kept)
     (fold,) = kept.folds(FoldKind.TRUNCATION)
     entry = (await kept.cache.get(fold.entries[0])).decode()
@@ -73,7 +73,7 @@ async def test_the_tail_itself_where_nothing_else_is_left() -> None:
     await kept.say("go")
     for index in range(9):
         await kept.answer(words(650, f"said{index}"))
-    await kept.conversation.append(ModelSet("main", "small", 5_000))
+    await kept.conversation.append(ModelSet(ModelRole.MAIN, "small", 5_000))
     await fits(kept)
     fold = kept.folds(FoldKind.TRUNCATION)[-1]
     assert fold.panic
@@ -85,7 +85,7 @@ async def test_a_long_message_of_the_user_is_excerpted_and_can_be_recalled() -> 
     kept = await keeping(window=1_000_000)
     text = "Begin here. " + words(8_000) + " And never stop."
     await kept.say(text)
-    await kept.conversation.append(ModelSet("main", "small", 6_000))
+    await kept.conversation.append(ModelSet(ModelRole.MAIN, "small", 6_000))
     await fits(kept)
     (fold,) = kept.folds(FoldKind.EXCERPT)
     assert (await kept.cache.get(fold.entries[0])).decode() == text
@@ -97,7 +97,7 @@ async def test_long_arguments_become_markers() -> None:
     await kept.say("go")
     long = words(5_000).replace("\n", " ")
     await kept.step("ok", tool="write", arguments=f'{{"path": "a.txt", "text": "{long}"}}')
-    await kept.conversation.append(ModelSet("main", "small", 5_000))
+    await kept.conversation.append(ModelSet(ModelRole.MAIN, "small", 5_000))
     await fits(kept)
     (fold,) = kept.folds()
     assert fold.kind is FoldKind.MARKER
@@ -109,7 +109,7 @@ async def test_pins_are_not_touched_and_what_cannot_be_helped_is_recorded() -> N
     kept = await keeping(window=1_000_000)
     await kept.say("go")
     output = await kept.step(words(3_900))
-    await kept.conversation.append(Pinned(PartRef(output)), ModelSet("main", "small", 3_000))
+    await kept.conversation.append(Pinned(PartRef(output)), ModelSet(ModelRole.MAIN, "small", 3_000))
     await kept.steward.before_step()
     assert not kept.conversation.meter().fits
     assert "everything that may be folded is folded" in kept.failures()[-1].why
@@ -142,7 +142,7 @@ async def test_a_breaker_that_is_open_goes_straight_to_truncation() -> None:
     await kept.say("go")
     for index in range(30):
         await kept.answer(words(400, f"said{index}"))
-    await kept.conversation.append(ModelSet("main", "small", 9_000))
+    await kept.conversation.append(ModelSet(ModelRole.MAIN, "small", 9_000))
     await fits(kept)
     asked = len(kept.writers["fast"].requests)
     assert asked > 0
@@ -197,4 +197,4 @@ async def grown(kept: Keeping) -> None:
     await kept.say("go")
     for index in range(20):
         await kept.answer(words(400, f"said{index}"))
-    await kept.conversation.append(ModelSet("main", "small", 9_000))
+    await kept.conversation.append(ModelSet(ModelRole.MAIN, "small", 9_000))

@@ -22,6 +22,7 @@ from helix_desktop.engine.facts import (
     FoldKind,
     Forgotten,
     ModelReplied,
+    ModelRole,
     ModelSet,
     PartRef,
     Pinned,
@@ -368,7 +369,7 @@ async def test_pins_that_do_not_fit_a_smaller_model_are_said_and_nothing_is_sent
     await told(at, "word " * 4_500)
     (said,) = (r.seq for r in at.session.facts if isinstance(r.fact, UserSaid))
     await at.session.pin(PartRef(said))
-    at.setup = replace(at.setup, models=(ModelSet("main", "scripted", 4_000),))
+    at.setup = replace(at.setup, models=(ModelSet(ModelRole.MAIN, "scripted", 4_000),))
     await told(at, "go on")
     (_, end) = at.of(TurnEnded)
     assert end.reason is TurnEnd.FAILED

@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import (
     Excluded,
     Folded,
     FoldKind,
+    ModelRole,
     ModelSet,
     PartRef,
     Pinned,
@@ -378,7 +379,7 @@ async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -
     await worked(kept, 40, 300)
     await kept.steward.fold_now(FoldKind.HANDOVER)
     (fold,) = kept.folds(FoldKind.HANDOVER)
-    await kept.conversation.append(ModelSet("main", "smaller", 8_000))
+    await kept.conversation.append(ModelSet(ModelRole.MAIN, "smaller", 8_000))
     with pytest.raises(Refused, match=r"would bring back [\d,]+ tokens, and [\d,]+ are free"):
         await kept.steward.undo(fold.fold)
     assert fold.fold in kept.conversation.state.line.live

@@ -18,6 +18,7 @@ from helix_desktop.engine.facts import (
     Folded,
     ModelReplied,
     PartRef,
+    Purpose,
     Reasoning,
     Recorded,
     ReplyPart,
@@ -386,10 +387,10 @@ async def test_spending_limits_end_a_turn() -> None:
 
 async def test_what_folds_cost_counts_towards_the_limit_of_their_turn() -> None:
     at = await world(*[calls("look", n=n, cost=0.1) for n in range(9)], limits=Limits(turn_cost=1.0))
-    await at.session.conversation.append(Spent("handover", "fast", Usage(input=10, cost=5.0)))
+    await at.session.conversation.append(Spent(Purpose.HANDOVER, "fast", Usage(input=10, cost=5.0)))
 
     async def folded_meanwhile(call: ToolCall, context: CallContext) -> str:
-        await at.session.conversation.append(Spent("handover", "fast", Usage(input=10, cost=0.5)))
+        await at.session.conversation.append(Spent(Purpose.HANDOVER, "fast", Usage(input=10, cost=0.5)))
         return f"seen {call.id}"
 
     at.tools.runs["look"] = folded_meanwhile

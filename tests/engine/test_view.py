@@ -13,10 +13,12 @@ from helix_desktop.engine.facts import (
     Folded,
     FoldKind,
     Included,
+    ModelRole,
     ModelSet,
     PartRef,
     Pinned,
     PolicySet,
+    Purpose,
     Recorded,
     Rewound,
     RulesSet,
@@ -73,7 +75,7 @@ def test_the_last_setting_is_in_force_and_a_rewind_leaves_it() -> None:
     talk.add(SystemSet("first", 1))
     at = talk.user("hello")
     talk.add(SystemSet("second", 1))
-    talk.add(ModelSet("main", "m", 5))
+    talk.add(ModelSet(ModelRole.MAIN, "m", 5))
     tool = ToolSpec("read", "Reads.", "{}")
     talk.add(ToolsOffered((tool,), 9))
     talk.user("more")
@@ -81,10 +83,10 @@ def test_the_last_setting_is_in_force_and_a_rewind_leaves_it() -> None:
     assert texts(talk.view()) == ["second", "hello"]
     assert talk.view().tools == (tool,)
     assert talk.view().tools_tokens == 9
-    model = talk.state.settings.model("main")
+    model = talk.state.settings.model(ModelRole.MAIN)
     assert model is not None
     assert model.window == 5
-    assert talk.state.settings.model("fast") is None
+    assert talk.state.settings.model(ModelRole.FAST) is None
 
 
 def test_holds_tells_what_need_not_be_appended() -> None:
@@ -94,7 +96,7 @@ def test_holds_tells_what_need_not_be_appended() -> None:
         RulesSet("a", "one", 1),
         ToolsOffered((), 0),
         PolicySet("helix"),
-        ModelSet("main", "m", 5),
+        ModelSet(ModelRole.MAIN, "m", 5),
     ]
     assert not talk.state.holds(facts[0])
     for fact in facts:
@@ -324,7 +326,7 @@ def test_title_returns_and_money() -> None:
     seq = talk.step("a", text="same")
     assert talk.state.last_return_of(stored("same").digest) == seq
     assert talk.state.last_return_of(stored("other").digest) == 0
-    talk.add(Spent("handover", "m", Usage(input=5)))
+    talk.add(Spent(Purpose.HANDOVER, "m", Usage(input=5)))
     assert len(talk.state.spent) == 2
     assert talk.state.time == talk.facts[-1].time
 

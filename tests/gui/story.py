@@ -13,6 +13,7 @@ from helix_desktop.engine.facts import (
     Folded,
     FoldKind,
     ModelReplied,
+    ModelRole,
     ModelSet,
     PartRef,
     PolicySet,
@@ -110,7 +111,7 @@ def facts() -> Sequence[Fact]:
     return (
         ConversationStarted("Extract the lock manager"),
         PolicySet("layered"),
-        ModelSet("main", MODEL, 128_000, 8_000, 3.0, 15.0, 0.3, 3.75),
+        ModelSet(ModelRole.MAIN, MODEL, 128_000, 8_000, 3.0, 15.0, 0.3, 3.75),
         SystemSet("You are Helix.", 3_864),
         UserSaid((Text("Extract the lock manager into its own module.", 12),)),
         reply(call(1, "read_file", path="src/lock/table.rs"), call(2, "run_command", command="cargo test --workspace")),

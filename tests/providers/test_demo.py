@@ -9,7 +9,7 @@ import pytest
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import CallDelta, Message, Reply, Request, Role, TextDelta, ToolResult
-from helix_desktop.engine.facts import Stop, Text, ToolCall, ToolSpec, Usage
+from helix_desktop.engine.facts import Purpose, Stop, Text, ToolCall, ToolSpec, Usage
 from helix_desktop.providers import demo_tour
 from helix_desktop.providers.demo import Demo
 from tests.providers.asking import Instant, assistant, heard, user
@@ -30,9 +30,9 @@ LISTING = "src/\nREADME.md  1,200\nnotes.txt  80\nhuge.csv  9,000,000\nphoto.jpg
 EXCERPT = f'[EXCERPT of 50,000 tokens (preview); the whole: recall_cached_content("{DIGEST}")]\nrecord 1 value 1'
 
 
-async def reply_to(*messages: Message, tools: Sequence[ToolSpec] = TOOLS, purpose: str = "step") -> Reply:
+async def reply_to(*messages: Message, tools: Sequence[ToolSpec] = TOOLS, purpose: Purpose = Purpose.STEP) -> Reply:
     request = Request("demo/demo", "system", tuple(messages), tuple(tools), purpose=purpose)
-    assert purpose != "step" or laws.violations(request) == []
+    assert purpose is not Purpose.STEP or laws.violations(request) == []
     return (await heard(Demo(), request))[1]
 
 
@@ -231,7 +231,7 @@ ERROR: bad token in line 7
 async def test_a_handover_has_the_six_sections_from_what_really_stands_there(messages: tuple[Message, ...]) -> None:
     from helix_desktop.engine.strategies import handover
 
-    text = words(await reply_to(*messages, purpose="handover"))
+    text = words(await reply_to(*messages, purpose=Purpose.HANDOVER))
     found = handover.sections(text)
     assert handover.lacking(found) == []
     assert set(found) == set(handover.SECTIONS)
@@ -253,22 +253,22 @@ async def test_a_compaction_finds_the_lines_that_were_asked_for() -> None:
     question = (
         "The material is the output of run. Write down what is needed from it: the line of record 1234\nKeep paths."
     )
-    text = words(await reply_to(user(f"<material>\n{material}\n</material>", question), purpose="compaction"))
+    text = words(await reply_to(user(f"<material>\n{material}\n</material>", question), purpose=Purpose.COMPACTION))
     assert "record 1234 value 8638" in text
     assert len(text.splitlines()) < 5
     nothing = words(
-        await reply_to(user("<material>\na\nb\n</material>", "needed from it: zebras"), purpose="compaction")
+        await reply_to(user("<material>\na\nb\n</material>", "needed from it: zebras"), purpose=Purpose.COMPACTION)
     )
     assert "No line has" in nothing
 
 
 async def test_observations_are_lines_and_a_title_is_short() -> None:
     asked = (*WORK, user(ToolResult("demo_00000002", "ok"), "Turn it into observations"))
-    lines = words(await reply_to(*asked, purpose="observation")).splitlines()
+    lines = words(await reply_to(*asked, purpose=Purpose.OBSERVATIONS)).splitlines()
     assert any("Never touch vendor/" in line for line in lines)
     assert all(line.startswith("- !") for line in lines)
     assert (
-        words(await reply_to(user("Fix the parser of the old format please now", "A title?"), purpose="title"))
+        words(await reply_to(user("Fix the parser of the old format please now", "A title?"), purpose=Purpose.TITLE))
         == "Fix the parser of the old"
     )
 
@@ -276,10 +276,10 @@ async def test_observations_are_lines_and_a_title_is_short() -> None:
 async def test_the_choice_about_large_outputs_can_be_read() -> None:
     from helix_desktop.engine.strategies import admission
 
-    text = words(await reply_to(user("1: what?"), purpose="admission"))
+    text = words(await reply_to(user("1: what?"), purpose=Purpose.ADMISSION))
     assert admission.choices(text, [1, 2], []) == {number: admission.Choice("preview") for number in (1, 2)}
 
 
 async def test_a_request_for_nothing_known_is_answered() -> None:
-    assert words(await reply_to(user("ready?"), purpose="test"))
-    assert words(await reply_to(user(""), purpose="title")) == "A demonstration"
+    assert words(await reply_to(user("ready?"), purpose=Purpose.TEST))
+    assert words(await reply_to(user(""), purpose=Purpose.TITLE)) == "A demonstration"

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from helix_desktop.engine.facts import Usage
+from helix_desktop.engine.facts import ModelRole, Usage
 from helix_desktop.providers.models import DEFAULT_WINDOW, Prices, cost, look_up, shipped
 from helix_desktop.providers.wire import Object, get, number_at, object_at
 
@@ -53,7 +53,7 @@ def test_the_users_word_comes_before_the_providers_before_ours() -> None:
 
 
 def test_the_fact_of_a_choice_carries_window_and_prices() -> None:
-    fact = look_up("anthropic", "claude-opus-5-5").as_fact("main")
+    fact = look_up("anthropic", "claude-opus-5-5").as_fact(ModelRole.MAIN)
     assert (fact.role, fact.model, fact.window, fact.price_cache_read) == (
         "main",
         "anthropic/claude-opus-5-5",

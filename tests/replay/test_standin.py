@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.blocks import Message, Reply, Request, Role, ToolResult
-from helix_desktop.engine.facts import Stop, Text
+from helix_desktop.engine.facts import Purpose, Stop, Text
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.errors import ContextTooLong, Overloaded
 from helix_desktop.replay import clock
@@ -18,7 +18,7 @@ class Words:
         return len(text.split())
 
 
-def asked_for(purpose: str, text: str = "", kind: str = "works") -> tuple[str, list[Asked]]:
+def asked_for(purpose: Purpose, text: str = "", kind: str = "works") -> tuple[str, list[Asked]]:
     heard: list[Asked] = []
     request = Request("", "", (Message(Role.USER, (ToolResult("c", text), Text(text or "?"))),), purpose=purpose)
 
@@ -32,14 +32,14 @@ def asked_for(purpose: str, text: str = "", kind: str = "works") -> tuple[str, l
 
 
 @pytest.mark.parametrize("purpose", list(SIZES))
-def test_replies_have_the_sizes_of_the_price_model(purpose: str) -> None:
+def test_replies_have_the_sizes_of_the_price_model(purpose: Purpose) -> None:
     text, (heard,) = asked_for(purpose)
     assert 0.9 * SIZES[purpose] <= len(text.split()) <= 1.1 * SIZES[purpose]
     assert heard.output == len(text.split())
 
 
 def test_a_handover_has_its_sections_and_no_names_of_its_own() -> None:
-    text, _ = asked_for("handover")
+    text, _ = asked_for(Purpose.HANDOVER)
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
     assert all(
         name in "Project Background Technical Details Completed Preferences" for name in IDENTIFIER.findall(text)
@@ -48,23 +48,23 @@ def test_a_handover_has_its_sections_and_no_names_of_its_own() -> None:
 
 def test_it_keeps_what_it_found_unless_it_is_forgetful() -> None:
     said = "You must never touch src/engine/view.py again. See https://example.org/rules for it."
-    assert "must never touch" in asked_for("handover", said)[0]
-    assert "https://example.org/rules" in asked_for("handover", said)[0]
-    assert "example.org" not in asked_for("handover", said, "forgetful")[0]
+    assert "must never touch" in asked_for(Purpose.HANDOVER, said)[0]
+    assert "https://example.org/rules" in asked_for(Purpose.HANDOVER, said)[0]
+    assert "example.org" not in asked_for(Purpose.HANDOVER, said, "forgetful")[0]
 
 
 def test_the_question_of_admission_is_answered_for_every_output() -> None:
-    text, _ = asked_for("admission", "Output 1, of ls:\nx\n\nOutput 2, of cat:\ny")
+    text, _ = asked_for(Purpose.ADMISSION, "Output 1, of ls:\nx\n\nOutput 2, of cat:\ny")
     assert [line.split(":")[0] for line in text.splitlines()] == ["1", "2"]
 
 
 def test_the_ways_to_let_one_down() -> None:
-    assert asked_for("handover", kind="empty")[0] == ""
-    assert "##" not in asked_for("handover", kind="wrong-form")[0]
-    assert not any(section in asked_for("handover", kind="other-language")[0] for section in SECTIONS)
-    assert len(asked_for("handover", kind="too-long")[0].split()) > 50_000
+    assert asked_for(Purpose.HANDOVER, kind="empty")[0] == ""
+    assert "##" not in asked_for(Purpose.HANDOVER, kind="wrong-form")[0]
+    assert not any(section in asked_for(Purpose.HANDOVER, kind="other-language")[0] for section in SECTIONS)
+    assert len(asked_for(Purpose.HANDOVER, kind="too-long")[0].split()) > 50_000
     with pytest.raises(Overloaded):
-        asked_for("handover", kind="fails")
+        asked_for(Purpose.HANDOVER, kind="fails")
     assert set(KINDS) == {
         "works",
         "slow",
@@ -101,7 +101,7 @@ def test_one_that_hangs_does_not_answer() -> None:
 
 def test_a_slow_one_says_the_same_at_the_pace_of_a_real_model() -> None:
     async def work() -> tuple[float, int]:
-        request = Request("", "", (Message(Role.USER, (Text("?"),)),), purpose="handover")
+        request = Request("", "", (Message(Role.USER, (Text("?"),)),), purpose=Purpose.HANDOVER)
         begun = clock.LoopClock().now()
         deltas = [delta async for delta in StandIn("m", "slow", Words(), lambda _: None).stream(request)]
         return clock.LoopClock().now() - begun, len(deltas)
@@ -109,4 +109,4 @@ def test_a_slow_one_says_the_same_at_the_pace_of_a_real_model() -> None:
     seconds, deltas = clock.run(work())
     assert 30 < seconds < 50
     assert deltas > 10
-    assert asked_for("handover", kind="slow")[0] == asked_for("handover")[0]
+    assert asked_for(Purpose.HANDOVER, kind="slow")[0] == asked_for(Purpose.HANDOVER)[0]

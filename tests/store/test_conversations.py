@@ -7,6 +7,7 @@ from helix_desktop.engine.facts import (
     ConversationStarted,
     Fact,
     ModelReplied,
+    Purpose,
     Recorded,
     Spent,
     Stop,
@@ -41,7 +42,7 @@ def after(*facts: Fact) -> Row:
         (
             (
                 ModelReplied((), "m", Stop.END, Usage(10, output=3, cost=0.5)),
-                Spent("x", "m", Usage(1, output=1, cost=0.25)),
+                Spent(Purpose.OTHER, "m", Usage(1, output=1, cost=0.25)),
             ),
             {"sent": 11, "written": 4, "cost": 0.75},
         ),

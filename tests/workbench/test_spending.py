@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from helix_desktop.engine.facts import Recorded, Spent, Text, Usage, UserSaid
+from helix_desktop.engine.facts import Purpose, Recorded, Spent, Text, Usage, UserSaid
 from helix_desktop.workbench.spending import Today, midnight
 
 
 def cost(dollars: float, at: float) -> Recorded:
-    return Recorded("c", 1, at, Spent("summary", "m", Usage(cost=dollars)))
+    return Recorded("c", 1, at, Spent(Purpose.OTHER, "m", Usage(cost=dollars)))
 
 
 def test_what_was_spent_today_counts_and_nothing_else() -> None:

@@ -16,7 +16,7 @@ from helix_desktop.engine import budget, economics
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.economics import Standing
-from helix_desktop.engine.facts import PartRef, Stored, ToolCall
+from helix_desktop.engine.facts import ModelRole, PartRef, Stored, ToolCall
 from helix_desktop.engine.history.branch import Line
 from helix_desktop.engine.history.shown import MARKER_TOKENS, Item, worth_a_marker
 from helix_desktop.engine.parts import is_long
@@ -89,7 +89,7 @@ def when_it_pays(situation: Situation) -> Clearing | None:
     index = economics.clear_from(
         standing,
         growth(line) * meter.factor,
-        budget.prices(situation.state.settings.model("main")),
+        budget.prices(situation.state.settings.model(ModelRole.MAIN)),
         cold_chance(line),
         least=min(situation.policy.caching_least, meter.window // 8),
         crowded=economics.is_crowded(meter.used, meter.window),
@@ -178,7 +178,7 @@ def _argument_goes(situation: Situation, block: Block, ref: PartRef) -> bool:
     key = line.text_keys.get(ref)
     newest = None if key is None else line.newest_text[key] == ref
     age = len(line.steps) - line.born[ref.seq]
-    price = budget.prices(situation.state.settings.model("main"))
+    price = budget.prices(situation.state.settings.model(ModelRole.MAIN))
     return economics.argument_goes(tokens, age, price, newest=newest, tail=policy.tail_steps)
 
 

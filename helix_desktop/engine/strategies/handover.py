@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import budget, economics
 from helix_desktop.engine.economics import Handover
-from helix_desktop.engine.facts import FoldKind, ModelSet, Span
+from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable
 
 TITLE = "[Conversation History Summary]"
@@ -58,7 +58,7 @@ def floor(situation: Situation) -> float:
 
 def _when_it_pays(situation: Situation, span: Span) -> Plan | None:
     """Rent or buy: what was paid for carrying what it would cover has reached what a handover costs now."""
-    price = budget.prices(situation.state.settings.model("main"))
+    price = budget.prices(situation.state.settings.model(ModelRole.MAIN))
     paid = economics.rent(round(situation.line.carried(span.last + 1) * situation.meter.factor), price)
     costs = cost(situation, span)
     patience = economics.handover_patience(situation.meter.used, situation.meter.window)
@@ -83,10 +83,10 @@ def main_writes(situation: Situation, span: Span) -> bool:
 
 
 def _costs(situation: Situation, span: Span) -> tuple[float, float | None]:
-    price = budget.prices(situation.state.settings.model("main"))
+    price = budget.prices(situation.state.settings.model(ModelRole.MAIN))
     tail = sum(item.tokens for item in situation.line.tail(span.last + 1))
     planned = Handover(situation.meter.used, round(tail * situation.meter.factor), expected(situation))
-    fast = situation.state.settings.model("fast")
+    fast = situation.state.settings.model(ModelRole.FAST)
     if fast is None:
         return economics.handover_cost(planned, price), None
     by_fast = economics.handover_cost(planned, price, budget.prices(fast), scale=_scale(situation, fast))
@@ -95,7 +95,7 @@ def _costs(situation: Situation, span: Span) -> tuple[float, float | None]:
 
 def _scale(situation: Situation, fast: ModelSet) -> float:
     """The fast model's input price as a share of the main model's; 1 where one of them is unknown."""
-    main = situation.state.settings.model("main")
+    main = situation.state.settings.model(ModelRole.MAIN)
     if main is None or main.price_input <= 0 or fast.price_input <= 0:
         return 1.0
     return fast.price_input / main.price_input

@@ -11,6 +11,7 @@ from helix_desktop.engine.facts import (
     Attachment,
     Cover,
     FoldKind,
+    ModelRole,
     PartRef,
     Reasoning,
     Span,
@@ -79,7 +80,7 @@ class Calls:
 
 def parts(state: State, factor: float, calls: Mapping[int, str]) -> list[Part]:
     """Every block of the view in order."""
-    chosen = state.settings.model("main")
+    chosen = state.settings.model(ModelRole.MAIN)
     price = chosen.price_input / PER_MILLION if chosen else 0.0
 
     def naming(block: Block) -> tuple[str, bool]:

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSlider, 
 from helix_desktop.engine import budget, policy
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Event, FactAppended, Folding
-from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
+from helix_desktop.engine.facts import FoldKind, ModelReplied, ModelRole, PartRef, Recorded, Span
 from helix_desktop.engine.history.ledger import Savings, Tally
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
@@ -236,7 +236,7 @@ class Inspector(QWidget):
 
     def _savings(self, state: State) -> Savings:
         """As the session itself counts them, so that the figures are the same wherever they are told."""
-        main = state.settings.model("main")
+        main = state.settings.model(ModelRole.MAIN)
         price = main.price_input if main is not None else 0.0
         return self._tally.figures(budget.factor(state), budget.prices(main), per_million=price)
 

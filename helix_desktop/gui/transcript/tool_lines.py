@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from helix_desktop.engine.events import Stage
 from helix_desktop.engine.facts import Folded, FoldKind, ToolReturned
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.turn import UNREAD
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.figures import lasted
@@ -28,7 +29,7 @@ _VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
 _OF_KEY = {key: re.compile(f'"{key}{_VALUE}') for key in _KEYS}
 _FIRST = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
 _DELEGATE = "delegate"
-_COMMANDS = frozenset({"run_command", "shell", "bash"})
+_COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash"})
 _COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
 
 
@@ -132,7 +133,7 @@ def changed_lines(diff: str) -> str:
 
 
 def _unfinished(state: CallState, words: str, now: float) -> CallLine:
-    chips = (Chip(tr("sub-agent"), want=OpenSubAgent(state.call.id)),) if state.call.name == _DELEGATE else ()
+    chips = (Chip(tr("sub-agent"), want=OpenSubAgent(state.call.id)),) if state.call.name == ToolName.DELEGATE else ()
     if state.running and state.waiting:
         return CallLine(words, Look.WAITING, chips, tr("waiting for you"))
     if state.running and state.stage is not Stage.RUNNING:

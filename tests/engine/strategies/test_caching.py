@@ -9,6 +9,7 @@ from helix_desktop.engine.facts import (
     Excluded,
     FoldKind,
     ModelReplied,
+    ModelRole,
     ModelSet,
     PartRef,
     Pinned,
@@ -79,7 +80,7 @@ def test_it_pays_when_much_comes_free_and_little_stays_behind() -> None:
 def test_it_pays_sooner_the_dearer_a_cache_read_is() -> None:
     def steps_until_due(read: float, write: float) -> int:
         talk = Talk()
-        talk.add(ModelSet("main", "m", 128_000, 0, 1.0, 5.0, read, write))
+        talk.add(ModelSet(ModelRole.MAIN, "m", 128_000, 0, 1.0, 5.0, read, write))
         talk.user("go")
         for count in range(60):
             talk.step(f"s{count}", tokens=1_500)

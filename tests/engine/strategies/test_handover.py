@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine import policy
-from helix_desktop.engine.facts import FoldKind, ModelSet, Span
+from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.strategies import handover
 from helix_desktop.engine.strategies.handover import SECTIONS, lacking, question, question_for, sections
 from tests.engine.strategies.test_caching import situation
@@ -17,7 +17,7 @@ LAYERED = policy.preset("layered")
 
 def long_talk(tokens: int, *, steps: int = 40, window: int = 100_000) -> Talk:
     talk = Talk()
-    talk.add(ModelSet("main", "m", window))
+    talk.add(ModelSet(ModelRole.MAIN, "m", window))
     talk.user("go")
     talk.steps(steps, tokens=tokens // steps)
     return talk
@@ -50,7 +50,7 @@ def test_when_it_pays() -> None:
 def test_it_pays_later_the_cheaper_a_cache_read_is() -> None:
     def steps_until_due(read: float) -> int:
         talk = Talk()
-        talk.add(ModelSet("main", "m", 1_000_000, 0, 1.0, 5.0, read, 1.0))
+        talk.add(ModelSet(ModelRole.MAIN, "m", 1_000_000, 0, 1.0, 5.0, read, 1.0))
         talk.user("go")
         for count in range(400):
             talk.step(f"s{count}", tokens=500)
@@ -67,7 +67,7 @@ def test_not_within_the_cooldown_and_not_for_few_facts() -> None:
     assert handover.due(situation(talk, HELIX, pause=1.0)) is None
     assert handover.due(situation(talk, HELIX, pause=61.0)) is not None
     few = Talk()
-    few.add(ModelSet("main", "m", 100_000))
+    few.add(ModelSet(ModelRole.MAIN, "m", 100_000))
     few.user("go", tokens=90_000)
     few.steps(9, tokens=10)
     assert handover.due(situation(few, HELIX)) is None
@@ -82,11 +82,11 @@ def test_the_cheaper_writer_writes() -> None:
     talk = long_talk(60_000)
     span = Span(2, 60)
     assert handover.main_writes(situation(talk, LAYERED), span)
-    talk.add(ModelSet("main", "m", 100_000, 0, 5.0, 25.0, 0.5, 6.25))
-    talk.add(ModelSet("fast", "f", 100_000, 0, 0.1, 0.4))
+    talk.add(ModelSet(ModelRole.MAIN, "m", 100_000, 0, 5.0, 25.0, 0.5, 6.25))
+    talk.add(ModelSet(ModelRole.FAST, "f", 100_000, 0, 0.1, 0.4))
     assert not handover.main_writes(situation(talk, LAYERED), span)
     assert handover.main_writes(situation(talk, LAYERED.with_values({"handover_writer": "main"})), span)
-    talk.add(ModelSet("fast", "f", 100_000, 0, 5.0, 25.0))
+    talk.add(ModelSet(ModelRole.FAST, "f", 100_000, 0, 5.0, 25.0))
     assert handover.main_writes(situation(talk, LAYERED), span)
     assert not handover.main_writes(situation(talk, LAYERED.with_values({"handover_writer": "fast"})), span)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helix_desktop.engine import policy
-from helix_desktop.engine.facts import FoldKind, ModelSet, Span
+from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.strategies import observation
 from tests.engine.strategies.test_caching import situation
 from tests.engine.talk import Talk
@@ -13,7 +13,7 @@ OBSERVATIONAL = policy.preset("observational")
 
 def talk_of(tokens: int) -> Talk:
     talk = Talk()
-    talk.add(ModelSet("main", "m", 100_000))
+    talk.add(ModelSet(ModelRole.MAIN, "m", 100_000))
     talk.user("go", tokens=100)
     talk.steps(30, tokens=tokens // 30)
     return talk

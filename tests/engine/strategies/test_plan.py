@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.facts import ModelSet, PartRef, Span, TurnEnd, TurnEnded, Unfolded
+from helix_desktop.engine.facts import ModelRole, ModelSet, PartRef, Span, TurnEnd, TurnEnded, Unfolded
 from helix_desktop.engine.strategies.plan import foldable, is_barred, legal_cut, panic_start, tail_start
 from tests.engine.strategies.test_caching import situation
 from tests.engine.talk import Talk
@@ -88,7 +88,7 @@ def test_what_an_outer_fold_still_covers_is_not_barred_for_a_later_one() -> None
 
 def test_in_panic_the_tail_is_a_quarter_of_the_window_in_whole_steps() -> None:
     talk = Talk()
-    talk.add(ModelSet("main", "m", 16_000))
+    talk.add(ModelSet(ModelRole.MAIN, "m", 16_000))
     talk.user("one")
     talk.steps(20, tokens=1_500)
     line = talk.state.line

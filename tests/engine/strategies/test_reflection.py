@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helix_desktop.engine import policy
-from helix_desktop.engine.facts import FoldKind, ModelSet, Span
+from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.strategies import reflection
 from tests.engine.strategies.test_caching import situation
 from tests.engine.talk import Talk
@@ -13,7 +13,7 @@ OBSERVATIONAL = policy.preset("observational")
 
 def test_due_when_observations_pass_their_share() -> None:
     talk = Talk()
-    talk.add(ModelSet("main", "m", 10_000))
+    talk.add(ModelSet(ModelRole.MAIN, "m", 10_000))
     talk.user("go", tokens=3_000)
     talk.steps(10, tokens=900)
     talk.user("next", tokens=100)

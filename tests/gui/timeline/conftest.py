@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import (
     Folded,
     FoldKind,
     ModelReplied,
+    ModelRole,
     ModelSet,
     PartRef,
     PolicySet,
@@ -78,7 +79,7 @@ def written() -> Written:
     made = Written()
     made.add(ConversationStarted("Extract"))
     made.add(PolicySet("layered"))
-    made.add(ModelSet("main", story.MODEL, 128_000, 8_000, 3.0, 15.0, 0.3, 3.75))
+    made.add(ModelSet(ModelRole.MAIN, story.MODEL, 128_000, 8_000, 3.0, 15.0, 0.3, 3.75))
     made.add(SystemSet("You are Helix.", 5_000))
     made.add(UserSaid((Text("go", 10),)))
     outputs = [made.output(number) for number in range(3)]
