@@ -59,9 +59,9 @@ def meter(state: State, policy: Policy) -> Meter:
     """What the next request comes to, from the running sums: O(1)."""
     chosen = state.settings.model(ModelRole.MAIN)
     factor_now = factor(state)
-    counted = {kind: state.line.tokens[kind] for kind in Kind}
-    counted[Kind.SYSTEM] += state.tokens - state.line.total_tokens
-    counted[Kind.CONVERSATION] += state.line.total_tokens - state.line.tokens.total()
+    counted = {kind: state.branch.tokens[kind] for kind in Kind}
+    counted[Kind.SYSTEM] += state.tokens - state.branch.total_tokens
+    counted[Kind.CONVERSATION] += state.branch.total_tokens - state.branch.tokens.total()
     parts = {kind: round(tokens * factor_now) for kind, tokens in counted.items()}
     size = window(state, policy)
     return Meter(parts, sum(parts.values()), size, reserve(state, policy), factor_now, chosen.model if chosen else "")
@@ -69,7 +69,7 @@ def meter(state: State, policy: Policy) -> Meter:
 
 def kept_whole(state: State, *more: Cover) -> int:
     """What no fold can make shorter: system prompt, tools, rules and pins, `more` among them; corrected tokens."""
-    return corrected(state.tokens - state.line.total_tokens + state.line.tokens_pinned(*more), state)
+    return corrected(state.tokens - state.branch.total_tokens + state.branch.tokens_pinned(*more), state)
 
 
 def window(state: State, policy: Policy) -> int:

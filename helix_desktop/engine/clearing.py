@@ -67,17 +67,17 @@ class Sweeping:
 
     def block(self, ref: PartRef) -> Block | None:
         """The part's block where it stands in the view."""
-        line = self.conversation.state.line
-        if ref.seq not in line.messages:
+        branch = self.conversation.state.branch
+        if ref.seq not in branch.messages:
             return None
-        return next((block for block in line.item_at(ref.seq).blocks if block.source == ref), None)
+        return next((block for block in branch.item_at(ref.seq).blocks if block.source == ref), None)
 
     async def marked(self, ref: PartRef, block: Block) -> Shown:
         """The part as a marker; what it names is stored by now."""
         if isinstance(block.content, ToolCall):
             return await self._marked_call(ref, block, block.content)
         stored = self._stored(ref)
-        about = caching.about_output(self.conversation.state.line, ref.seq)
+        about = caching.about_output(self.conversation.state.branch, ref.seq)
         text = caching.marker(stored.digest, about, await stored_text(self.cache, stored))
         return Shown(ref, block, FoldKind.MARKER, text, self.tokens.count(text), (stored.digest,))
 
@@ -101,7 +101,7 @@ class Sweeping:
 
     def _stored(self, ref: PartRef) -> Stored:
         """The entry behind an output or an attachment, whatever stands for it now."""
-        recorded = self.conversation.state.line.messages[ref.seq]
+        recorded = self.conversation.state.branch.messages[ref.seq]
         part = parts.parts_of(parts.message(recorded))[ref.part]
         if isinstance(part, Attachment):
             return part.stored

@@ -38,7 +38,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
     Unpinned,
 )
-from helix_desktop.engine.history.branch import Line
+from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.history.covers import overlap
 from helix_desktop.engine.history.shown import Item
 from helix_desktop.engine.policy import Policy
@@ -67,7 +67,7 @@ class Reading:
 
     plan: Plan
     situation: Situation
-    line: Line
+    branch: Branch
     items: tuple[Item, ...]
     view: View
     seq: int
@@ -110,17 +110,17 @@ def spent_on(error: HelixError) -> tuple[Spent, ...]:
 
 def read(plan: Plan, situation: Situation) -> Reading:
     """Take down what the span shows. No await in here: nothing can change meanwhile."""
-    line = situation.line
-    items = tuple(line.visible(plan.span))
-    kept = line.kept_tokens(plan.span, panic=plan.panic)
+    branch = situation.branch
+    items = tuple(branch.visible(plan.span))
+    kept = branch.kept_tokens(plan.span, panic=plan.panic)
     shown = sum(item.tokens for item in items)
     view = situation.state.view()
-    return Reading(plan, situation, line, items, view, situation.state.last_seq, shown, kept, line.todo)
+    return Reading(plan, situation, branch, items, view, situation.state.last_seq, shown, kept, branch.todo)
 
 
 def still_same(reading: Reading, state: State) -> bool:
     """Whether the covered facts are shown as they were when they were read, but for markers made meanwhile."""
-    if state.line is not reading.line or not reading.line.may_nest(reading.plan.span):
+    if state.branch is not reading.branch or not reading.branch.may_nest(reading.plan.span):
         return False
     return not any(_touches(recorded.fact, reading) for recorded in state.facts[reading.seq :])
 
@@ -131,7 +131,7 @@ def _touches(fact: Fact, reading: Reading) -> bool:
         case Pinned(ref=cover) | Unpinned(ref=cover) | Excluded(ref=cover) | Included(ref=cover):
             return overlap(cover, reading.plan.span)
         case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name):
-            return name in reading.line.folds and overlap(reading.line.folds[name].cover, reading.plan.span)
+            return name in reading.branch.folds and overlap(reading.branch.folds[name].cover, reading.plan.span)
         case Folded(cover=Span() as cover):
             return overlap(cover, reading.plan.span)
         case Forgotten():
@@ -162,7 +162,7 @@ class Writer:
         making = Making(
             reading.plan,
             fold,
-            reading.line.handovers + 1,
+            reading.branch.handovers + 1,
             found,
             entry,
             reading.situation.policy.critical_tokens,
@@ -170,7 +170,7 @@ class Writer:
         )
         failures = []
         dated = reading.plan.kind is FoldKind.OBSERVATIONS
-        passages = await transcript.passages(reading.line, reading.plan.span, self.cache, dated=dated)
+        passages = await transcript.passages(reading.branch, reading.plan.span, self.cache, dated=dated)
         for rung in self._rungs(reading):
             try:
                 text = await self._text(rung, reading, passages, Asking(spent.append, self._heard), seconds)
@@ -238,20 +238,20 @@ class Writer:
         before: list[Detail] = []
         seqs: list[int] = []
         for item in reading.items:
-            entry = await self._entry(reading.line, item)
+            entry = await self._entry(reading.branch, item)
             if entry is None:
-                seqs.extend(reading.line.covered_by(item))
+                seqs.extend(reading.branch.covered_by(item))
             else:
                 before += entry
-        sources = await transcript.sources(reading.line, seqs, self.cache)
-        stored = list(transcript.hashes(reading.line, seqs))
+        sources = await transcript.sources(reading.branch, seqs, self.cache)
+        stored = list(transcript.hashes(reading.branch, seqs))
         found, text = await asyncio.to_thread(_gathered, before, sources, stored, reading.todo)
         kept = await self.cache.put(text.encode("utf-8", "replace"), About("handover", ENTRY))
         return found, kept.digest
 
-    async def _entry(self, line: Line, item: Item) -> Sequence[Detail] | None:
+    async def _entry(self, branch: Branch, item: Item) -> Sequence[Detail] | None:
         """The details of the document that stands there; None for messages, and where the entry is gone."""
-        fold = line.folds.get(item.fold)
+        fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
         try:

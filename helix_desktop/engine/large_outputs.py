@@ -106,8 +106,8 @@ class Admission:
 
     def _calls(self) -> Sequence[Call]:
         """The calls of the last reply."""
-        line = self.conversation.state.line
-        return line.batches.get(line.steps[-1], ()) if line.steps else ()
+        branch = self.conversation.state.branch
+        return branch.batches.get(branch.steps[-1], ()) if branch.steps else ()
 
     # --- outputs ----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
-from helix_desktop.engine.history.branch import Line
+from helix_desktop.engine.history.branch import Branch
 
 Resolve = Callable[[Stored], str | Image]
 
@@ -179,17 +179,17 @@ class _Writing:
 # --- legal cuts ------------------------------------------------------------------------------------------------------
 
 
-def is_cut(line: Line, seq: int) -> bool:
+def is_cut(branch: Branch, seq: int) -> bool:
     """Whether a span may end just before the message `seq`: it begins a step or is said by the user, and no call
     from before it is answered from it on.
     """
-    recorded = line.messages.get(seq)
+    recorded = branch.messages.get(seq)
     if recorded is None or isinstance(recorded.fact, ToolReturned):
         return False
-    before = line.step_before(seq)
-    calls = line.batches.get(before, ()) if before is not None else ()
-    waiting = {call.shown for call in line.running_calls}
-    return not any(call.shown in waiting or line.results.get(call.shown, 0) >= seq for call in calls)
+    before = branch.step_before(seq)
+    calls = branch.batches.get(before, ()) if before is not None else ()
+    waiting = {call.shown for call in branch.running_calls}
+    return not any(call.shown in waiting or branch.results.get(call.shown, 0) >= seq for call in calls)
 
 
 # --- checking --------------------------------------------------------------------------------------------------------

@@ -77,14 +77,14 @@ class Panic:
     def _may_fit(self, steps: int) -> bool:
         """Whether a truncation that leaves so many steps standing, their large parts as excerpts, can be enough."""
         situation = self._steward.situation()
-        line, state = situation.line, situation.state
+        branch, state = situation.branch, situation.state
         until = _until(situation, steps)
-        words = line.kept_tokens(Span(line.order[0], until - 1), panic=True)
-        standing = [block for item in line.tail(until) for block in item.blocks]
+        words = branch.kept_tokens(Span(branch.order[0], until - 1), panic=True)
+        standing = [block for item in branch.tail(until) for block in item.blocks]
         shown = sum(
             EXCERPT if block.tokens > LARGE and _may_be_excerpted(block) else block.tokens for block in standing
         )
-        fixed = state.tokens - line.total_tokens
+        fixed = state.tokens - branch.total_tokens
         return budget.corrected(fixed + words + SMALLEST + shown, state) <= self._target
 
     async def _markers(self) -> None:
@@ -104,7 +104,7 @@ class Panic:
         situation = self._steward.situation()
         span = foldable(situation, panic_start(situation))
         left = situation.policy.panic_wait - self._waited
-        broken = situation.line.failures[FoldKind.HANDOVER] >= situation.policy.failures
+        broken = situation.branch.failures[FoldKind.HANDOVER] >= situation.policy.failures
         if span is None or broken or left <= 0 or not self._may_ask:
             return
         reading = read(Plan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
@@ -156,9 +156,9 @@ class Panic:
 
 def _until(situation: Situation, steps: int) -> int:
     """The first message that a truncation leaving `steps` steps leaves standing."""
-    made = situation.line.steps
+    made = situation.branch.steps
     if len(made) < steps:
-        return situation.line.order[0]
+        return situation.branch.order[0]
     return made[-steps]
 
 

@@ -26,7 +26,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.history.branch import Line
+from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.ports import About, Cache, Index, ModelClient, Tokens
 from helix_desktop.engine.strategies import admission
 from helix_desktop.engine.strategies.caching import about_output
@@ -136,7 +136,7 @@ async def history(state: State, cache: Cache, tokens: Tokens, name: str) -> str:
     first, last = (
         (fold.cover.seq, fold.cover.seq) if isinstance(fold.cover, PartRef) else (fold.cover.first, fold.cover.last)
     )
-    text = "\n".join(told(state.line, state.line.messages[seq]) for seq in state.line.covered(Span(first, last)))
+    text = "\n".join(told(state.branch, state.branch.messages[seq]) for seq in state.branch.covered(Span(first, last)))
     if tokens.count(text) <= PAGE_TOKENS:
         return text
     stored = await cache.put(text.encode("utf-8", "replace"), About("recall_history", name))
@@ -155,11 +155,11 @@ def _fold(state: State, name: str) -> Folded:
     return fold
 
 
-def told(line: Line, recorded: Recorded) -> str:
+def told(branch: Branch, recorded: Recorded) -> str:
     """One message as text, as it was said. Reasoning is left out."""
     fact, seq = recorded.fact, recorded.seq
     if isinstance(fact, ToolReturned):
-        about = about_output(line, seq)
+        about = about_output(branch, seq)
         shown = fact.head or "(the text is in the entry)"
         return f'[{seq}] output of {about}: recall_cached_content("{fact.output.digest.hex}")\n{shown}'
     if isinstance(fact, UserSaid):
@@ -169,7 +169,9 @@ def told(line: Line, recorded: Recorded) -> str:
         ]
         return "\n".join(f"[{seq}] user: {text}" for text in said)
     if isinstance(fact, ModelReplied):
-        return "\n".join(f"[{source.seq}] {_by(source)}{source.text}" for source in transcript.replied(line, seq, fact))
+        return "\n".join(
+            f"[{source.seq}] {_by(source)}{source.text}" for source in transcript.replied(branch, seq, fact)
+        )
     return ""
 
 

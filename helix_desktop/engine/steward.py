@@ -141,10 +141,10 @@ class Steward:
         state = self.conversation.state
         if state.fold(fold) is None:
             raise NotThere(f"There is no fold {fold!r} in this conversation.")
-        if fold not in state.line.live:
+        if fold not in state.branch.live:
             raise Refused("This fold is undone already.")
         meter = self.conversation.meter()
-        more = round((state.line.tokens_after(fold) - state.line.total_tokens) * meter.factor)
+        more = round((state.branch.tokens_after(fold) - state.branch.total_tokens) * meter.factor)
         if more > max(meter.free, 0):
             raise Refused(
                 f"Undoing this would bring back {more:,} tokens, and {max(meter.free, 0):,} are free: {meter.figures()}.",
@@ -154,13 +154,13 @@ class Steward:
 
     async def redo(self, fold: str) -> tuple[Recorded, ...]:
         """Put an undone fold back. Refused where another one crosses it by now."""
-        line = self.conversation.state.line
-        folded = line.folds.get(fold)
+        branch = self.conversation.state.branch
+        folded = branch.folds.get(fold)
         if folded is None:
             raise NotThere(f"There is no fold {fold!r} in this conversation.")
-        if fold in line.live:
+        if fold in branch.live:
             raise Refused("This fold is in force already.")
-        if not line.may_nest(folded.cover):
+        if not branch.may_nest(folded.cover):
             raise Refused("Another fold covers a part of the same facts by now.", remedy="Undo that one first.")
         return await self.conversation.append(Refolded(fold))
 
@@ -225,7 +225,7 @@ class Steward:
 
     def _resting(self, kind: FoldKind, situation: Situation) -> bool:
         """After a failure for a while; after three in a row until the user says so."""
-        if situation.line.failures[kind] >= situation.policy.failures:
+        if situation.branch.failures[kind] >= situation.policy.failures:
             return True
         failed = self._failed_at.get(kind)
         return failed is not None and 0 <= situation.now - failed < RETRY_AFTER

@@ -24,7 +24,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.history.branch import Line
+from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.history.shown import Item
 from helix_desktop.engine.ports import Cache
 from helix_desktop.engine.strategies.caching import about_output, call_of
@@ -59,69 +59,69 @@ async def stored_text(cache: Cache, stored: Stored) -> str:
 # --- for writers -----------------------------------------------------------------------------------------------------
 
 
-async def passages(line: Line, span: Span, cache: Cache, *, dated: bool = False) -> list[Passage]:
+async def passages(branch: Branch, span: Span, cache: Cache, *, dated: bool = False) -> list[Passage]:
     """What the view shows of the span, message by message; `dated`: with the minute each was said."""
-    return [await _passage(line, item, cache, dated=dated) for item in line.visible(span)]
+    return [await _passage(branch, item, cache, dated=dated) for item in branch.visible(span)]
 
 
-async def _passage(line: Line, item: Item, cache: Cache, *, dated: bool) -> Passage:
-    said = [await _said(line, block, cache) for block in item.blocks]
+async def _passage(branch: Branch, item: Item, cache: Cache, *, dated: bool) -> Passage:
+    said = [await _said(branch, block, cache) for block in item.blocks]
     where = f"[{item.first}]" if item.first == item.last else f"[{item.first}–{item.last}]"
-    if dated and item.first in line.messages:
-        where += f" {datetime.fromtimestamp(line.messages[item.first].time, UTC):%Y-%m-%d %H:%M}"
+    if dated and item.first in branch.messages:
+        where += f" {datetime.fromtimestamp(branch.messages[item.first].time, UTC):%Y-%m-%d %H:%M}"
     return Passage(item.first, "\n".join(f"{where} {text}" for text in said if text), item.tokens)
 
 
-async def _said(line: Line, block: Block, cache: Cache) -> str:
+async def _said(branch: Branch, block: Block, cache: Cache) -> str:
     match block.content:
         case Text(text=text) if block.role is Role.TOOL:
-            return f"output{_of_call(line, block)}:\n{text}"
+            return f"output{_of_call(branch, block)}:\n{text}"
         case Text(text=text):
             return text if block.fold else f"{block.role}: {text}"
         case ToolCall(name=name, arguments=arguments):
             return f"call of {name}: {arguments}"
         case Stored() as stored:
-            return f"output{_of_call(line, block)}:\n{await stored_text(cache, stored)}"
+            return f"output{_of_call(branch, block)}:\n{await stored_text(cache, stored)}"
         case Attachment(name=name, stored=stored):
             return f"user attached {name}:\n{await stored_text(cache, stored)}"
         case _:
             return ""  # reasoning is not passed on
 
 
-def _of_call(line: Line, block: Block) -> str:
-    call = line.calls.get(block.call)
+def _of_call(branch: Branch, block: Block) -> str:
+    call = branch.calls.get(block.call)
     return f" of {call.call.name}" if call else ""
 
 
 # --- for the collector -----------------------------------------------------------------------------------------------
 
 
-async def sources(line: Line, seqs: list[int], cache: Cache) -> list[Source]:
+async def sources(branch: Branch, seqs: list[int], cache: Cache) -> list[Source]:
     """The messages as they were said, the outputs whole; what the user took out stays out."""
     found: list[Source] = []
     for seq in seqs:
-        fact = line.messages[seq].fact
+        fact = branch.messages[seq].fact
         if isinstance(fact, ToolReturned):
-            if not line.is_excluded(PartRef(seq)):
-                found.append(await _output(line, seq, fact, cache))
+            if not branch.is_excluded(PartRef(seq)):
+                found.append(await _output(branch, seq, fact, cache))
         elif isinstance(fact, UserSaid):
-            found.append(await _user(line, seq, fact, cache))
+            found.append(await _user(branch, seq, fact, cache))
         elif isinstance(fact, ModelReplied):
-            found.extend(replied(line, seq, fact))
+            found.extend(replied(branch, seq, fact))
     return found
 
 
-async def _output(line: Line, seq: int, fact: ToolReturned, cache: Cache) -> Source:
-    call = call_of(line, seq)
+async def _output(branch: Branch, seq: int, fact: ToolReturned, cache: Cache) -> Source:
+    call = call_of(branch, seq)
     text = await stored_text(cache, fact.output)
     ok = fact.ok and not fact.exit_code
     return Source(seq, "output", text, call.name if call else "", ok, changes=fact.changes)
 
 
-async def _user(line: Line, seq: int, fact: UserSaid, cache: Cache) -> Source:
+async def _user(branch: Branch, seq: int, fact: UserSaid, cache: Cache) -> Source:
     texts, names = [], []
     for index, part in enumerate(fact.parts):
-        if line.is_excluded(PartRef(seq, index)):
+        if branch.is_excluded(PartRef(seq, index)):
             continue
         if isinstance(part, Text):
             texts.append(part.text)
@@ -132,10 +132,10 @@ async def _user(line: Line, seq: int, fact: UserSaid, cache: Cache) -> Source:
     return Source(seq, "user", "\n".join(texts), names=tuple(names))
 
 
-def replied(line: Line, seq: int, fact: ModelReplied) -> Iterator[Source]:
+def replied(branch: Branch, seq: int, fact: ModelReplied) -> Iterator[Source]:
     """The calls and the texts of a reply."""
     for index, part in enumerate(fact.parts):
-        if line.is_excluded(PartRef(seq, index)) or isinstance(part, Reasoning):
+        if branch.is_excluded(PartRef(seq, index)) or isinstance(part, Reasoning):
             continue
         if isinstance(part, ToolCall):
             yield Source(seq, "call", part.arguments, part.name)
@@ -143,12 +143,12 @@ def replied(line: Line, seq: int, fact: ModelReplied) -> Iterator[Source]:
             yield Source(seq, "assistant", part.text)
 
 
-def hashes(line: Line, seqs: list[int]) -> Iterator[Detail]:
+def hashes(branch: Branch, seqs: list[int]) -> Iterator[Detail]:
     """Every entry the span's messages refer to, so that each can be recalled by its hash."""
     for seq in seqs:
-        fact = line.messages[seq].fact
+        fact = branch.messages[seq].fact
         if isinstance(fact, ToolReturned):
-            yield Detail("stored", f"{fact.output.digest.hex} {about_output(line, seq)}", seq)
+            yield Detail("stored", f"{fact.output.digest.hex} {about_output(branch, seq)}", seq)
             for picture in fact.images:
                 yield Detail("stored", f"{picture.digest.hex} picture", seq)
         elif isinstance(fact, UserSaid):

@@ -118,7 +118,7 @@ class Turn:
     def _refuse_what_cannot_fit(self) -> None:
         """Pins are never folded: where they are why the request is larger than the window, it is not sent."""
         state, meter = self._conversation.state, self._conversation.meter()
-        if meter.used <= meter.window or not state.line.pins:
+        if meter.used <= meter.window or not state.branch.pins:
             return
         kept = budget.kept_whole(state)
         raise Refused(
@@ -197,7 +197,7 @@ class Turn:
         is the one that failed; a reply that met its length limit is continued instead.
         """
         if reply.stop is Stop.CUT and reply.parts:
-            partial = self._conversation.state.line.steps[-1]
+            partial = self._conversation.state.branch.steps[-1]
             await self._conversation.append(Excluded(Span(partial, partial)))
         spread = random.uniform(0.75, 1.25)  # noqa: S311  # so that many do not come back together
         await self._crew.clock.sleep(2 ** (self._cuts - 1) * spread)

@@ -32,7 +32,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     ToolsOffered,
 )
-from helix_desktop.engine.history.branch import Line
+from helix_desktop.engine.history.branch import Branch
 
 RULES_HEADER_TOKENS = 10
 Rules = tuple[tuple[int, RulesSet], ...]
@@ -95,7 +95,7 @@ class State:
 
     facts: list[Recorded] = field(default_factory=list)
     settings: Settings = Settings()
-    line: Line = field(default_factory=Line)
+    branch: Branch = field(default_factory=Branch)
     spent: list[Spent | ModelReplied] = field(default_factory=list)
     billed: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)  # per model: (counted, billed) of replies
     title: str = ""
@@ -116,12 +116,14 @@ class State:
     @property
     def live_folds(self) -> tuple[Folded, ...]:
         """The folds in force, oldest first; what a longer one covers is among them."""
-        return tuple(sorted((self.line.folds[name] for name in self.line.live), key=lambda f: self.line.ages[f.fold]))
+        return tuple(
+            sorted((self.branch.folds[name] for name in self.branch.live), key=lambda f: self.branch.ages[f.fold])
+        )
 
     @property
     def tokens(self) -> int:
         """What the view counts in the base encoding; `budget.py` corrects it."""
-        return self.line.total_tokens + sum(block.tokens for block in self._head) + self.settings.tools.tokens
+        return self.branch.total_tokens + sum(block.tokens for block in self._head) + self.settings.tools.tokens
 
     @property
     def time(self) -> float:
@@ -142,7 +144,7 @@ class State:
         if settings is not self.settings:
             self.settings, self._head = settings, settings.blocks
         else:
-            self.line.advance(recorded)
+            self.branch.advance(recorded)
 
     def view(self) -> View:
         """The view now. Blocks are shared with the views before; nothing is computed twice."""
@@ -156,13 +158,13 @@ class State:
 
     def _catch_up(self) -> None:
         """Bring the list of blocks up to date from the first item that changed."""
-        changed = self.line.take_changed()
+        changed = self.branch.take_changed()
         if self._head is not self._head_shown:
             self._head_shown, self._blocks, self._starts = self._head, list(self._head), []
         if changed < len(self._starts):
             del self._blocks[self._starts[changed] :]
             del self._starts[changed:]
-        for item in self.line.items[len(self._starts) :]:
+        for item in self.branch.items[len(self._starts) :]:
             self._starts.append(len(self._blocks))
             self._blocks.extend(item.blocks)
 
@@ -172,7 +174,7 @@ class State:
 
     def fold(self, name: str) -> Folded | None:
         """The fold, live or undone, with the user's wording where there is one; None where the line has none."""
-        return self.line.folds.get(name)
+        return self.branch.folds.get(name)
 
     def present(self) -> list[Recorded]:
         """The facts the view goes on from, oldest first: all but those a rewind left behind."""
@@ -193,11 +195,11 @@ class State:
 
     def _unfinished(self) -> int:
         """How many blocks at the end belong to a batch that is not whole yet."""
-        if not self.line.running_calls:
+        if not self.branch.running_calls:
             return 0
-        begun = self.line.steps[-1]
+        begun = self.branch.steps[-1]
         count = 0
-        for item in reversed(self.line.items):
+        for item in reversed(self.branch.items):
             if item.first < begun:
                 break
             count += len(item.blocks)
@@ -206,9 +208,9 @@ class State:
     def _rewind(self, to: int) -> None:
         """Go on from `to`: the line is made again from the facts that lead there."""
         self._before.append(max(0, min(to, len(self.facts) - 1)))
-        self.line = Line()
+        self.branch = Branch()
         for recorded in self.present():
-            self.line.advance(recorded)
+            self.branch.advance(recorded)
 
     def _note(self, recorded: Recorded) -> None:
         """What is remembered of a fact whatever line it is on."""
@@ -231,7 +233,7 @@ class State:
     def _bill(self, reply: ModelReplied) -> None:
         """Remember what was counted and what the provider reported, to learn from."""
         self.spent.append(reply)
-        newest = self.line.order[-1] if self.line.order else 0
+        newest = self.branch.order[-1] if self.branch.order else 0
         if reply.usage.input > 0 and (reply.saw == 0 or reply.saw >= newest) and self.tokens > 0:
             samples = self.billed.setdefault(reply.model, deque(maxlen=SAMPLES))
             samples.append((self.tokens, reply.usage.input))

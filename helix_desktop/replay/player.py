@@ -170,9 +170,9 @@ class Player:
 
     async def _end_turn(self) -> None:
         """A turn whose last reply called something was interrupted."""
-        if not self._conversation.state.line.turn.running or not self._conversation.state.line.steps:
+        if not self._conversation.state.branch.turn.running or not self._conversation.state.branch.steps:
             return
-        last = self._conversation.fact(self._conversation.state.line.steps[-1])
+        last = self._conversation.fact(self._conversation.state.branch.steps[-1])
         calls = isinstance(last, ModelReplied) and last.stop is Stop.CALLS
         await self._conversation.append(TurnEnded(TurnEnd.STOPPED if calls else TurnEnd.DONE))
         self._waited = max(self._waited, self._waited_now)
@@ -203,7 +203,7 @@ class Player:
 
     async def _outputs(self, batch: Sequence[RecordedMessage]) -> None:
         """What the last reply's calls returned. What answers no call stands behind it, so that nothing is left out."""
-        waiting = [call.id for call in self._conversation.state.line.running_calls]
+        waiting = [call.id for call in self._conversation.state.branch.running_calls]
         returned, stray = [], []
         for message in batch:
             if message.answers in waiting:

@@ -38,7 +38,7 @@ def test_a_fold_shows_in_the_meter_at_once_and_undo_takes_it_back() -> None:
     folded = budget.meter(talk.state, LAYERED)
     assert folded.parts[Kind.HANDOVER] == 60
     assert folded.used < before.used - 1_000
-    assert talk.state.line.tokens_after("h") == talk.state.line.total_tokens + before.used - folded.used
+    assert talk.state.branch.tokens_after("h") == talk.state.branch.total_tokens + before.used - folded.used
     assert talk.state.fold("h") is not None
     assert talk.state.live_folds[0].kind is FoldKind.HANDOVER
 

@@ -257,11 +257,11 @@ def test_a_cut_is_legal_before_a_step_and_before_a_message_and_nowhere_else() ->
     last = talk.output("b")
     two = talk.reply("done")
     then = talk.user("thanks")
-    line = talk.state.line
-    assert [seq for seq in line.order if laws.is_cut(line, seq)] == [first, one, two, then]
-    assert not laws.is_cut(line, steering)
-    assert not laws.is_cut(line, last)
-    assert not laws.is_cut(line, 99)
+    branch = talk.state.branch
+    assert [seq for seq in branch.order if laws.is_cut(branch, seq)] == [first, one, two, then]
+    assert not laws.is_cut(branch, steering)
+    assert not laws.is_cut(branch, last)
+    assert not laws.is_cut(branch, 99)
 
 
 def test_no_cut_is_legal_while_calls_are_open() -> None:
@@ -269,7 +269,7 @@ def test_no_cut_is_legal_while_calls_are_open() -> None:
     talk.user("go")
     talk.reply("", "a")
     waiting = talk.user("hurry", steering=True)
-    assert not laws.is_cut(talk.state.line, waiting)
+    assert not laws.is_cut(talk.state.branch, waiting)
 
 
 def test_stable_counts_the_messages_that_only_a_fold_can_change() -> None:

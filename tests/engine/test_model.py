@@ -178,12 +178,12 @@ class Shaken:
         await asyncio.wait_for(self.kept.steward.fold_now(self.random.choice(list(FoldKind))), 60)
 
     async def do_undo(self) -> None:
-        folds = self.kept.conversation.state.line.folds
+        folds = self.kept.conversation.state.branch.folds
         if folds:
             name = self.random.choice(list(folds))
             await (
                 self.kept.steward.undo(name)
-                if name in self.kept.conversation.state.line.live
+                if name in self.kept.conversation.state.branch.live
                 else self.kept.steward.redo(name)
             )
 
@@ -250,7 +250,7 @@ class Shaken:
         for block in view.blocks:
             for stored in block.cached:
                 assert await self.cache.get(stored.digest)
-            if block.fold and state.line.folds[block.fold].kind is FoldKind.MARKER:
+            if block.fold and state.branch.folds[block.fold].kind is FoldKind.MARKER:
                 shown = repr(block.content)
                 assert self.markers.setdefault(block.fold, shown) == shown
 
@@ -258,10 +258,10 @@ class Shaken:
         """A fold covers nothing of the tail, but in panic and on arrival."""
         fold = event.recorded.fact if isinstance(event, FactAppended) else None
         if isinstance(fold, Folded) and not fold.panic and fold.kind is not FoldKind.EXCERPT:
-            line = self.kept.conversation.state.line
+            branch = self.kept.conversation.state.branch
             last = fold.cover.seq if isinstance(fold.cover, PartRef) else fold.cover.last
             self.reached_the_tail |= last >= (
-                max([line.turn.before, *line.steps[-8:-7]]) if line.turn.running else line.turn.begin
+                max([branch.turn.before, *branch.steps[-8:-7]]) if branch.turn.running else branch.turn.begin
             )
 
     async def fits(self) -> None:

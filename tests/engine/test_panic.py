@@ -78,7 +78,7 @@ async def test_the_tail_itself_where_nothing_else_is_left() -> None:
     fold = kept.folds(FoldKind.TRUNCATION)[-1]
     assert fold.panic
     assert isinstance(fold.cover, Span)
-    assert fold.cover.last >= kept.conversation.state.line.steps[-8]
+    assert fold.cover.last >= kept.conversation.state.branch.steps[-8]
 
 
 async def test_a_long_message_of_the_user_is_excerpted_and_can_be_recalled() -> None:

@@ -97,7 +97,7 @@ def reply(talk: Talk, one: int, other: int) -> Fact:
 
 @maker
 def result(talk: Talk, one: int, other: int) -> Fact:
-    waiting = talk.state.line.running_calls
+    waiting = talk.state.branch.running_calls
     call = waiting[one % len(waiting)].id if waiting and other % 8 else f"c{one % 6}"
     images = (stored(f"picture {one}"),) if one % 6 == 0 else ()
     return ToolReturned(call, stored(f"output {one} {other}"), other, ok=one % 2 == 0, images=images)
@@ -218,15 +218,17 @@ def test_the_view_is_the_same_computed_at_once_or_step_by_step(script: list[tupl
 @settings(max_examples=200)
 def test_the_running_sums_are_what_the_blocks_come_to(script: list[tuple[str, int, int]]) -> None:
     def check(talk: Talk, fact: Fact) -> None:
-        line = talk.state.line
+        branch = talk.state.branch
         counted: Counter[Kind] = Counter()
-        for item in line.items:
+        for item in branch.items:
             for block in item.blocks:
                 counted[block.kind] += block.tokens
-        assert {kind: count for kind, count in line.tokens.items() if count} == {k: c for k, c in counted.items() if c}
-        assert line.shown_messages == sum(bool(item.blocks) for item in line.items)
-        assert line.token_sums.before(len(line.order)) == counted.total()
-        assert line.plain_tokens == sum(item.tokens for item in line.items if not item.fold)
+        assert {kind: count for kind, count in branch.tokens.items() if count} == {
+            k: c for k, c in counted.items() if c
+        }
+        assert branch.shown_messages == sum(bool(item.blocks) for item in branch.items)
+        assert branch.token_sums.before(len(branch.order)) == counted.total()
+        assert branch.plain_tokens == sum(item.tokens for item in branch.items if not item.fold)
 
     played(script, check)
 
@@ -238,10 +240,10 @@ def test_a_fold_never_makes_the_view_longer(script: list[tuple[str, int, int]]) 
     for kind, one, other in script:
         fact = MAKERS[kind](talk, one, other)
         if fact is not None:
-            before = talk.state.line.total_tokens
+            before = talk.state.branch.total_tokens
             talk.add(fact)
             if isinstance(fact, Folded):
-                assert talk.state.line.total_tokens <= before
+                assert talk.state.branch.total_tokens <= before
 
 
 @given(SCRIPTS, st.integers(0, 999), st.integers(0, 999))
@@ -306,7 +308,7 @@ def test_what_was_sent_stays_the_prefix_of_what_is_sent_next(
 ) -> None:
     """A provider's cache holds as long as nothing is folded: parts once sent are sent again, in the same order."""
     talk = played(script)
-    if talk.state.line.running_calls:
+    if talk.state.branch.running_calls:
         return
     talk.add(ModelReplied((Text("said", 1),), "m", Stop.END))
     sent = [part for message in talk.request().messages[:-1] for part in message.parts]
@@ -322,15 +324,15 @@ def test_what_was_sent_stays_the_prefix_of_what_is_sent_next(
 @settings(max_examples=200)
 def test_pins_are_in_every_view_word_for_word(script: list[tuple[str, int, int]]) -> None:
     def check(talk: Talk, fact: Fact) -> None:
-        line = talk.state.line
+        branch = talk.state.branch
         shown = {block.source: block.content for block in talk.view().blocks if not block.fold}
-        for recorded in line.messages.values():
+        for recorded in branch.messages.values():
             said = recorded.fact
             if isinstance(said, UserSaid):
                 for index, part in enumerate(said.parts):
                     ref = PartRef(recorded.seq, index)
                     blank = isinstance(part, Text) and not part.text.strip()
-                    if line.is_pinned(ref) and not line.is_excluded(ref) and not blank:
+                    if branch.is_pinned(ref) and not branch.is_excluded(ref) and not blank:
                         assert shown.get(ref) == part
 
     played(script, check)
@@ -355,10 +357,10 @@ def test_live_folds_nest_or_lie_apart(script: list[tuple[str, int, int]]) -> Non
 @settings(max_examples=100)
 def test_no_message_is_shown_twice_and_none_is_forgotten(script: list[tuple[str, int, int]]) -> None:
     def check(talk: Talk, fact: Fact) -> None:
-        line = talk.state.line
-        seqs = [seq for item in line.items for seq in line.covered_by(item)]
-        assert seqs == line.order
-        assert line.keys == [item.first for item in line.items]
+        branch = talk.state.branch
+        seqs = [seq for item in branch.items for seq in branch.covered_by(item)]
+        assert seqs == branch.order
+        assert branch.keys == [item.first for item in branch.items]
 
     played(script, check)
 
@@ -376,7 +378,7 @@ def test_reasoning_is_whole_or_absent(script: list[tuple[str, int, int]]) -> Non
             ):
                 shown[block.source.seq] += 1
         for seq, count in shown.items():
-            said = talk.state.line.messages[seq].fact
+            said = talk.state.branch.messages[seq].fact
             assert isinstance(said, ModelReplied)
             blank = sum(isinstance(part, Reasoning) for part in said.parts)
             assert count == blank
@@ -390,13 +392,13 @@ def test_nesting_and_the_outermost_spans_are_what_looking_at_every_fold_gives(
     script: list[tuple[str, int, int]], pairs: list[tuple[int, int]]
 ) -> None:
     talk = played(script)
-    line = talk.state.line
-    spans = [cover for name in line.live if isinstance(cover := line.folds[name].cover, Span)]
+    branch = talk.state.branch
+    spans = [cover for name in branch.live if isinstance(cover := branch.folds[name].cover, Span)]
     for one, other in pairs:
         cover = a_cover(talk, one, other)
-        assert line.may_nest(cover) == all(nest(cover, span) for span in spans)
+        assert branch.may_nest(cover) == all(nest(cover, span) for span in spans)
         if isinstance(cover, Span):
             inside = {span for span in spans if contains(cover, span)}
             outermost = {span for span in inside if not any(contains(more, span) for more in inside - {span})}
-            assert [found for found, _ in line.outer(cover)] == sorted(outermost, key=lambda span: span.first)
-            assert all(line.folds[fold.fold].cover == found for found, fold in line.outer(cover))
+            assert [found for found, _ in branch.outer(cover)] == sorted(outermost, key=lambda span: span.first)
+            assert all(branch.folds[fold.fold].cover == found for found, fold in branch.outer(cover))

@@ -290,11 +290,11 @@ async def test_a_turn_that_a_crash_broke_off_is_known_and_goes_on() -> None:
         UserSaid((Text("go", 1),)),
         ModelReplied((ToolCall("a", "look", "{}", 1), ToolCall("b", "run", "{}", 1)), "scripted", Stop.CALLS),
     )
-    assert at.session.conversation.state.line.turn.running
+    assert at.session.conversation.state.branch.turn.running
     at.session.resume()
     await asyncio.wait_for(at.session.idle(), 10)
     assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
-    assert not at.session.conversation.state.line.turn.running
+    assert not at.session.conversation.state.branch.turn.running
     assert laws.violations(at.model.requests[0]) == []
 
 

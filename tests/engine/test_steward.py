@@ -112,11 +112,11 @@ async def test_the_tail_of_a_running_turn_is_left_alone() -> None:
     await worked(kept, 45, 300)
     await kept.settled()
     assert kept.folds(FoldKind.HANDOVER)
-    line = kept.conversation.state.line
+    branch = kept.conversation.state.branch
     for fold in kept.folds():
         assert not fold.panic
         if isinstance(fold.cover, Span):
-            assert fold.cover.last < line.steps[-8]
+            assert fold.cover.last < branch.steps[-8]
     assert any(
         b.source == PartRef(first) and b.content == Text("the task itself", 4) for b in kept.conversation.view().blocks
     )
@@ -162,7 +162,7 @@ async def test_whatever_the_writer_does_the_turn_goes_on_and_nothing_is_lost(ans
         [
             (await kept.cache.get(fold.entries[0])).decode()
             for fold in kept.folds()
-            if fold.fold in kept.conversation.state.line.live
+            if fold.fold in kept.conversation.state.branch.live
         ]
     )
     for index in range(20):
@@ -382,7 +382,7 @@ async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -
     await kept.conversation.append(ModelSet(ModelRole.MAIN, "smaller", 8_000))
     with pytest.raises(Refused, match=r"would bring back [\d,]+ tokens, and [\d,]+ are free"):
         await kept.steward.undo(fold.fold)
-    assert fold.fold in kept.conversation.state.line.live
+    assert fold.fold in kept.conversation.state.branch.live
 
 
 async def test_undo_and_redo_of_what_is_not_there() -> None:

@@ -41,7 +41,7 @@ async def told() -> tuple[Talk, MemoryCache]:
 async def test_a_writer_reads_what_the_view_shows() -> None:
     talk, cache = await told()
     talk.fold("m", PartRef(3), kind=FoldKind.MARKER)
-    passages = await transcript.passages(talk.state.line, Span(1, 3), cache)
+    passages = await transcript.passages(talk.state.branch, Span(1, 3), cache)
     assert [passage.seq for passage in passages] == [1, 2, 3]
     text = "\n".join(passage.text for passage in passages)
     assert "[1] user: see the file" in text
@@ -54,7 +54,7 @@ async def test_a_writer_reads_what_the_view_shows() -> None:
 
 async def test_who_takes_observations_is_told_when_things_were_said() -> None:
     talk, cache = await told()
-    passages = await transcript.passages(talk.state.line, Span(1, 2), cache, dated=True)
+    passages = await transcript.passages(talk.state.branch, Span(1, 2), cache, dated=True)
     assert [passage.text[:22] for passage in passages] == ["[1] 1970-01-01 00:00 u", "[2] 1970-01-01 00:00 a"]
 
 
@@ -62,14 +62,14 @@ async def test_a_writer_reads_documents_as_they_are() -> None:
     talk, cache = await told()
     talk.add(UserSaid((Text("more", 500),)))
     talk.fold("h", Span(1, 3))
-    (passage,) = await transcript.passages(talk.state.line, Span(1, 3), cache)
+    (passage,) = await transcript.passages(talk.state.branch, Span(1, 3), cache)
     assert passage.text.startswith("[1–3] text of h")
 
 
 async def test_the_collector_reads_originals() -> None:
     talk, cache = await told()
     talk.fold("m", PartRef(3), kind=FoldKind.MARKER)
-    user, said, call, output = await transcript.sources(talk.state.line, [1, 2, 3], cache)
+    user, said, call, output = await transcript.sources(talk.state.branch, [1, 2, 3], cache)
     assert user.text == "see the file\nNever touch it."
     assert [name.split()[0] for name in user.names] == ["rules.txt", "p.png"]
     assert (said.role, said.text) == ("assistant", "I look")
@@ -81,14 +81,14 @@ async def test_what_was_taken_out_stays_out() -> None:
     talk, cache = await told()
     for ref in (PartRef(1, 0), PartRef(1, 1), PartRef(2, 1), PartRef(3)):
         talk.add(Excluded(ref))
-    found = await transcript.sources(talk.state.line, [1, 2, 3], cache)
+    found = await transcript.sources(talk.state.branch, [1, 2, 3], cache)
     assert [source.role for source in found] == ["user", "call"]
     assert "file" not in found[0].text
 
 
 async def test_every_entry_is_listed_with_what_it_is() -> None:
     talk, _ = await told()
-    found = list(transcript.hashes(talk.state.line, [1, 2, 3]))
+    found = list(transcript.hashes(talk.state.branch, [1, 2, 3]))
     assert len(found) == 4
     assert found[2].text.endswith("run ls · exit 1 · 1 lines · 10 B")
 

@@ -134,8 +134,8 @@ def test_a_running_turn_keeps_what_it_is_about_word_for_word() -> None:
     talk.steps(3)
     steering = talk.user("and mind the tests", steering=True)
     talk.steps(2)
-    talk.fold("h", Span(1, talk.state.line.order[-3]))
-    assert sources(talk.view())[:3] == [Span(1, talk.state.line.order[-3]), PartRef(begin), PartRef(steering)]
+    talk.fold("h", Span(1, talk.state.branch.order[-3]))
+    assert sources(talk.view())[:3] == [Span(1, talk.state.branch.order[-3]), PartRef(begin), PartRef(steering)]
     assert texts(talk.view())[1:3] == ["the task", "and mind the tests"]
 
 
@@ -217,7 +217,7 @@ def test_a_pin_beats_a_marker_and_shows_behind_a_document() -> None:
     assert talk.view().blocks[-1].pinned
     talk.steps(2)
     talk.user("next")
-    talk.fold("h", Span(1, talk.state.line.order[-2]))
+    talk.fold("h", Span(1, talk.state.branch.order[-2]))
     assert sources(talk.view())[1] == PartRef(output)
     assert "Kept word for word: output of call a" in said(talk.request())
     talk.add(Unpinned(PartRef(output)))

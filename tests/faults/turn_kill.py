@@ -114,7 +114,7 @@ async def _after(home: Path, told_of: list[str], found: Counter[str]) -> list[st
         wrong = [f"fact {seq} was told and is gone" for seq in told_of if int(seq) > last]
         wrong += [line async for line in _missing(bench, session)]
         wrong += [f"the next request is illegal: {what}" for what in laws.violations(await session.request_at())]
-        broken_off = session.conversation.state.line.turn.running
+        broken_off = session.conversation.state.branch.turn.running
         found["turns broken off"] += broken_off
         session.resume() if broken_off else session.send((Text("hello"),))
         await asyncio.wait_for(session.idle(), 60)

@@ -168,7 +168,7 @@ class Soak:
     async def _look_back(self, run: program.Program) -> None:
         """Take the newest fold back, and put it in force again."""
         session = run.window.session
-        live = list(session.conversation.state.line.live) if session else []
+        live = list(session.conversation.state.branch.live) if session else []
         try:
             if session is not None and live:
                 await session.undo(live[-1])

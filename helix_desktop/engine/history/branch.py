@@ -50,7 +50,7 @@ OBSERVED = (FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
 
 
 @dataclass(slots=True)
-class Line(Items):
+class Branch(Items):
     """Mutable; only `advance` changes it, and only from facts."""
 
     messages: dict[int, Recorded] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.economics import Standing
 from helix_desktop.engine.facts import ModelRole, PartRef, Stored, ToolCall
-from helix_desktop.engine.history.branch import Line
+from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.history.shown import MARKER_TOKENS, Item, worth_a_marker
 from helix_desktop.engine.parts import is_long
 from helix_desktop.engine.strategies.names import names
@@ -47,7 +47,7 @@ class Clearing:
         """The parts, in order."""
         return [
             ref
-            for item in old_items(situation.line, self.first, self.end)
+            for item in old_items(situation.branch, self.first, self.end)
             for ref, tokens in frees(situation, item)
             if tokens + MARKER_TOKENS >= self.least
         ]
@@ -64,19 +64,19 @@ def due(situation: Situation) -> Clearing | None:
 
 def after_steps(situation: Situation) -> Clearing | None:
     """Outputs of some length from before the last N steps."""
-    line, policy = situation.line, situation.policy
+    branch, policy = situation.branch, situation.policy
     steps = policy.caching_steps
-    if len(line.steps) <= steps:
+    if len(branch.steps) <= steps:
         return None
-    end = min(line.steps[-steps], tail_start(situation))
+    end = min(branch.steps[-steps], tail_start(situation))
     why = f"older than {steps} steps, {policy.caching_tokens} tokens and more"
-    clearing = Clearing(line.order[0], end, why, policy.caching_tokens)
+    clearing = Clearing(branch.order[0], end, why, policy.caching_tokens)
     return clearing if _any(situation, clearing) else None
 
 
 def when_it_pays(situation: Situation) -> Clearing | None:
     """All from one place on, where what is freed is worth writing the provider's cache again from there."""
-    line, meter = situation.line, situation.meter
+    branch, meter = situation.branch, situation.meter
     end = tail_start(situation)
     standing, firsts = _standing(situation, end)
     total = sum(part.frees for part in standing)
@@ -85,12 +85,12 @@ def when_it_pays(situation: Situation) -> Clearing | None:
     if is_cold(situation):
         if not economics.clear_when_cold(total, meter.used, situation.policy.caching_cold_share):
             return None
-        return Clearing(line.order[0], end, f"the provider's cache is cold, and {total:,} tokens come free")
+        return Clearing(branch.order[0], end, f"the provider's cache is cold, and {total:,} tokens come free")
     index = economics.clear_from(
         standing,
-        growth(line) * meter.factor,
+        growth(branch) * meter.factor,
         budget.prices(situation.state.settings.model(ModelRole.MAIN)),
-        cold_chance(line),
+        cold_chance(branch),
         least=min(situation.policy.caching_least, meter.window // 8),
         crowded=economics.is_crowded(meter.used, meter.window),
     )
@@ -102,15 +102,15 @@ def when_it_pays(situation: Situation) -> Clearing | None:
 
 def everything_old(situation: Situation, end: int) -> Clearing | None:
     """All that can be cleared before the message `end`: another fold rewrites the prefix anyway."""
-    if not situation.line.order:
+    if not situation.branch.order:
         return None
-    clearing = Clearing(situation.line.order[0], end, "taken along with a fold that rewrites the context anyway")
+    clearing = Clearing(situation.branch.order[0], end, "taken along with a fold that rewrites the context anyway")
     return clearing if _any(situation, clearing) else None
 
 
 def _any(situation: Situation, clearing: Clearing) -> bool:
     """Whether there is a part to clear at all; the newest are looked at first."""
-    for item in reversed(old_items(situation.line, clearing.first, clearing.end)):
+    for item in reversed(old_items(situation.branch, clearing.first, clearing.end)):
         if any(tokens + MARKER_TOKENS >= clearing.least for _, tokens in frees(situation, item)):
             return True
     return False
@@ -121,11 +121,11 @@ def _standing(situation: Situation, end: int) -> tuple[list[Standing], list[int]
 
     The newest items stand for themselves; older ones, where there are very many, in groups that grow with their age.
     """
-    line, factor = situation.line, situation.meter.factor
-    items = line.items[-EXACT:]
+    branch, factor = situation.branch, situation.meter.factor
+    items = branch.items[-EXACT:]
     exact = items[0].first if items else 0
     firsts, standing = [0], [Standing(situation.meter.parts[Kind.SYSTEM])]
-    for first, tokens, freed in _groups(line, exact):
+    for first, tokens, freed in _groups(branch, exact):
         firsts.append(first)
         standing.append(Standing(round(tokens * factor), round(freed * factor)))
     for item in items:
@@ -135,14 +135,14 @@ def _standing(situation: Situation, end: int) -> tuple[list[Standing], list[int]
     return standing, firsts
 
 
-def _groups(line: Line, before: int) -> list[tuple[int, int, int]]:
+def _groups(branch: Branch, before: int) -> list[tuple[int, int, int]]:
     """First message, tokens and clearable tokens of the groups of all that stands before the message `before`."""
     groups = []
-    stop, width = line.position(before), EXACT
+    stop, width = branch.position(before), EXACT
     while stop > 0:
         start = max(0, stop - width)
-        tokens, freed = line.token_sums.between(start, stop), line.freed_sums.between(start, stop)
-        groups.append((line.order[start], tokens, freed))
+        tokens, freed = branch.token_sums.between(start, stop), branch.freed_sums.between(start, stop)
+        groups.append((branch.order[start], tokens, freed))
         stop, width = start, width * 2
     return groups[::-1]
 
@@ -150,10 +150,10 @@ def _groups(line: Line, before: int) -> list[tuple[int, int, int]]:
 # --- what there is to clear ------------------------------------------------------------------------------------------
 
 
-def old_items(line: Line, first: int, end: int) -> list[Item]:
+def old_items(branch: Branch, first: int, end: int) -> list[Item]:
     """The messages from `first` to before `end` with a part worth a marker."""
-    chosen = line.plain_outputs[bisect_left(line.plain_outputs, first) : bisect_left(line.plain_outputs, end)]
-    return [line.item_at(seq) for seq in chosen]
+    chosen = branch.plain_outputs[bisect_left(branch.plain_outputs, first) : bisect_left(branch.plain_outputs, end)]
+    return [branch.item_at(seq) for seq in chosen]
 
 
 def frees(situation: Situation, item: Item) -> Iterator[tuple[PartRef, int]]:
@@ -165,39 +165,39 @@ def frees(situation: Situation, item: Item) -> Iterator[tuple[PartRef, int]]:
 
 
 def _must_stay(situation: Situation, block: Block, ref: PartRef) -> bool:
-    line = situation.line
+    branch = situation.branch
     if block.role is Role.ASSISTANT and not (situation.policy.arguments and _argument_goes(situation, block, ref)):
         return True
-    return line.is_pinned(ref) or line.is_excluded(ref) or is_barred(line, ref)
+    return branch.is_pinned(ref) or branch.is_excluded(ref) or is_barred(branch, ref)
 
 
 def _argument_goes(situation: Situation, block: Block, ref: PartRef) -> bool:
     """By length, by age, and by whether a later call gave a newer text of the same file."""
-    line, policy = situation.line, situation.policy
+    branch, policy = situation.branch, situation.policy
     tokens = block.tokens * economics.LONG_ARGUMENT // policy.argument_tokens
-    key = line.text_keys.get(ref)
-    newest = None if key is None else line.newest_text[key] == ref
-    age = len(line.steps) - line.born[ref.seq]
+    key = branch.text_keys.get(ref)
+    newest = None if key is None else branch.newest_text[key] == ref
+    age = len(branch.steps) - branch.born[ref.seq]
     price = budget.prices(situation.state.settings.model(ModelRole.MAIN))
     return economics.argument_goes(tokens, age, price, newest=newest, tail=policy.tail_steps)
 
 
-def growth(line: Line) -> float:
+def growth(branch: Branch) -> float:
     """Clearable tokens that a step adds: the mean of the last steps."""
-    recent = line.clearable[-LATELY:]
+    recent = branch.clearable[-LATELY:]
     return sum(recent) / len(recent) if recent else 0.0
 
 
-def cold_chance(line: Line) -> float:
+def cold_chance(branch: Branch) -> float:
     """The learned chance that the provider's cache is cold at the next request."""
-    times = line.step_times[-LATELY - 1 :]
+    times = branch.step_times[-LATELY - 1 :]
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
     return sum(pause > COLD_AFTER for pause in pauses) / len(pauses) if pauses else 0.0
 
 
 def is_cold(situation: Situation) -> bool:
     """Whether so much time has passed since the last step that the provider's cache is cold now."""
-    times = situation.line.step_times
+    times = situation.branch.step_times
     return bool(times) and situation.now - times[-1] > COLD_AFTER
 
 
@@ -211,19 +211,19 @@ def marker(digest: Digest, about: str, content: str = "") -> str:
     return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}'
 
 
-def about_output(line: Line, seq: int) -> str:
+def about_output(branch: Branch, seq: int) -> str:
     """Tool, arguments in short, exit code, lines, size."""
-    fact, call = line.output(seq), call_of(line, seq)
+    fact, call = branch.output(seq), call_of(branch, seq)
     said = f"{call.name} {short_arguments(call.arguments)}" if call else "output"
     code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else "failed"
     lines = f"{fact.output.lines:,} lines" if fact.output.lines else ""
     return " · ".join(piece for piece in (said.strip(), code, lines, size(fact.output)) if piece)
 
 
-def call_of(line: Line, seq: int) -> ToolCall | None:
+def call_of(branch: Branch, seq: int) -> ToolCall | None:
     """The call an output answers."""
-    shown = line.ids.get(PartRef(seq), line.output(seq).call)
-    return line.calls[shown].call if shown in line.calls else None
+    shown = branch.ids.get(PartRef(seq), branch.output(seq).call)
+    return branch.calls[shown].call if shown in branch.calls else None
 
 
 def long_value(arguments: str) -> str:

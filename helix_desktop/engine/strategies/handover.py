@@ -28,16 +28,18 @@ _AROUND = " \t#*_:.()0123456789"  # what models put around a heading
 
 def due(situation: Situation) -> Plan | None:
     """A handover that the policy wants now: it pays, or the window is nearly full."""
-    policy, line, meter = situation.policy, situation.line, situation.meter
+    policy, branch, meter = situation.policy, situation.branch, situation.meter
     if policy.handover not in ("share", "pays"):
         return None
     full = meter.used >= latest(situation)
     if not full and (policy.handover == "share" or meter.used < floor(situation)):
         return None
-    if line.last_handover and 0 <= situation.now - line.last_handover < policy.handover_cooldown:  # a clock may go back
+    if (
+        branch.last_handover and 0 <= situation.now - branch.last_handover < policy.handover_cooldown
+    ):  # a clock may go back
         return None
     span = foldable(situation)
-    if span is None or line.count_messages(span, policy.handover_facts) < policy.handover_facts:
+    if span is None or branch.count_messages(span, policy.handover_facts) < policy.handover_facts:
         return None
     if full:
         return Plan(FoldKind.HANDOVER, span, f"the window is {meter.utilization:.0%} full")
@@ -59,7 +61,7 @@ def floor(situation: Situation) -> float:
 def _when_it_pays(situation: Situation, span: Span) -> Plan | None:
     """Rent or buy: what was paid for carrying what it would cover has reached what a handover costs now."""
     price = budget.prices(situation.state.settings.model(ModelRole.MAIN))
-    paid = economics.rent(round(situation.line.carried(span.last + 1) * situation.meter.factor), price)
+    paid = economics.rent(round(situation.branch.carried(span.last + 1) * situation.meter.factor), price)
     costs = cost(situation, span)
     patience = economics.handover_patience(situation.meter.used, situation.meter.window)
     if not economics.handover_pays(paid, costs, patience):
@@ -84,7 +86,7 @@ def main_writes(situation: Situation, span: Span) -> bool:
 
 def _costs(situation: Situation, span: Span) -> tuple[float, float | None]:
     price = budget.prices(situation.state.settings.model(ModelRole.MAIN))
-    tail = sum(item.tokens for item in situation.line.tail(span.last + 1))
+    tail = sum(item.tokens for item in situation.branch.tail(span.last + 1))
     planned = Handover(situation.meter.used, round(tail * situation.meter.factor), expected(situation))
     fast = situation.state.settings.model(ModelRole.FAST)
     if fast is None:
@@ -103,8 +105,8 @@ def _scale(situation: Situation, fast: ModelSet) -> float:
 
 def expected(situation: Situation) -> int:
     """What a document will take: the mean of those there were."""
-    line = situation.line
-    mean = round(line.handover_tokens / line.handovers) if line.handovers else EXPECTED
+    branch = situation.branch
+    mean = round(branch.handover_tokens / branch.handovers) if branch.handovers else EXPECTED
     return min(mean, situation.meter.window // 10)
 
 

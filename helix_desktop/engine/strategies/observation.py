@@ -27,12 +27,12 @@ def unobserved(situation: Situation) -> Span | None:
     whole = foldable(situation)
     if whole is None:
         return None
-    line = situation.line
+    branch = situation.branch
     first = whole.first
-    for cover, _ in line.outer(whole):
+    for cover, _ in branch.outer(whole):
         first = max(first, cover.last + 1)
     span = Span(first, whole.last)
-    return span if line.count_messages(span, FEWEST) >= FEWEST else None
+    return span if branch.count_messages(span, FEWEST) >= FEWEST else None
 
 
 def question(span: Span, *, wish: str = "", limit: int = 2_000) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from helix_desktop.engine import economics, laws
 from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.facts import FoldKind, PartRef, Span
-from helix_desktop.engine.history.branch import Line
+from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
 
@@ -26,9 +26,9 @@ class Situation:
     now: float
 
     @property
-    def line(self) -> Line:
-        """The line the view shows."""
-        return self.state.line
+    def branch(self) -> Branch:
+        """The branch the view shows."""
+        return self.state.branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +46,21 @@ def tail_start(situation: Situation) -> int:
     """The first message that stays as it is: of the last turn between turns, else of the last steps; these never
     reach back behind the turn before, so a turn that begins takes nothing out of reach that was in it a moment ago.
     """
-    line, steps = situation.line, situation.policy.tail_steps
-    if not line.order:
+    branch, steps = situation.branch, situation.policy.tail_steps
+    if not branch.order:
         return 1
-    if not line.turn.running:
-        return line.turn.begin or line.order[0]
-    return max(line.steps[-steps] if len(line.steps) >= steps else line.order[0], line.turn.before)
+    if not branch.turn.running:
+        return branch.turn.begin or branch.order[0]
+    return max(branch.steps[-steps] if len(branch.steps) >= steps else branch.order[0], branch.turn.before)
 
 
 def panic_start(situation: Situation) -> int:
     """The first message that stays in panic: whole steps, at least the last one, as many as a quarter of the window."""
-    line = situation.line
+    branch = situation.branch
     room = economics.panic_tail(situation.meter.window) / situation.meter.factor
-    kept = line.steps[-1] if line.steps else tail_start(situation)
-    for step in reversed(line.steps[-situation.policy.tail_steps :]):
-        if sum(item.tokens for item in line.tail(step)) > room:
+    kept = branch.steps[-1] if branch.steps else tail_start(situation)
+    for step in reversed(branch.steps[-situation.policy.tail_steps :]):
+        if sum(item.tokens for item in branch.tail(step)) > room:
             break
         kept = step
     return max(kept, tail_start(situation))
@@ -71,41 +71,41 @@ def foldable(situation: Situation, until: int = 0) -> Span | None:
 
     `until`: a seq to use in place of the tail's first, in panic.
     """
-    line = situation.line
-    if not line.order:
+    branch = situation.branch
+    if not branch.order:
         return None
-    first = line.order[0] if until else _after_barred(line)
-    cut = legal_cut(line, until or tail_start(situation))
-    last = _before(line, cut)
-    if last < first or not line.may_nest(Span(first, last)):
+    first = branch.order[0] if until else _after_barred(branch)
+    cut = legal_cut(branch, until or tail_start(situation))
+    last = _before(branch, cut)
+    if last < first or not branch.may_nest(Span(first, last)):
         return None
     return Span(first, last)
 
 
-def legal_cut(line: Line, seq: int) -> int:
+def legal_cut(branch: Branch, seq: int) -> int:
     """The last place at or before `seq` where a span may end."""
-    position = line.position(seq)
-    while position > 0 and not laws.is_cut(line, line.order[position] if position < len(line.order) else 0):
+    position = branch.position(seq)
+    while position > 0 and not laws.is_cut(branch, branch.order[position] if position < len(branch.order) else 0):
         position -= 1
-    return line.order[position] if position < len(line.order) else line.order[-1]
+    return branch.order[position] if position < len(branch.order) else branch.order[-1]
 
 
-def _before(line: Line, seq: int) -> int:
-    position = line.position(seq)
-    return line.order[position - 1] if position else 0
+def _before(branch: Branch, seq: int) -> int:
+    position = branch.position(seq)
+    return branch.order[position - 1] if position else 0
 
 
-def _after_barred(line: Line) -> int:
+def _after_barred(branch: Branch) -> int:
     """The first message no undone span bars; what another live span still covers is not barred by it."""
-    first = line.order[0]
-    for cover in line.barred:
-        if isinstance(cover, Span) and not line.inside_live(cover):
+    first = branch.order[0]
+    for cover in branch.barred:
+        if isinstance(cover, Span) and not branch.inside_live(cover):
             first = max(first, cover.last + 1)
     return first
 
 
-def is_barred(line: Line, ref: PartRef) -> bool:
+def is_barred(branch: Branch, ref: PartRef) -> bool:
     """Whether the user has brought this part back."""
-    return ref in line.barred or any(
-        isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in line.barred
+    return ref in branch.barred or any(
+        isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in branch.barred
     )

@@ -23,8 +23,8 @@ def due(situation: Situation) -> Plan | None:
 def observations(situation: Situation) -> Span | None:
     """The span of all observations in the view that stand one behind the other."""
     run: list[Span] = []
-    for item in situation.line.items:
-        fold = situation.line.folds.get(item.fold)
+    for item in situation.branch.items:
+        fold = situation.branch.folds.get(item.fold)
         if fold is not None and fold.kind in OBSERVED:
             run.append(Span(item.first, item.last))
         elif run:

@@ -59,7 +59,7 @@ class WayOn(QWidget):
         end = facts[-1].fact if facts else None
         idle = session is not None and session.running in (Running.IDLE, Running.FAILED)
         reason = end.reason if isinstance(end, TurnEnded) and idle else None
-        broken = session is not None and idle and session.conversation.state.line.turn.running
+        broken = session is not None and idle and session.conversation.state.branch.turn.running
         limited = reason in _LIMITS
         stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
         waiting = session is not None and idle and bool(session.queue) and not limited and not failed

@@ -281,7 +281,7 @@ class Inspector(QWidget):
             )
         if len(self._parts) > SHOWN_BLOCKS:
             yield note(ink, width, tr("and {n} more", n=f"{len(self._parts) - SHOWN_BLOCKS:,}"))
-        for ref in state.line.exclusions:
+        for ref in state.branch.exclusions:
             name = tr("left out: number {n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
             yield FigureBox(ink, width, name, tr("Include"), accent=True, act=Toggle(("include", ref)))
 

@@ -29,46 +29,46 @@ def test_a_turn_begins_with_a_message_and_is_steered_by_others() -> None:
     first = talk.user("go")
     talk.step("a")
     more = talk.user("mind this", steering=True)
-    assert talk.state.line.turn.words == [first, more]
-    assert talk.state.line.turn.running
+    assert talk.state.branch.turn.words == [first, more]
+    assert talk.state.branch.turn.running
     talk.add(TurnEnded(TurnEnd.DONE))
-    assert not talk.state.line.turn.running
+    assert not talk.state.branch.turn.running
     late = talk.user("steering too late is a message", steering=True)
-    assert talk.state.line.turn.begin == late
+    assert talk.state.branch.turn.begin == late
 
 
 def test_running_calls_are_those_without_a_result() -> None:
     talk = Talk()
     talk.user("go")
     talk.reply("", "a", "b")
-    assert [call.id for call in talk.state.line.running_calls] == ["a", "b"]
+    assert [call.id for call in talk.state.branch.running_calls] == ["a", "b"]
     talk.output("b")
-    assert [call.id for call in talk.state.line.running_calls] == ["a"]
+    assert [call.id for call in talk.state.branch.running_calls] == ["a"]
     talk.reply("never mind")
-    assert talk.state.line.running_calls == []
+    assert talk.state.branch.running_calls == []
 
 
 def test_what_was_carried_is_tokens_times_steps_without_documents_and_tail() -> None:
     talk = Talk()
     talk.user("go", tokens=100)
     talk.steps(5, tokens=990)
-    line = talk.state.line
-    order = line.order
+    branch = talk.state.branch
+    order = branch.order
     each = 100 * 5 + sum((10 + 990) * (5 - step) for step in range(1, 4)) + 10 * 0
-    assert line.carried(line.steps[3]) == each
+    assert branch.carried(branch.steps[3]) == each
     talk.fold("h", Span(order[0], order[4]))
-    assert line.carried(line.steps[3]) == 1_000 * 2
+    assert branch.carried(branch.steps[3]) == 1_000 * 2
     talk.add(Unfolded("h"))
-    assert line.carried(line.steps[3]) == each
+    assert branch.carried(branch.steps[3]) == each
 
 
 def test_a_cleared_part_counts_as_the_marker_it_is() -> None:
     talk = Talk()
     talk.user("go", tokens=0)
     outputs = talk.steps(3, tokens=1_000)
-    before = talk.state.line.carried(talk.state.line.steps[2])
+    before = talk.state.branch.carried(talk.state.branch.steps[2])
     talk.fold("m", PartRef(outputs[0]), kind=FoldKind.MARKER, tokens=60)
-    assert talk.state.line.carried(talk.state.line.steps[2]) == before - 2 * 940
+    assert talk.state.branch.carried(talk.state.branch.steps[2]) == before - 2 * 940
 
 
 def test_what_a_step_adds_that_can_be_cleared() -> None:
@@ -76,18 +76,18 @@ def test_what_a_step_adds_that_can_be_cleared() -> None:
     talk.user("go")
     talk.steps(2, tokens=1_000)
     talk.step("short", tokens=50)
-    assert talk.state.line.clearable == [1_000 - MARKER_TOKENS] * 2 + [0]
+    assert talk.state.branch.clearable == [1_000 - MARKER_TOKENS] * 2 + [0]
 
 
 def test_messages_worth_a_marker_are_known() -> None:
     talk = Talk()
     talk.user("go")
     one, _, three = talk.step("a", tokens=300), talk.step("b", tokens=20), talk.step("c", tokens=300)
-    assert talk.state.line.plain_outputs == [one, three]
+    assert talk.state.branch.plain_outputs == [one, three]
     talk.fold("m", PartRef(one), kind=FoldKind.MARKER, tokens=60)
-    assert talk.state.line.plain_outputs == [three]
+    assert talk.state.branch.plain_outputs == [three]
     talk.add(Unfolded("m"))
-    assert talk.state.line.plain_outputs == [one, three]
+    assert talk.state.branch.plain_outputs == [one, three]
 
 
 def test_the_newest_text_of_a_file_is_known() -> None:
@@ -98,8 +98,8 @@ def test_the_newest_text_of_a_file_is_known() -> None:
         call = ToolCall(name, "write", '{"path": "x.py", "text": "…"}', 500)
         refs.append(PartRef(talk.add(ModelReplied((call,), "m", Stop.CALLS))))
         talk.output(name)
-    assert talk.state.line.newest_text == {"x.py": refs[1]}
-    assert talk.state.line.text_keys == {refs[0]: "x.py", refs[1]: "x.py"}
+    assert talk.state.branch.newest_text == {"x.py": refs[1]}
+    assert talk.state.branch.text_keys == {refs[0]: "x.py", refs[1]: "x.py"}
 
 
 def test_failures_in_a_row_are_counted_until_a_success_or_the_user() -> None:
@@ -110,13 +110,13 @@ def test_failures_in_a_row_are_counted_until_a_success_or_the_user() -> None:
     for _ in range(2):
         talk.add(FoldFailed(FoldKind.HANDOVER, "no"))
     talk.add(FoldFailed(FoldKind.OBSERVATIONS, "no"))
-    assert talk.state.line.failures[FoldKind.HANDOVER] == 2
+    assert talk.state.branch.failures[FoldKind.HANDOVER] == 2
     talk.fold("h", Span(1, 3))
-    assert talk.state.line.failures[FoldKind.HANDOVER] == 0
+    assert talk.state.branch.failures[FoldKind.HANDOVER] == 0
     talk.add(BreakerClosed(FoldKind.OBSERVATIONS))
-    assert talk.state.line.failures[FoldKind.OBSERVATIONS] == 0
-    assert talk.state.line.handovers == 1
-    assert talk.state.line.last_handover > 0
+    assert talk.state.branch.failures[FoldKind.OBSERVATIONS] == 0
+    assert talk.state.branch.handovers == 1
+    assert talk.state.branch.last_handover > 0
 
 
 def test_reasoning_of_an_open_loop_cannot_be_taken_out_and_goes_whole_later() -> None:
@@ -145,8 +145,8 @@ def test_redo_of_what_a_later_fold_crosses_changes_nothing() -> None:
     shown = talk.view()
     talk.add(Refolded("one"))
     assert talk.view() == shown
-    assert not talk.state.line.may_nest(Span(1, 7))
-    assert talk.state.line.may_nest(Span(1, 9))
+    assert not talk.state.branch.may_nest(Span(1, 7))
+    assert talk.state.branch.may_nest(Span(1, 9))
 
 
 def test_undone_covers_are_barred_until_redone() -> None:
@@ -156,13 +156,13 @@ def test_undone_covers_are_barred_until_redone() -> None:
     talk.user("next")
     talk.fold("h", Span(1, 5))
     talk.add(Unfolded("h"))
-    assert talk.state.line.barred == {Span(1, 5): "h"}
+    assert talk.state.branch.barred == {Span(1, 5): "h"}
     talk.add(Refolded("h"))
-    assert talk.state.line.barred == {}
+    assert talk.state.branch.barred == {}
 
 
 def test_the_plan_is_the_last_list() -> None:
     talk = Talk()
     talk.add(TodoSet((("one", "open"),)))
     talk.add(TodoSet((("one", "done"), ("two", "doing"))))
-    assert talk.state.line.todo == (("one", "done"), ("two", "doing"))
+    assert talk.state.branch.todo == (("one", "done"), ("two", "doing"))

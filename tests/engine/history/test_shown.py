@@ -17,51 +17,51 @@ def talked() -> Talk:
 
 def test_what_stands_where_before_and_after_a_fold() -> None:
     talk = talked()
-    line = talk.state.line
-    assert [item.first for item in line.visible(Span(2, 5))] == [2, 3, 4, 5]
-    assert [item.first for item in line.tail(8)] == [8, 9, 10]
-    assert line.position(5) == 4
+    branch = talk.state.branch
+    assert [item.first for item in branch.visible(Span(2, 5))] == [2, 3, 4, 5]
+    assert [item.first for item in branch.tail(8)] == [8, 9, 10]
+    assert branch.position(5) == 4
     talk.fold("h", Span(2, 5))
-    assert [(item.first, item.last) for item in line.visible(Span(3, 6))] == [(2, 5), (6, 6)]
-    assert line.item_at(4).fold == "h"
-    assert line.covered_by(line.item_at(4)) == [2, 3, 4, 5]
-    assert line.covered(Span(1, 3)) == [1, 2, 3]
+    assert [(item.first, item.last) for item in branch.visible(Span(3, 6))] == [(2, 5), (6, 6)]
+    assert branch.item_at(4).fold == "h"
+    assert branch.covered_by(branch.item_at(4)) == [2, 3, 4, 5]
+    assert branch.covered(Span(1, 3)) == [1, 2, 3]
 
 
 def test_tokens_with_what_each_message_costs_besides() -> None:
     talk = talked()
-    line = talk.state.line
-    assert line.total_tokens == 100 + 4 * 1_000 + 100 + 10 * MESSAGE_TOKENS
-    assert line.shown_tokens(Span(2, 3)) == 1_000
-    assert line.shown_tokens(PartRef(3)) == 990
+    branch = talk.state.branch
+    assert branch.total_tokens == 100 + 4 * 1_000 + 100 + 10 * MESSAGE_TOKENS
+    assert branch.shown_tokens(Span(2, 3)) == 1_000
+    assert branch.shown_tokens(PartRef(3)) == 990
     talk.fold("h", Span(2, 5), tokens=50)
-    assert line.total_tokens == 100 + 50 + 2 * 1_000 + 100 + 7 * MESSAGE_TOKENS
-    assert line.shown_tokens(Span(2, 5)) == 50
+    assert branch.total_tokens == 100 + 50 + 2 * 1_000 + 100 + 7 * MESSAGE_TOKENS
+    assert branch.shown_tokens(Span(2, 5)) == 50
 
 
 def test_counting_messages_stops_when_there_are_enough() -> None:
     talk = talked()
-    assert talk.state.line.count_messages(Span(1, 10), 3) == 3
-    assert talk.state.line.count_messages(Span(1, 10), 99) == 10
+    assert talk.state.branch.count_messages(Span(1, 10), 3) == 3
+    assert talk.state.branch.count_messages(Span(1, 10), 99) == 10
     talk.fold("h", Span(2, 5))
-    assert talk.state.line.count_messages(Span(1, 10), 99) == 6
+    assert talk.state.branch.count_messages(Span(1, 10), 99) == 6
 
 
 def test_the_sums_by_message() -> None:
     talk = talked()
-    line = talk.state.line
-    assert line.token_sums.between(1, 5) == 2_000
-    assert line.freed_sums.before(10) == 4 * (990 - MARKER_TOKENS)
+    branch = talk.state.branch
+    assert branch.token_sums.between(1, 5) == 2_000
+    assert branch.freed_sums.before(10) == 4 * (990 - MARKER_TOKENS)
     talk.add(Pinned(PartRef(3)))
-    assert line.freed_sums.before(10) == 3 * (990 - MARKER_TOKENS)
+    assert branch.freed_sums.before(10) == 3 * (990 - MARKER_TOKENS)
 
 
 def test_from_which_item_on_something_changed() -> None:
     talk = talked()
-    line = talk.state.line
-    line.take_changed()
-    assert line.take_changed() == 10
+    branch = talk.state.branch
+    branch.take_changed()
+    assert branch.take_changed() == 10
     talk.user("more")
-    assert line.take_changed() == 10
+    assert branch.take_changed() == 10
     talk.fold("h", Span(2, 5))
-    assert line.take_changed() == 1
+    assert branch.take_changed() == 1

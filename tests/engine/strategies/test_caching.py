@@ -147,15 +147,15 @@ def test_arguments_stay_where_the_policy_says_so() -> None:
 def test_growth_and_pauses_are_learned_from_the_last_steps() -> None:
     talk = Talk()
     talk.user("go")
-    assert caching.growth(talk.state.line) == 0
-    assert caching.cold_chance(talk.state.line) == 0
+    assert caching.growth(talk.state.branch) == 0
+    assert caching.cold_chance(talk.state.branch) == 0
     talk.steps(4, tokens=1_090)
-    assert caching.growth(talk.state.line) == 1_000
+    assert caching.growth(talk.state.branch) == 1_000
     from helix_desktop.engine.facts import TodoSet
 
     talk.add(TodoSet(()), after=1_000)
     talk.steps(1, tokens=1_090)
-    assert caching.cold_chance(talk.state.line) == pytest.approx(1 / 4)
+    assert caching.cold_chance(talk.state.branch) == pytest.approx(1 / 4)
 
 
 def test_a_view_of_very_many_items_is_looked_at_in_groups() -> None:
@@ -163,9 +163,9 @@ def test_a_view_of_very_many_items_is_looked_at_in_groups() -> None:
     talk.user("go")
     talk.steps(700, tokens=300)
     now = situation(talk)
-    standing, firsts = caching._standing(now, talk.state.line.steps[-8])
+    standing, firsts = caching._standing(now, talk.state.branch.steps[-8])
     assert len(standing) == len(firsts) < 600
-    assert sum(part.tokens for part in standing) == sum(item.tokens for item in talk.state.line.items)
+    assert sum(part.tokens for part in standing) == sum(item.tokens for item in talk.state.branch.items)
     assert len(due(talk)) > 600
 
 
@@ -185,7 +185,7 @@ def test_the_second_line_says_tool_arguments_exit_code_lines_and_size() -> None:
     call = ToolCall("a", "run", '{"command": "pytest -q", "timeout": 5}', 10)
     talk.add(ModelReplied((call,), "m", Stop.CALLS))
     seq = talk.add(ToolReturned("a", stored("x\n" * 2_000), 900, ok=False, exit_code=2))
-    assert caching.about_output(talk.state.line, seq) == "run pytest -q 5 · exit 2 · 2,001 lines · 4.0 KB"
+    assert caching.about_output(talk.state.branch, seq) == "run pytest -q 5 · exit 2 · 2,001 lines · 4.0 KB"
 
 
 def test_arguments_in_short() -> None:

@@ -33,7 +33,7 @@ def test_only_what_no_document_covers_yet() -> None:
     talk.fold("o", Span(2, 11), kind=FoldKind.OBSERVATIONS)
     plan = observation.due(situation(talk, OBSERVATIONAL))
     assert plan is not None
-    assert plan.span == Span(12, talk.state.line.steps[-8] - 1)
+    assert plan.span == Span(12, talk.state.branch.steps[-8] - 1)
     talk.fold("p", plan.span, kind=FoldKind.OBSERVATIONS)
     assert observation.due(situation(talk, OBSERVATIONAL)) is None
 

@@ -19,7 +19,7 @@ def test_between_turns_the_tail_is_the_last_turn_whole() -> None:
     last = talk.reply("done")
     talk.add(TurnEnded(TurnEnd.DONE))
     assert tail_start(situation(talk)) == second
-    assert foldable(situation(talk)) == Span(first, talk.state.line.order[talk.state.line.order.index(second) - 1])
+    assert foldable(situation(talk)) == Span(first, talk.state.branch.order[talk.state.branch.order.index(second) - 1])
     assert last > second
 
 
@@ -29,9 +29,9 @@ def test_inside_a_turn_the_tail_is_the_last_steps() -> None:
     talk.steps(7)
     assert foldable(situation(talk)) is None
     talk.steps(5)
-    line = talk.state.line
-    assert tail_start(situation(talk)) == line.steps[-8]
-    assert foldable(situation(talk)) == Span(1, line.steps[-8] - 1)
+    branch = talk.state.branch
+    assert tail_start(situation(talk)) == branch.steps[-8]
+    assert foldable(situation(talk)) == Span(1, branch.steps[-8] - 1)
 
 
 def test_a_turn_that_begins_protects_no_more_than_was_protected_between_turns() -> None:
@@ -54,8 +54,8 @@ def test_an_open_call_is_never_cut() -> None:
     talk.steps(9)
     talk.reply("", "open", "other")
     talk.output("other")
-    line = talk.state.line
-    assert legal_cut(line, line.order[-1]) == line.steps[-1]
+    branch = talk.state.branch
+    assert legal_cut(branch, branch.order[-1]) == branch.steps[-1]
 
 
 def test_what_was_brought_back_is_not_covered_again_but_in_panic() -> None:
@@ -67,9 +67,9 @@ def test_what_was_brought_back_is_not_covered_again_but_in_panic() -> None:
     span = foldable(situation(talk))
     assert span is not None
     assert span.first == 10
-    assert is_barred(talk.state.line, PartRef(5))
-    assert not is_barred(talk.state.line, PartRef(12))
-    panic = foldable(situation(talk), talk.state.line.steps[-2])
+    assert is_barred(talk.state.branch, PartRef(5))
+    assert not is_barred(talk.state.branch, PartRef(12))
+    panic = foldable(situation(talk), talk.state.branch.steps[-2])
     assert panic is not None
     assert panic.first == 1
 
@@ -91,10 +91,10 @@ def test_in_panic_the_tail_is_a_quarter_of_the_window_in_whole_steps() -> None:
     talk.add(ModelSet(ModelRole.MAIN, "m", 16_000))
     talk.user("one")
     talk.steps(20, tokens=1_500)
-    line = talk.state.line
-    assert panic_start(situation(talk)) == line.steps[-2]
+    branch = talk.state.branch
+    assert panic_start(situation(talk)) == branch.steps[-2]
     talk.step("huge", tokens=50_000)
-    assert panic_start(situation(talk)) == line.steps[-1]
+    assert panic_start(situation(talk)) == branch.steps[-1]
 
 
 def test_an_empty_conversation_has_nothing_to_fold() -> None:

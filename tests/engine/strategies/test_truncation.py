@@ -13,15 +13,15 @@ def test_everything_before_the_tail_or_before_what_is_asked() -> None:
     talk = Talk()
     talk.user("go")
     talk.steps(12)
-    line = talk.state.line
+    branch = talk.state.branch
     plan = truncation.plan(situation(talk))
     assert plan is not None
     assert plan.kind is FoldKind.TRUNCATION
     assert plan.panic
-    assert plan.span == Span(1, line.steps[-8] - 1)
-    deeper = truncation.plan(situation(talk), line.steps[-1])
+    assert plan.span == Span(1, branch.steps[-8] - 1)
+    deeper = truncation.plan(situation(talk), branch.steps[-1])
     assert deeper is not None
-    assert deeper.span == Span(1, line.steps[-1] - 1)
+    assert deeper.span == Span(1, branch.steps[-1] - 1)
     assert truncation.plan(situation(Talk())) is None
 
 
