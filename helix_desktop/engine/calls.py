@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from helix_desktop.engine.facts import PartRef, ToolCall
 
+FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"  # what tools on demand are searched with and called through
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 TEXT_ARGUMENT = 150  # tokens of arguments that may be a file's text
 PATH_KEYS = ("path", "file_path", "filename", "file")
@@ -51,6 +53,27 @@ def meant(name: str, offered: Sequence[str]) -> str:
     plain = _FORMAT.sub("", name).rpartition(".")[2].strip().lower()
     alike = [one for one in offered if one.lower() == plain]
     return alike[0] if name not in offered and len(alike) == 1 else name
+
+
+def unwrapped(call: ToolCall) -> ToolCall:
+    """The call that was made through `call_tool`, under the real name; one that cannot be told stays as it is."""
+    values = object_in(call.arguments) if call.name == CALL_TOOL else None
+    name, inner = (values or {}).get("name"), (values or {}).get("arguments", {})
+    if isinstance(inner, str):
+        inner = object_in(inner) if inner.strip() else {}
+    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name) or name == CALL_TOOL or not isinstance(inner, dict):
+        return call
+    keep = (values or {}).get("keep", "")
+    keep = keep if isinstance(keep, str) else ""
+    return replace(call, name=name, arguments=json.dumps(inner, ensure_ascii=False), keep=keep, via=CALL_TOOL)
+
+
+def wrapped(call: ToolCall) -> ToolCall:
+    """The call as the model made it: through `call_tool` where it was."""
+    if not call.via:
+        return call
+    arguments = f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}'
+    return replace(call, name=call.via, arguments=arguments)
 
 
 def read(arguments: str, *, strict: bool = False) -> Any:

@@ -45,7 +45,7 @@ class Crew:
     """`models` gives the client of a role (main, fast, long) or None; `spent` the money of the day and of all time.
 
     `restore` puts files back as they were before the changes it is given, in the order they happened. `forget` holds every
-    session of the workspace (`Session.held`) while it works.
+    session of the workspace (`Session.held`) while it works. `withheld`: see `ToolsOffered`.
     """
 
     cache: Cache
@@ -60,3 +60,4 @@ class Crew:
     forget: Forget
     limits: Callable[[], Limits] = Limits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
+    withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)

@@ -56,13 +56,16 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """`arguments` is the JSON text as the model wrote it, malformed or not. `keep` was taken off it (admission)."""
+    """`arguments` is the JSON text as the model wrote it, malformed or not. `keep` was taken off it (admission). `via`: the
+    tool through which the model called this one, where it is found on demand; requests show it that way.
+    """
 
     id: str
     name: str
     arguments: str
     tokens: int = 0
     keep: str = ""
+    via: str = ""
 
 
 UserPart = Text | Attachment
@@ -371,8 +374,12 @@ class RulesSet:
 
 @dataclass(frozen=True, slots=True)
 class ToolsOffered:
+    """`withheld`: how many definitions are not sent and have to be searched for, with what they would take, about."""
+
     tools: tuple[ToolSpec, ...]
     tokens: int
+    withheld: int = 0
+    withheld_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

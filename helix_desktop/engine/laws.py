@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
+from helix_desktop.engine.calls import wrapped
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
 from helix_desktop.engine.history.branch import Branch
@@ -111,7 +112,7 @@ class _Writing:
             self.reply = seq
         if not self.written:
             self._add(Role.USER, [Text(BEGIN)])
-        self._add(Role.ASSISTANT, [part])
+        self._add(Role.ASSISTANT, [wrapped(part) if isinstance(part, ToolCall) else part])
         if isinstance(part, ToolCall):
             self.waiting[part.id] = None
 

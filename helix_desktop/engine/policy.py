@@ -186,6 +186,15 @@ class Policy:
         group="Handover", within=(200, 20_000), unit="tokens",
     )  # fmt: skip
 
+    tools_share: float = _declared(
+        0.08, "Where the tools of MCP servers would take more than this share of the window, the agent searches for them.",
+        group="Tools", within=(0, 1),
+    )  # fmt: skip
+    catalogue_tokens: int = _declared(
+        2_000, "Room for the lines that name servers, skills and agents in front of every request; the rest is found by search.",
+        group="Tools", within=(0, 50_000), unit="tokens",
+    )  # fmt: skip
+
     truncation: bool = _declared(
         True, "When everything else has failed, old history is replaced by its details and hashes, without a model.",
         group="Safety", none=False,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
-from helix_desktop.engine.calls import meant
+from helix_desktop.engine.calls import meant, unwrapped
 from helix_desktop.engine.collaborators import Crew
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
@@ -109,7 +109,8 @@ class Turn:
     async def _take_up_changes(self) -> None:
         """What the view depends on and has changed since the last step becomes facts."""
         setup, tools = await self._crew.setup(), self._crew.tools.specs()
-        offered = ToolsOffered(tools, sum(self._crew.tokens.count(t.name + t.description + t.schema) for t in tools))
+        counted = sum(self._crew.tokens.count(t.name + t.description + t.schema) for t in tools)
+        offered = ToolsOffered(tools, counted, *self._crew.withheld())
         wanted: list[Fact] = [setup.system, *setup.rules, offered, setup.policy, *setup.models]
         changed = [fact for fact in wanted if not self._conversation.state.holds(fact)]
         if changed:
@@ -190,7 +191,8 @@ class Turn:
             case ToolCall(_, said, arguments):
                 offered = self._conversation.state.settings.tools.tools
                 name = meant(said, [spec.name for spec in offered])
-                return replace(part, name=name, tokens=self._crew.tokens.count(name + arguments))
+                tokens = self._crew.tokens.count(name + arguments)
+                return unwrapped(replace(part, name=name, tokens=tokens))
 
     async def _prepare_again(self, reply: Reply) -> None:
         """Ask again after a pause. Words of a broken stream stay in the journal and leave the view, so that the request

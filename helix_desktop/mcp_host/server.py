@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
 SIGN_IN_SECONDS = 330.0  # with a person in front of a page
 STEADY = 60.0  # seconds after which a connection counts as one that works
-MOST_TOOLS = 128
+MOST_TOOLS = 1_000
 MOST_PAGES = 50
 log = logging.getLogger(__name__)
 

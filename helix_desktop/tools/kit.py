@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import Cache, Index, Tokens
 from helix_desktop.tools import fetch, files, recall, search, shell, todo
 from helix_desktop.tools.confine import Roots
+from helix_desktop.tools.on_demand import Finder, OnDemand
 from helix_desktop.tools.recall import Compact, History
 from helix_desktop.tools.runner import ForeignTool, Permissions, Toolbox
 from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox
@@ -45,6 +46,7 @@ class Kit:
     sandbox: Sandbox
     commands: Shell
     options: Options
+    finder: Finder = field(default_factory=Finder)
 
     @classmethod
     async def open(
@@ -74,6 +76,7 @@ class Kit:
         depth: int = 0,
         more: Callable[[], Sequence[ForeignTool]] = tuple,
         only: Sequence[str] = (),
+        on_demand: OnDemand | None = None,
     ) -> Toolbox:
         """The tools of one conversation. `depth`: 0 for the user's own, one more for each delegation above it."""
         tools = [*files.TOOLS, *search.tools(self.sandbox), *shell.tools(self.commands), *todo.TOOLS]
@@ -81,7 +84,9 @@ class Kit:
         tools += fetch.TOOLS if self.options.fetching else ()
         if start_child is not None:
             tools += Delegating(start_child, depth=depth, names=lambda: box.names).tools()
-        box = Toolbox(tools, self.around, permissions=self.permissions, more=more, only=frozenset(only))
+        box = Toolbox(
+            tools, self.around, permissions=self.permissions, more=more, only=frozenset(only), on_demand=on_demand
+        )
         return box
 
     async def restore(self, changes: Sequence[FileChanged]) -> Sequence[str]:

@@ -17,6 +17,7 @@ from helix_desktop.engine.strategies.caching import short_arguments
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
 from helix_desktop.tools import schema
+from helix_desktop.tools.on_demand import OnDemand, checked
 from helix_desktop.tools.permission import Action, Decision, Effect, Mode, Rule, allows, decide, rule_for
 from helix_desktop.tools.tool import Arguments, Around, Permit, Result, Seen, Tool, Use
 
@@ -108,18 +109,35 @@ class Toolbox:
         permissions: Permissions,
         more: Callable[[], Sequence[ForeignTool]] = tuple,
         only: frozenset[str] = frozenset(),
+        on_demand: OnDemand | None = None,
     ) -> None:
-        self._tools = {tool.name: tool for tool in tools if not only or tool.name in only}
+        self._demand = on_demand
+        finding = on_demand.tools(self._searchable, lambda name: name in self.names) if on_demand else ()
+        own = {tool.name: tool for tool in tools if not only or tool.name in only}
+        self._tools = own | {tool.name: tool for tool in finding}
         self._around = around
         self._permissions = permissions
         self._more = more
         self._only = only
-        self._own = tuple(schema.offered(tool.name, tool.description, tool.schema) for tool in self._tools.values())
+        self._rare = tuple(_described(tool) for tool in own.values() if tool.rare and on_demand)
+        rare = {spec.name for spec in self._rare}
+        self._own = tuple(_described(tool) for name, tool in own.items() if name not in rare)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """As offered to the model, in an order that does not change."""
-        foreign = sorted(self._foreign().values(), key=lambda tool: tool.spec.name)
-        return (*self._own, *(_offered(tool.spec) for tool in foreign))
+        foreign = sorted((tool.spec for tool in self._foreign().values()), key=lambda spec: spec.name)
+        if self._demand is None:
+            return (*self._own, *map(_offered, foreign))
+        sent = self._demand.offered(foreign, self._rare)
+        return (*self._own, *map(_offered, sent))
+
+    def _searchable(self) -> Sequence[ToolSpec]:
+        """All that may have to be searched for, of every conversation of the workspace alike."""
+        return (*self._rare, *(tool.spec for tool in self._more()))
+
+    def withheld(self) -> tuple[int, int]:
+        """How many definitions are not sent, and what they would take."""
+        return self._demand.withheld if self._demand else (0, 0)
 
     def alone(self, name: str) -> bool:
         tool = self._tools.get(name) or self._foreign().get(name)
@@ -149,9 +167,8 @@ class Toolbox:
     def _understood(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
         foreign = self._foreign()
         if call.name not in self._tools and call.name not in foreign:
-            raise NotThere(
-                f"There is no tool {call.name[:80]!r}.", remedy=f"There are: {', '.join(sorted(self.names))}."
-            )
+            there = sorted({spec.name for spec in self.specs()})
+            raise NotThere(f"There is no tool {call.name[:80]!r}.", remedy=f"There are: {', '.join(there)}.")
         values = schema.read_arguments(call.arguments)
         if call.name in self._tools:
             return values, self._tools[call.name].schema
@@ -172,6 +189,8 @@ class Toolbox:
         self, tool: ForeignTool, call: ToolCall, values: dict[str, Any], context: CallContext, permit: Permit
     ) -> Result:
         values = schema.as_meant(values, json.loads(tool.spec.schema))
+        if call.via:
+            checked(values, json.loads(tool.spec.schema), call.name)
         preview = json.dumps(values, ensure_ascii=False, indent=2)
         danger = "the description of this tool has changed since you allowed it" if tool.changed else ""
         await permit(Action(call.name, Effect.FOREIGN, tool.title, preview, danger=danger))
@@ -256,6 +275,10 @@ def lifted(call: ToolCall, spec: ToolSpec) -> ToolCall:
         return call
     keep = values.pop(properties[0])
     return replace(call, arguments=json.dumps(values, ensure_ascii=False), keep=keep)
+
+
+def _described(tool: Tool) -> ToolSpec:
+    return schema.offered(tool.name, tool.description, tool.schema)
 
 
 def _offered(spec: ToolSpec) -> ToolSpec:

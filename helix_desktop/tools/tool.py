@@ -127,7 +127,8 @@ Run = Callable[[Arguments, Use], Awaitable[Result]]
 @dataclass(frozen=True, slots=True)
 class Tool:
     """`schema` is the JSON schema of the arguments, without the `keep` the runner adds. `alone`: it changes what other
-    calls of the same reply look at, and takes its place in their order.
+    calls of the same reply look at, and takes its place in their order. `rare`: its definition is not sent; the model finds
+    it when it searches for such a tool.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Tool:
     schema: Schema
     run: Run
     alone: bool = False
+    rare: bool = False
 
 
 def fields(*required: str, **properties: Schema) -> Schema:

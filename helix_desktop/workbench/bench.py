@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import tasks
-from helix_desktop.engine import recall
+from helix_desktop.engine import budget, recall
 from helix_desktop.engine.collaborators import Crew, Setup
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -30,6 +30,7 @@ from helix_desktop.engine.facts import (
     Stop,
     Stored,
     Text,
+    ToolSpec,
     TurnEnd,
     TurnEnded,
 )
@@ -42,7 +43,9 @@ from helix_desktop.store.config import Changes
 from helix_desktop.store.empty_trash import Emptied
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Workspace
+from helix_desktop.tools import on_demand
 from helix_desktop.tools.kit import Kit, Options
+from helix_desktop.tools.on_demand import OnDemand
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Child, Delegation
@@ -236,19 +239,22 @@ class Workbench:
         async def history(_: str, fold: str) -> str:
             return await recall.history(conversation.state, self.workspace.cache, self._shared.access.tokens, fold)
 
+        toolbox = self.kit.toolbox(
+            compact=compact,
+            history=history,
+            start_child=start_child,
+            depth=depth,
+            more=self.servers.tools,
+            only=only,
+            on_demand=self._on_demand(conversation),
+        )
         return Crew(
             cache=self.workspace.cache,
             index=self.workspace.index,
             tokens=self._shared.access.tokens,
             clock=self._shared.access.clock,
-            tools=self.kit.toolbox(
-                compact=compact,
-                history=history,
-                start_child=start_child,
-                depth=depth,
-                more=self.servers.tools,
-                only=only,
-            ),
+            tools=toolbox,
+            withheld=toolbox.withheld,
             models=partial(self._client, conversation.id),
             setup=partial(self._setup, conversation.id),
             spawn=self._tasks.spawn,
@@ -257,6 +263,19 @@ class Workbench:
             limits=lambda: setup.limits_of(self.workspace.settings.limits),
             spent=self._rows.spent,
         )
+
+    def _on_demand(self, conversation: Conversation) -> OnDemand:
+        """What a conversation's requests may spend on naming tools, by its policy and its model's window."""
+
+        def room() -> on_demand.Room:
+            chosen = conversation.policy
+            window = budget.window(conversation.state, chosen)
+            return on_demand.Room(int(chosen.tools_share * window), chosen.catalogue_tokens)
+
+        def before() -> Sequence[ToolSpec]:
+            return conversation.state.settings.tools.tools
+
+        return OnDemand(self._shared.access.tokens, self.kit.finder, room, before)
 
     async def wire(self, conversation: str, seq: int | None = None) -> tuple[str, Mapping[str, Any]]:
         """The request of a step (None: the next one) as its provider gets it, after the model's name."""

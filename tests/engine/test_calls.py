@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.calls import Turn, meant, text_key
+from helix_desktop.engine.calls import Turn, meant, text_key, unwrapped, wrapped
 from helix_desktop.engine.facts import ToolCall
 
 
@@ -37,3 +37,31 @@ def test_a_tool_is_called_by_its_name_whatever_a_server_left_around_it(said: str
 def test_a_turn_begins_with_its_first_words() -> None:
     assert Turn().begin == 0
     assert Turn([4, 9], 2).begin == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "inner"),
+    [
+        ('{"name": "a__b", "arguments": {"x": "é"}}', "a__b", '{"x": "é"}'),
+        ('{"name": "a__b", "arguments": "{\\"x\\": 1}"}', "a__b", '{"x": 1}'),
+        ('{"name": "a__b"}', "a__b", "{}"),
+        ('{"name": "a b"}', "call_tool", '{"name": "a b"}'),
+        ("{broken", "call_tool", "{broken"),
+    ],
+)
+def test_a_call_through_call_tool_stands_under_the_real_name(arguments: str, name: str, inner: str) -> None:
+    made = unwrapped(ToolCall("a", "call_tool", arguments))
+    assert (made.name, made.arguments) == (name, inner)
+    again = wrapped(made)
+    assert again.name == "call_tool"
+    assert unwrapped(again) == made
+
+
+def test_a_call_of_its_own_is_left_alone() -> None:
+    call = ToolCall("a", "read_file", "{}")
+    assert unwrapped(call) is call
+    assert wrapped(call) is call
+
+
+def test_what_to_keep_is_taken_off_the_outer_call() -> None:
+    assert unwrapped(ToolCall("a", "call_tool", '{"name": "x", "keep": "errors"}')).keep == "errors"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import (
@@ -285,3 +287,13 @@ def test_stable_counts_the_messages_that_only_a_fold_can_change() -> None:
     assert talk.request().stable == len(talk.request().messages)
     assert talk.view().blocks[0].source == Span(1, 3)
     assert PartRef(1) in {block.source for block in talk.view().blocks}
+
+
+def test_a_call_through_call_tool_is_sent_as_it_was_made() -> None:
+    talk = Talk()
+    talk.user("open one")
+    talk.add(ModelReplied((ToolCall("c1", "github__create", '{"title": "x"}', via="call_tool"),), "m", Stop.CALLS))
+    sent = laws.messages(talk.state.view(), lambda _: "").messages[1].parts[0]
+    assert isinstance(sent, ToolCall)
+    assert sent.name == "call_tool"
+    assert json.loads(sent.arguments) == {"name": "github__create", "arguments": {"title": "x"}}

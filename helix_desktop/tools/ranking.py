@@ -1,0 +1,77 @@
+"""Finding a tool among thousands by what somebody wants done: names, descriptions and parameters, word by word.
+
+BM25 over stems, with the words of a name counted twice. Names are taken apart (`create_issue`, `createIssue`), and words
+that stand in every question ("can you please find me") count for nothing. The constants were chosen on one half of
+MetaTool's questions; `tests/benchmarks/finding.py` measures both halves and a second set.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+_WORD = re.compile(r"[^\W_]+")
+_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
+_SATURATION, _LENGTH = 1.2, 0.5
+_NAME_WEIGHT = 2
+_SUFFIXES = (
+    ("ational", "ate"), ("ization", "ize"), ("isation", "ize"), ("ations", "ate"), ("ation", "ate"), ("ements", "e"),
+    ("ement", "e"), ("ments", ""), ("ment", ""), ("ingly", ""), ("edly", ""), ("ings", ""), ("ing", ""), ("ies", "y"),
+    ("ied", "y"), ("ers", ""), ("ors", ""), ("er", ""), ("or", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""), ("e", ""),
+)  # fmt: skip
+_SAID_IN_EVERY_QUESTION = (
+    "a an the i me my we our you your he she it its they them their this that these those is are was were be been being "
+    "am do does did doing have has had having can could would should will shall may might must of at by for with about "
+    "to from in on into out up down over under and or but if because as until while so than too very not no nor only "
+    "own same s t just don now what which who whom how when where why there here all any both each few more most other "
+    "some such please help want need like looking know tell get give find"
+)
+_COMMON = frozenset(_SAID_IN_EVERY_QUESTION.split())
+
+
+def words(text: str) -> list[str]:
+    """The stems that tell one text from another."""
+    plain = _WORD.findall(_JOINT.sub(" ", text).lower())
+    return [stem(word) for word in plain if word not in _COMMON]
+
+
+def stem(word: str) -> str:
+    """`conversion` and `converted` stay two words, `convert`, `converts`, `converting` and `converter` are one."""
+    if len(word) <= 4:
+        return word[:-1] if len(word) == 4 and word.endswith("s") and not word.endswith("ss") else word
+    for suffix, instead in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= 3:
+            word = word[: len(word) - len(suffix)] + instead
+            break
+    if word.endswith("e") and len(word) > 3:
+        word = word[:-1]
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls" else word
+
+
+class Ranking:
+    """Texts in the order in which they fit a question. Made once for a set of texts; asking is a few milliseconds."""
+
+    def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
+        """`texts`: a name and all that is said of it."""
+        found = [words(name) * _NAME_WEIGHT + words(said) for name, said in texts]
+        self._lengths = [len(each) for each in found]
+        self._mean = max(1.0, sum(self._lengths) / max(1, len(found)))
+        self._places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for number, each in enumerate(found):
+            for word, count in Counter(each).items():
+                self._places[word].append((number, count))
+
+    def best(self, question: str, limit: int, fits: Callable[[int], bool] = lambda _: True) -> Sequence[int]:
+        """The numbers of the texts that fit best, the best one first."""
+        scores: dict[int, float] = defaultdict(float)
+        for word in words(question):
+            places = self._places.get(word, ())
+            weight = math.log(1 + (len(self._lengths) - len(places) + 0.5) / (len(places) + 0.5))
+            for number, count in places:
+                length = 1 - _LENGTH + _LENGTH * self._lengths[number] / self._mean
+                scores[number] += weight * count * (_SATURATION + 1) / (count + _SATURATION * length)
+        fitting = ((-score, number) for number, score in scores.items() if fits(number))
+        return [number for _, number in heapq.nsmallest(limit, fitting)]
