@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from helix_desktop.engine.economics import Prices
     from helix_desktop.engine.policy import Policy
     from helix_desktop.engine.ports import Tokens
+    from helix_desktop.histories.recording import Recording
     from helix_desktop.replay.figures import Figures
     from helix_desktop.replay.player import Terms
-    from helix_desktop.replay.recording import Recording
     from helix_desktop.replay.report import Result
 
 BAR = 24
@@ -54,11 +54,12 @@ def add(nouns: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from helix_desktop import tokens
-    from helix_desktop.replay import importing, page, report
+    from helix_desktop.histories import reading
+    from helix_desktop.replay import page, report
 
     names = [name.strip() for name in arguments.compare.split(",") if name.strip()] or [arguments.policy]
     terms = [_terms(arguments, name) for name in names]
-    imported = importing.read_all(arguments.files)
+    imported = reading.played(reading.read_all(arguments.files))
     for complaint in imported.complaints:
         print(complaint, file=sys.stderr)
     counter = tokens.Counter()

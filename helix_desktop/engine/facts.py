@@ -46,12 +46,16 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A model's thinking. `opaque` is what the provider needs back verbatim (a signature, encrypted content, JSON)."""
+    """A model's thinking. `opaque` is what the provider needs back verbatim (a signature, encrypted content, JSON).
+
+    `model`: the one model it may go back to, where another program recorded it; empty: any of its provider.
+    """
 
     text: str
     tokens: int = 0
     opaque: str = ""
     provider: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

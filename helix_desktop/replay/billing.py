@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from helix_desktop.engine.blocks import Image, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
-from helix_desktop.replay.recording import RecordedMessage
+from helix_desktop.histories.recording import RecordedMessage
 
 MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600

@@ -15,7 +15,7 @@ from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import HelixError
-from helix_desktop.replay.recording import RecordedMessage
+from helix_desktop.histories.recording import RecordedMessage
 
 NAMED = re.compile(r'recall_cached_content\(\\?"([0-9a-f]{64})\\?"\)')
 _NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")

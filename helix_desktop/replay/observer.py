@@ -27,9 +27,9 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import Cache
 from helix_desktop.engine.view import State, state_of
+from helix_desktop.histories.recording import RecordedMessage
 from helix_desktop.replay import legality, losses
 from helix_desktop.replay.figures import Mark
-from helix_desktop.replay.recording import RecordedMessage
 from helix_desktop.replay.retention import Retention
 
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)

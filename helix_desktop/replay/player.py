@@ -38,12 +38,12 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.ports import About, Cache, Index, Journal, ModelClient, Tokens
 from helix_desktop.engine.steward import Steward
+from helix_desktop.histories.recording import RecordedMessage, Recording
 from helix_desktop.replay.billing import SYSTEM_TOKENS, Ledger, Piece, output_tokens, pieces_of, unmanaged
 from helix_desktop.replay.clock import LoopClock
 from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures
 from helix_desktop.replay.observer import Watching
-from helix_desktop.replay.recording import RecordedMessage, Recording
 from helix_desktop.replay.standin import Asked, StandIn
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.facts import Attachment, Reasoning, Stored, Text, ToolCall
-from helix_desktop.replay.recording import RecordedMessage, texts
+from helix_desktop.histories.recording import RecordedMessage, texts
 
 IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 SUMMARIES = (Kind.HANDOVER, Kind.OBSERVATIONS)

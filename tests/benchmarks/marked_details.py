@@ -37,8 +37,8 @@ from typing import Any
 from helix_desktop.engine import details
 from helix_desktop.engine.details import Detail, Source
 from helix_desktop.errors import WrongUse
-from helix_desktop.replay import importing
-from helix_desktop.replay.recording import RecordedMessage
+from helix_desktop.histories import reading
+from helix_desktop.histories.recording import RecordedMessage
 
 FILE = Path(__file__).with_suffix(".jsonl")
 COVERS, LENGTH = 200, 12  # covers, and messages of each
@@ -99,7 +99,7 @@ def read(folder: Path) -> Sessions:
     found: dict[str, Sequence[RecordedMessage]] = {}
     for file in sorted(folder.rglob("*.jsonl")):
         try:
-            recordings = importing.read(file).recordings
+            recordings = reading.read(file).recordings
         except WrongUse:
             continue
         if len(recordings) == 1:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from helix_desktop.engine.economics import Prices
+from helix_desktop.histories.recording import RecordedMessage, Recording, texts
 from helix_desktop.replay.billing import MESSAGE_TOKENS, SYSTEM_TOKENS, Count, Ledger, Piece, output_tokens
 from helix_desktop.replay.figures import Figures
-from helix_desktop.replay.recording import RecordedMessage, Recording, texts
 from helix_desktop.replay.retention import IDENTIFIER
 
 MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300

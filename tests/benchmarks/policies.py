@@ -18,12 +18,12 @@ from helix_desktop import tokens
 from helix_desktop.commands.replay import play_one
 from helix_desktop.engine import policy
 from helix_desktop.engine.economics import Prices
-from helix_desktop.replay import importing
+from helix_desktop.histories import reading
+from helix_desktop.histories.recording import Recording
 from helix_desktop.replay.billing import recorded_pieces
 from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures, total
 from helix_desktop.replay.player import Terms
-from helix_desktop.replay.recording import Recording
 from tests.benchmarks.peer_policies import PEERS, play
 
 TABLES: Mapping[str, Prices] = {
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def sessions(folder: Path, least: int, count: Callable[[str], int]) -> list[Recording]:
     """The sessions of the folder that are long enough; of the folders of the traces, where these are there."""
     folders = [folder / name for name in FOLDERS if (folder / name).is_dir()] or [folder]
-    found = importing.read_all(folders).recordings
+    found = reading.read_all(folders).recordings
     return [one for one in found if length(one, count) >= least]
 
 

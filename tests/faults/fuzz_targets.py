@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import ToolCall
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.transcript.chunks import chunks
 from helix_desktop.gui.transcript.markdown import blocks, plain, references
+from helix_desktop.histories import reading as histories
 from helix_desktop.mcp_host import config as mcp_config
 from helix_desktop.providers.anthropic import Anthropic
 from helix_desktop.providers.dialect import Dialect
@@ -24,7 +25,6 @@ from helix_desktop.providers.gemini import Gemini
 from helix_desktop.providers.openai_chat import OpenAIChat
 from helix_desktop.providers.openai_responses import OpenAIResponses
 from helix_desktop.providers.sse import Parser
-from helix_desktop.replay import importing
 from helix_desktop.store import config
 from helix_desktop.tools.schema import check, read_arguments
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
@@ -99,7 +99,7 @@ def imports(data: bytes) -> None:
         path = Path(folder) / "session.jsonl"
         path.write_bytes(data)
         try:
-            importing.read(path)
+            histories.read(path)
         except HelixError:
             return
 

@@ -6,10 +6,10 @@ import random
 
 from helix_desktop.engine import policy
 from helix_desktop.engine.economics import Prices
+from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
 from helix_desktop.replay import clock
 from helix_desktop.replay.figures import Figures
 from helix_desktop.replay.player import Player, Stores, Terms
-from helix_desktop.replay.recording import RecordedCall, RecordedMessage, Recording
 from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
 
 USUAL = Prices(0.1, 1.25, 5.0)

@@ -6,9 +6,9 @@ from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored, Text
 from helix_desktop.errors import NotThere
+from helix_desktop.histories.recording import RecordedCall, RecordedMessage
 from helix_desktop.replay import clock, losses
 from helix_desktop.replay.losses import Standing
-from helix_desktop.replay.recording import RecordedCall, RecordedMessage
 from tests.replay.sessions import returned, says, user
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
 from helix_desktop.replay.figures import Figures
-from helix_desktop.replay.recording import RecordedCall, RecordedMessage, Recording
 from helix_desktop.replay.standin import KINDS
 from tests.replay.sessions import long_session, play, returned, says, step, user
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored, Text, ToolCall
-from helix_desktop.replay.recording import RecordedCall
+from helix_desktop.histories.recording import RecordedCall
 from helix_desktop.replay.retention import Retention
 from tests.replay.sessions import says, user
 

@@ -13,11 +13,12 @@ import pytest
 
 from helix_desktop import tokens
 from helix_desktop.engine import policy
-from helix_desktop.replay import clock, importing
+from helix_desktop.histories import reading
+from helix_desktop.histories.recording import Recording
+from helix_desktop.replay import clock
 from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures
 from helix_desktop.replay.player import Player, Stores, Terms
-from helix_desktop.replay.recording import Recording
 from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
 from tests.replay import collector, strange
 
@@ -58,7 +59,7 @@ def played(recording: Recording, preset: str, window: int) -> tuple[Figures, set
 def test_a_strange_session_is_played_whole(name: str, preset: str, window: int, tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
     path.write_bytes(strange.file(name))
-    recordings = importing.read(path).recordings
+    recordings = reading.read(path).recordings
     assert recordings
     for recording in recordings:
         figures, missing = played(recording, preset, window)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.errors import NotThere, WrongUse
-from helix_desktop.replay import importing
-from helix_desktop.replay.recording import RecordedCall
+from helix_desktop.histories import reading
+from helix_desktop.histories.recording import RecordedCall
 
 HELLO = {"role": "user", "content": "hello"}
 ANSWER = {"role": "assistant", "content": "hi"}
@@ -28,7 +28,7 @@ def test_the_form_of_the_traces(tmp_path: Path) -> None:
     call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"path": "x.py"}'}}
     result = {"role": "tool", "content": "text", "tool_call_id": "a"}
     path = written(tmp_path, "s.jsonl", HELLO, {"role": "assistant", "content": None, "tool_calls": [call]}, result)
-    imported = importing.read(path)
+    imported = reading.read(path)
     (recording,) = imported.recordings
     assert [message.role for message in recording.messages] == ["user", "assistant", "tool"]
     assert recording.messages[1].calls == (RecordedCall("a", "read", '{"path": "x.py"}'),)
@@ -39,7 +39,7 @@ def test_the_form_of_the_traces(tmp_path: Path) -> None:
 
 def test_a_bad_line_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, "s.jsonl", HELLO, "{broken", ANSWER, '{"role": "stranger", "content": "?"}', "17")
-    imported = importing.read(path)
+    imported = reading.read(path)
     assert len(imported.recordings[0].messages) == 2
     assert [complaint.split(": ")[0] for complaint in imported.complaints] == [
         f"{path}, line 2",
@@ -52,13 +52,13 @@ def test_a_bad_line_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
 def test_a_file_without_a_session_is_refused_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, "usage.jsonl", {"message": 1, "input": 2})
     with pytest.raises(WrongUse, match="holds no session") as caught:
-        importing.read(path)
+        reading.read(path)
     assert "line 1" in str(caught.value) or "role" in str(caught.value)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotThere, match="cannot be read"):
-        importing.read(tmp_path / "nowhere.jsonl")
+        reading.read(tmp_path / "nowhere.jsonl")
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
@@ -66,13 +66,13 @@ def test_json_documents_with_a_list_of_messages(tmp_path: Path, *, wrapped: bool
     document = {"messages": [HELLO, ANSWER]} if wrapped else [HELLO, ANSWER]
     path = tmp_path / "s.json"
     path.write_text(json.dumps(document, indent=2), encoding="utf-8")
-    (recording,) = importing.read(path).recordings
+    (recording,) = reading.read(path).recordings
     assert [message.text for message in recording.messages] == ["hello", "hi"]
 
 
 def test_each_line_with_a_list_of_messages_is_a_session(tmp_path: Path) -> None:
     path = written(tmp_path, "many.jsonl", {"messages": [HELLO, ANSWER]}, {"messages": [HELLO, ANSWER, HELLO]})
-    recordings = importing.read(path).recordings
+    recordings = reading.read(path).recordings
     assert [recording.name for recording in recordings] == [f"{path}#1", f"{path}#2"]
     assert len(recordings[1].messages) == 3
 
@@ -81,7 +81,7 @@ def test_a_broken_document_names_the_line_where_it_breaks(tmp_path: Path) -> Non
     path = tmp_path / "s.json"
     path.write_text('[\n {"role": "user", "content": "a"},\n {"role":\n', encoding="utf-8")
     with pytest.raises(WrongUse, match=r"line 4: the JSON is broken"):
-        importing.read(path)
+        reading.read(path)
 
 
 def test_a_folder_is_all_its_sessions_without_what_recorders_put_beside(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_folder_is_all_its_sessions_without_what_recorders_put_beside(tmp_path
     written(tmp_path, "b.jsonl", HELLO, ANSWER)
     written(tmp_path / "deep", "a.jsonl", HELLO, ANSWER)
     written(tmp_path, "b.usage.json", [{"message": 1}])
-    names = [Path(recording.name).name for recording in importing.read_all([tmp_path]).recordings]
+    names = [Path(recording.name).name for recording in reading.read_all([tmp_path]).recordings]
     assert sorted(names) == ["a.jsonl", "b.jsonl"]
 
 
@@ -97,25 +97,25 @@ def test_a_file_of_a_folder_that_is_no_session_is_told_and_the_others_are_played
     written(tmp_path, "b.jsonl", HELLO, ANSWER)
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "package.json").write_text('{"name": "x"}\n')
-    imported = importing.read_all([tmp_path])
+    imported = reading.read_all([tmp_path])
     assert [Path(recording.name).name for recording in imported.recordings] == ["b.jsonl"]
     assert [complaint.split(" holds")[0] for complaint in imported.complaints] == [
         str(tmp_path / "empty.jsonl"),
         str(tmp_path / "package.json"),
     ]
     with pytest.raises(WrongUse, match=r"empty\.jsonl holds no session"):
-        importing.read_all([tmp_path, tmp_path / "empty.jsonl"])
+        reading.read_all([tmp_path, tmp_path / "empty.jsonl"])
 
 
 def test_a_folder_without_a_session_is_refused(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "x"}\n')
     with pytest.raises(WrongUse, match="holds no session"):
-        importing.read_all([tmp_path])
+        reading.read_all([tmp_path])
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match=r"no \.jsonl or \.json"):
-        importing.read_all([tmp_path])
+        reading.read_all([tmp_path])
 
 
 json_values = st.recursive(
@@ -138,7 +138,7 @@ def test_whatever_stands_in_a_file_it_is_read_or_refused_in_a_sentence(tmp_path_
     path.write_text("\n".join(json.dumps(value) for value in values), encoding="utf-8")
     said = ""
     try:
-        read = bool(importing.read(path).recordings)
+        read = bool(reading.read(path).recordings)
     except WrongUse as error:
         read, said = False, str(error)
     assert read or str(path) in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.replay import rows
+from helix_desktop.histories import rows
 
 
 def test_texts_of_every_shape() -> None:

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from helix_desktop.replay.recording import RecordedCall, RecordedMessage, Speaker
-from helix_desktop.replay.rows import Row, Unreadable, arguments_of, mapping, string, text_of
+from helix_desktop.engine.facts import Usage
+from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording, Speaker
+from helix_desktop.histories.rows import (
+    Row,
+    Told,
+    Unreadable,
+    arguments_of,
+    mapping,
+    number,
+    objects,
+    pictures_of,
+    string,
+    text_of,
+    time_of,
+)
 
+KIND = "messages"
 _ROLES: Mapping[str, Speaker] = {
     "system": "system",
     "developer": "system",
@@ -26,6 +41,10 @@ def listed(value: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None
     return None
 
 
+def recordings(rows: Sequence[Row], told: Told, path: Path) -> list[Recording]:
+    return [Recording(str(path), tuple(messages(rows, told.complaints)), KIND, path.stem)]
+
+
 def messages(rows: Sequence[Row], complaints: list[str]) -> list[RecordedMessage]:
     """The messages of the rows; a sentence for each that cannot be read."""
     made: list[RecordedMessage] = []
@@ -37,17 +56,26 @@ def messages(rows: Sequence[Row], complaints: list[str]) -> list[RecordedMessage
     return made
 
 
-def _message(value: Mapping[str, object], number: int, before: Sequence[RecordedMessage]) -> RecordedMessage:
+def _message(value: Mapping[str, object], place: int, before: Sequence[RecordedMessage]) -> RecordedMessage:
     role = _ROLES.get(str(value.get("role")))
     if role is None:
         raise Unreadable(f"there is no role {value.get('role')!r}")
-    text = text_of(value.get("content"))
+    content, time = value.get("content"), time_of(value.get("_ts", value.get("timestamp")))
+    pictures = pictures_of(content)
+    text = text_of([part for part in objects(content) if part.get("type") != "image_url"] if pictures else content)
     if role == "assistant":
-        reasoning = string(value, "reasoning_content", "reasoning")
-        return RecordedMessage(role, text, _calls(value, number), reasoning=reasoning)
+        reasoning, model = string(value, "reasoning_content", "reasoning"), string(value, "model")
+        calls, usage = _calls(value, place), _usage(mapping(value.get("usage")))
+        return RecordedMessage(role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage)
     if role == "tool":
-        return RecordedMessage(role, text, answers=string(value, "tool_call_id") or _last_call(value, before))
-    return RecordedMessage(role, text)
+        answers = string(value, "tool_call_id") or _last_call(value, before)
+        return RecordedMessage(role, text, answers=answers, time=time, pictures=pictures)
+    return RecordedMessage(role, text, time=time, pictures=pictures)
+
+
+def _usage(found: Mapping[str, object]) -> Usage:
+    cached = number(mapping(found.get("prompt_tokens_details")).get("cached_tokens"))
+    return Usage(number(found.get("prompt_tokens")), cached, 0, number(found.get("completion_tokens")))
 
 
 def _calls(value: Mapping[str, object], number: int) -> tuple[RecordedCall, ...]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from helix_desktop.replay import openai_style
-from helix_desktop.replay.recording import RecordedMessage
-from helix_desktop.replay.rows import Row
+from helix_desktop.histories import openai_style
+from helix_desktop.histories.recording import RecordedMessage
+from helix_desktop.histories.rows import Row
 
 
 def read(*values: Mapping[str, object]) -> tuple[list[RecordedMessage], list[str]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from helix_desktop.replay import claude_code
-from helix_desktop.replay.recording import RecordedCall, RecordedMessage
-from helix_desktop.replay.rows import Row
+from helix_desktop.histories import claude_code
+from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
+from helix_desktop.histories.rows import Row, Told
 
 
 def reply(identity: str, *blocks: Mapping[str, object], **more: object) -> Mapping[str, object]:
@@ -18,8 +19,18 @@ def said(content: object, **more: object) -> Mapping[str, object]:
 
 
 def read(*values: Mapping[str, object]) -> tuple[list[RecordedMessage], list[str]]:
-    complaints: list[str] = []
-    return claude_code.messages([Row(v, f"line {n}") for n, v in enumerate(values, 1)], complaints), complaints
+    told = Told()
+    (first, *_) = all_of(*values, told=told)
+    return list(first.messages), told.complaints
+
+
+def all_of(*values: Mapping[str, object], told: Told | None = None) -> list[Recording]:
+    rows = [Row(v, f"line {n}") for n, v in enumerate(values, 1)]
+    return claude_code.recordings(rows, told or Told(), Path("s.jsonl"))
+
+
+def plain(message: RecordedMessage) -> tuple[object, ...]:
+    return message.role, message.text, message.calls, message.answers, message.ok, message.reasoning
 
 
 TEXT = {"type": "text", "text": "I look."}
@@ -33,10 +44,9 @@ def test_lines_of_one_reply_are_one_message() -> None:
         said("read a.py"), reply("m1", THINKING), reply("m1", TEXT), reply("m1", CALL), said([RESULT])
     )
     assert complaints == []
-    assert messages[1] == RecordedMessage(
-        "assistant", "I look.", (RecordedCall("t1", "Read", '{"file_path": "a.py"}'),), reasoning="hm"
-    )
-    assert messages[2] == RecordedMessage("tool", "text", answers="t1")
+    calls = (RecordedCall("t1", "Read", '{"file_path": "a.py"}'),)
+    assert plain(messages[1]) == ("assistant", "I look.", calls, "", True, "hm")
+    assert plain(messages[2]) == ("tool", "text", (), "t1", True, "")
 
 
 def test_two_replies_stay_two() -> None:
@@ -44,7 +54,7 @@ def test_two_replies_stay_two() -> None:
     assert len(messages) == 3
 
 
-def test_sub_agents_and_other_events_are_passed_over() -> None:
+def test_other_events_are_named_and_sub_agents_are_conversations_of_their_own() -> None:
     other: Sequence[Mapping[str, object]] = [
         {"type": "summary", "summary": "x"},
         {"type": "file-history-snapshot"},
@@ -58,7 +68,7 @@ def test_sub_agents_and_other_events_are_passed_over() -> None:
 def test_results_in_parts_errors_and_words_beside_them() -> None:
     result = {**RESULT, "content": [{"type": "text", "text": "a"}, {"type": "image"}], "is_error": True}
     messages, _ = read(reply("m1", CALL), said([result, {"type": "text", "text": "stop that"}]))
-    assert messages[1] == RecordedMessage("tool", "a\n[image]", answers="t1", ok=False)
+    assert plain(messages[1]) == ("tool", "a\n[image]", (), "t1", False, "")
     assert messages[2].text == "stop that"
 
 

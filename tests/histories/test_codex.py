@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from helix_desktop.replay import codex
-from helix_desktop.replay.recording import RecordedCall, RecordedMessage
-from helix_desktop.replay.rows import Row
+from helix_desktop.histories import codex
+from helix_desktop.histories.recording import RecordedCall, RecordedMessage
+from helix_desktop.histories.rows import Row, Told
 
 ITEMS: tuple[Mapping[str, object], ...] = (
     {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "fix it"}]},
@@ -37,6 +38,16 @@ EXPECTED = [
 ]
 
 
+def read(*rows: Row) -> tuple[list[RecordedMessage], Told]:
+    told = Told()
+    (recording,) = codex.recordings(rows, told, Path("rollout.jsonl"))
+    return list(recording.messages), told
+
+
+def plain(message: RecordedMessage) -> tuple[object, ...]:
+    return message.role, message.text, message.calls, message.answers, message.ok, message.reasoning
+
+
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_items_of_one_reply_are_one_message(*, wrapped: bool) -> None:
     values = [{"type": "response_item", "payload": item} if wrapped else item for item in ITEMS]
@@ -45,22 +56,22 @@ def test_items_of_one_reply_are_one_message(*, wrapped: bool) -> None:
         *values,
         {"type": "event_msg", "payload": {}},
     ]
-    complaints: list[str] = []
-    assert codex.messages([Row(value, "f") for value in around], complaints) == EXPECTED
-    assert complaints == []
+    messages, told = read(*(Row(value, "f") for value in around))
+    assert list(map(plain, messages)) == list(map(plain, EXPECTED))
+    assert told.complaints == []
 
 
 def test_a_shell_call_keeps_its_action() -> None:
     item = {"type": "local_shell_call", "call_id": "c", "action": {"command": ["ls"]}}
-    (message,) = codex.messages([Row(item, "f")], [])
+    (message,), _ = read(Row(item, "f"))
     assert message.calls == (RecordedCall("c", "shell", '{"command": ["ls"]}'),)
 
 
 def test_what_cannot_be_read_gets_a_sentence() -> None:
-    complaints: list[str] = []
     rows = [
         Row({"type": "function_call", "name": "x"}, "f, line 1"),
         Row({"type": "function_call_output"}, "f, line 2"),
     ]
-    assert codex.messages(rows, complaints) == []
-    assert [complaint[:9] for complaint in complaints] == ["f, line 1", "f, line 2"]
+    messages, told = read(*rows)
+    assert messages == []
+    assert [complaint[:9] for complaint in told.complaints] == ["f, line 1", "f, line 2"]

@@ -1,0 +1,276 @@
+"""Rollouts of Codex: `~/.codex/sessions/…/rollout-*.jsonl`, one item of the Responses API per line.
+
+Tried with what 0.169.0 writes here, and with the older bare items. Newer files wrap an item as
+`{"type": "response_item", "payload": item}` among other events. What the model put out between two inputs (reasoning, a message,
+its calls) is one reply. Events tell the model (`turn_context`), what a request cost (`token_count`), a command's whole output, and
+where the history was compacted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.histories.recording import Compaction, RecordedMessage, Recording, Speaker, reply, sealed
+from helix_desktop.histories.rows import (
+    Row,
+    Told,
+    Unreadable,
+    arguments_of,
+    mapping,
+    number,
+    objects,
+    picture,
+    pictures_of,
+    string,
+    text_of,
+    time_of,
+)
+
+KIND = "codex"
+TAG = "openai-responses api.openai.com"
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
+_HOSTED = ("web_search_call", "image_generation_call", "file_search_call", "computer_call", "code_interpreter_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
+_ITEMS = (*_CALLS, *_HOSTED, *_OUTPUTS, "message", "reasoning", "agent_message")
+_EVENTS = (
+    "session_meta",
+    "turn_context",
+    "event_msg",
+    "compacted",
+    "response_item",
+    "token_usage_record",
+    "world_state",
+)
+NOT_RECORDED = "[The provider ran this itself; the rollout does not have what came of it.]"
+
+
+def is_one(value: Mapping[str, object]) -> bool:
+    """Whether a row is of a rollout: an event with a payload, or an item by itself."""
+    wrapped = value.get("type") in _EVENTS and isinstance(value.get("payload"), Mapping)
+    bare = value.get("type") in _ITEMS and "message" not in value and "parentId" not in value
+    return wrapped or bare
+
+
+def recordings(rows: Sequence[Row], told: Told, path: Path) -> list[Recording]:
+    """The one session of a rollout."""
+    writing = _Writing(told)
+    for row in rows:
+        try:
+            writing.row(row.value)
+        except Unreadable as error:
+            told.complaints.append(row.complaint(error))
+    writing.close()
+    about = writing.about
+    source = mapping(mapping(mapping(about.get("source")).get("subagent")).get("thread_spawn"))
+    return [
+        Recording(
+            str(path),
+            tuple(writing.made),
+            KIND,
+            string(about, "id") or path.stem,
+            folder=string(about, "cwd"),
+            version=string(about, "cli_version"),
+            compactions=tuple(writing.compactions),
+            parent=string(source, "parent_thread_id"),
+        )
+    ]
+
+
+@dataclass(slots=True)
+class _Writing:
+    """The messages so far, and the reply that is being put together."""
+
+    told: Told
+    made: list[RecordedMessage] = field(default_factory=list)
+    compactions: list[Compaction] = field(default_factory=list)
+    parts: list[ReplyPart] = field(default_factory=list)
+    begun: float = 0.0
+    about: Mapping[str, object] = field(default_factory=dict)
+    model: str = ""
+    whole: dict[str, str] = field(default_factory=dict)  # by call: the whole output of a command
+    time: float = 0.0
+    last_reply: int = -1
+
+    def row(self, value: Mapping[str, object]) -> None:
+        kind = value.get("type")
+        self.time = time_of(value.get("timestamp")) or self.time
+        payload = mapping(value.get("payload"))
+        if kind == "response_item":
+            self._item(payload)
+        elif kind in _ITEMS:
+            self._item(value)
+        elif kind == "session_meta":
+            self._begin(payload)
+        elif kind == "turn_context":
+            self.model = string(payload, "model") or self.model
+        elif kind == "compacted":
+            self._compacted(payload)
+        elif kind == "event_msg":
+            self._event(payload)
+        elif kind == "token_usage_record":
+            self._counted(mapping(payload.get("usage")))
+        elif "id" in value and "instructions" in value and not self.about:  # the first line of older files
+            self._begin(value)
+        else:
+            self.told.left_out[string(value, "type", "record_type") or "no type"] += 1
+
+    def _begin(self, about: Mapping[str, object]) -> None:
+        if not self.about:
+            self.about = about
+            base = about.get("base_instructions", about.get("instructions"))
+            text = text_of(base) if isinstance(base, str) else string(mapping(base), "text")
+            if text:
+                self.made.append(RecordedMessage("system", text, time=self.time))
+
+    # --- items
+
+    def _item(self, item: Mapping[str, object]) -> None:
+        kind = item.get("type")
+        if kind == "message":
+            self._message(item)
+        elif kind == "reasoning":
+            self._reasoning(item)
+        elif kind in _CALLS:
+            self._call(item)
+        elif kind in _OUTPUTS:
+            self._output(item)
+        elif kind in _HOSTED:
+            self._hosted(item)
+        elif kind == "agent_message":
+            self.close()
+            who = string(item, "author", "sender")
+            text = text_of(item.get("content", item.get("message")))
+            self.made.append(
+                RecordedMessage("user", f"[Message of the agent {who}]\n{text}", time=self.time, beside=True)
+            )
+        else:
+            self.told.left_out[f"item {kind}"] += 1
+
+    def _message(self, item: Mapping[str, object]) -> None:
+        role, content = item.get("role"), item.get("content")
+        pictures = pictures_of(content)
+        kept = [part for part in objects(content) if part.get("type") != "input_image"] if pictures else content
+        text = text_of(kept)
+        if role == "assistant":
+            if any(isinstance(part, Text | ToolCall) for part in self.parts):
+                self.close()
+            self._put(Text(text))
+        elif role in ("user", "system", "developer"):
+            self.close()
+            beside = text.startswith(("<environment_context>", "<user_instructions>", "# AGENTS.md"))
+            speaker: Speaker = "user" if role == "user" else "system"
+            self.made.append(RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside))
+        else:
+            raise Unreadable(f"there is no role {role!r}")
+
+    def _reasoning(self, item: Mapping[str, object]) -> None:
+        if any(isinstance(part, Text | ToolCall) for part in self.parts):
+            self.close()
+        text = text_of(item.get("summary")) or text_of(item.get("content"))
+        kept = {name: value for name, value in item.items() if name in ("type", "id", "summary", "encrypted_content")}
+        opaque = sealed(**kept) if string(item, "encrypted_content") else ""
+        self._put(Reasoning(text, opaque=opaque, provider=TAG if opaque else "", model=self.model if opaque else ""))
+
+    def _call(self, item: Mapping[str, object]) -> None:
+        call, name = string(item, "call_id", "id"), string(item, "name")
+        arguments = item.get("arguments", item.get("input"))
+        if item.get("type") == "local_shell_call":
+            name, arguments = "shell", mapping(item.get("action"))
+        elif item.get("type") == "tool_search_call":
+            name = name or "tool_search"
+        if not call or not name:
+            raise Unreadable("a call has no id or no name")
+        written = arguments if item.get("type") != "custom_tool_call" else {"input": arguments}
+        self._put(ToolCall(call, name, arguments_of(written)))
+
+    def _put(self, part: ReplyPart) -> None:
+        self.begun = self.begun if self.parts else self.time
+        self.parts.append(part)
+
+    def _output(self, item: Mapping[str, object]) -> None:
+        answers, output = string(item, "call_id", "id"), item.get("output", item.get("tools"))
+        if not answers:
+            raise Unreadable("an output names no call")
+        self.close()
+        inner = mapping(output)
+        content = inner.get("content") or inner.get("body") if inner else output
+        if item.get("type") == "tool_search_output":
+            content = json.dumps(content, ensure_ascii=False)
+        pictures = pictures_of(content)
+        text = text_of(
+            [part for part in objects(content) if part.get("type") != "input_image"] if pictures else content
+        )
+        ok = inner.get("success") is not False
+        whole = self.whole.pop(answers, "")
+        if len(whole) <= len(text) or whole.strip() in text:
+            whole = ""
+        message = RecordedMessage("tool", whole or text, answers=answers, ok=ok, time=self.time, pictures=pictures)
+        self.made.append(replace(message, shown=text) if whole else message)
+
+    def _hosted(self, item: Mapping[str, object]) -> None:
+        """A tool the provider ran: a call of it, and what there is of its result."""
+        kind = string(item, "type").removesuffix("_call")
+        call = string(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
+        action = {
+            name: value for name, value in item.items() if name not in ("type", "id", "call_id", "status", "result")
+        }
+        self._put(ToolCall(call, kind, arguments_of(action.get("action", action))))
+        drawn = picture("image/png", item.get("result"))
+        self.close()
+        text = NOT_RECORDED if drawn is None else "(a picture)"
+        self.made.append(
+            RecordedMessage("tool", text, answers=call, time=self.time, pictures=(drawn,) if drawn else ())
+        )
+
+    # --- events
+
+    def _event(self, payload: Mapping[str, object]) -> None:
+        kind = string(payload, "type")
+        item = mapping(payload.get("item"))
+        if kind == "token_count":
+            self._counted(mapping(mapping(payload.get("info")).get("last_token_usage")))
+        elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in {**payload, **item}:
+            call = string(payload, "call_id") or string(item, "id")
+            self.whole[call] = string({**payload, **item}, "aggregated_output")
+        elif kind in ("error", "stream_error", "turn_aborted"):
+            self.close()
+            why = string(payload, "message") or string(payload, "reason") or kind
+            self.made.append(RecordedMessage("failure", why, time=self.time))
+        else:
+            self.told.left_out[f"event {kind}"] += 1
+
+    def _counted(self, usage: Mapping[str, object]) -> None:
+        """What the last request cost; told behind the reply, or behind the results of its calls."""
+        self.close()
+        if usage and self.last_reply >= 0:
+            figures = Usage(
+                number(usage.get("input_tokens")),
+                number(usage.get("cached_input_tokens")),
+                number(usage.get("cache_write_input_tokens")),
+                number(usage.get("output_tokens")),
+                number(usage.get("reasoning_output_tokens")),
+            )
+            self.made[self.last_reply] = replace(self.made[self.last_reply], usage=figures)
+
+    def _compacted(self, payload: Mapping[str, object]) -> None:
+        self.close()
+        text = string(payload, "message")
+        kept = objects(payload.get("replacement_history"))
+        sealed_away = any(string(item, "encrypted_content") for item in kept if item.get("type") != "reasoning")
+        if not text:
+            text = "\n\n".join(text_of(item.get("content")) for item in kept if item.get("type") == "message")
+        if sealed_away:
+            text += "\n[The rest of the summary is sealed: only its provider can read it.]"
+        if self.made and text.strip():
+            self.compactions.append(Compaction(len(self.made), len(self.made), text, self.time, "Codex compacted here"))
+
+    def close(self) -> None:
+        """The reply so far is whole."""
+        if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in self.parts):
+            self.made.append(reply(self.parts, model=self.model, time=self.begun))
+            self.last_reply = len(self.made) - 1
+        self.parts.clear()
