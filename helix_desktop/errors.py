@@ -82,7 +82,11 @@ class ModelFailed(HelixError):
 
 
 class ContextTooLong(ModelFailed):
-    """The request does not fit the model's window."""
+    """The request does not fit the model's window. `window`: its size in tokens where the provider named it, else 0."""
+
+    def __init__(self, what: str, *, remedy: str = "", window: int = 0) -> None:
+        super().__init__(what, remedy=remedy)
+        self.window = window
 
 
 class BadKey(ModelFailed):

@@ -148,6 +148,7 @@ class Turn:
             try:
                 return await self._stream()
             except ContextTooLong as error:
+                await self._take_up_changes()  # the refusal may have named the model's real window
                 await self._steward.before_step(overflowed=True)
                 failed = error
         raise failed

@@ -45,6 +45,7 @@ class ProviderConfig:
     patience: Patience = Patience()
     corrections: Mapping[str, Object] = field(default_factory=dict)  # model → what the user knows better
     reported: Mapping[str, Object] = field(default_factory=dict)  # model → what the provider last said about it
+    learned: Mapping[str, Object] = field(default_factory=dict)  # model → what its refusals taught
 
     @property
     def needs_key(self) -> bool:
@@ -218,9 +219,11 @@ def usable_key(config: ProviderConfig, key: str | None) -> str:
 
 
 def model_info(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:
-    """What is known of a model: the user's corrections before what the provider said before the catalogue."""
-    said = config.reported.get(model) if reported is None else reported
-    return look_up(config.name, model, reported=said, corrected=config.corrections.get(model))
+    """What is known of a model: the user's corrections, what its refusals taught, what the provider's list says, the catalogue."""
+    listed = config.reported.get(model) if reported is None else reported
+    return look_up(
+        config.name, model, reported=listed, learned=config.learned.get(model), corrected=config.corrections.get(model)
+    )
 
 
 def transport_of(config: ProviderConfig, dialect: Dialect, key: str, connections: Connections) -> Transport:

@@ -39,16 +39,17 @@ CORRECTABLE = ("window", "max_output", "input", "output", "cache_read", "cache_w
 class Configured:
     """The providers of one settings folder. Every call reads the file again: it may have been edited meanwhile.
 
-    Beside it stands a file of the program's own: what the providers last said about their models.
+    Beside it stand two files of the program's own: what the providers last said about their models, and what refusals taught.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._reported = file.with_name("models-reported.json")
+        self._learned = file.with_name("models-learned.json")
 
     def stamp(self) -> tuple[object, ...]:
         """Another one when something here has changed, by whomever."""
-        return (_stamp(self._file), _stamp(self._reported))
+        return (_stamp(self._file), _stamp(self._reported), _stamp(self._learned))
 
     def list(self) -> tuple[ProviderConfig, ...]:
         """All providers in the order of the file; ConfigMistake names the first mistake."""
@@ -60,7 +61,7 @@ class Configured:
         if name in tables:
             return self._config(name, tables[name])
         if name in PRESETS:
-            return replace(PRESETS[name], reported=self._reports(name))
+            return replace(PRESETS[name], reported=_about(self._reported, name), learned=_about(self._learned, name))
         known = ", ".join([*tables, *(preset for preset in PRESETS if preset not in tables)])
         raise NotThere(f"There is no provider {name!r}.", remedy=f"There are {known}; `provider add` sets up another.")
 
@@ -103,18 +104,16 @@ class Configured:
 
     def remember(self, provider: str, reported: Mapping[str, Object]) -> None:
         """What a provider said about its models, so that a window is known without asking again."""
-        content: Object = {**self._all_reports(), provider: {**reported}}
-        durable.write(self._reported, dump(content).decode(), private=True)
+        _update(self._reported, provider, {**reported})
 
-    def _reports(self, provider: str) -> Mapping[str, Object]:
-        reports = object_at(self._all_reports(), provider)
-        return {model: object_at(reports, model) for model in reports}
+    def learn(self, provider: str, model: str, window: int) -> None:
+        """A refusal named the model's window. The provider's list never overrides it; the user can."""
+        _update(self._learned, provider, {**_about(self._learned, provider), model: {"window": window}})
 
-    def _all_reports(self) -> Object:
-        try:
-            return parse_object(self._reported.read_bytes()) or {}
-        except OSError:
-            return {}  # it can be asked for again
+    def unlearn(self, provider: str, model: str) -> None:
+        """The model changed, or the refusal was wrong: trust the provider's list again."""
+        known = _about(self._learned, provider)
+        _update(self._learned, provider, {name: about for name, about in known.items() if name != model})
 
     # --- the file ----------------------------------------------------------------------------------------------------
 
@@ -151,7 +150,8 @@ class Configured:
             query=tuple(self._texts(name, table, "query").items()),
             patience=self._patience(name, table),
             corrections=_plain(self._table(name, table, "models")),
-            reported=self._reports(name),
+            reported=_about(self._reported, name),
+            learned=_about(self._learned, name),
         )
         try:
             return checked(config)
@@ -184,6 +184,23 @@ class Configured:
                 f"In {self._file}, provider.{provider}.patience.{wrong} is not one of {', '.join(sorted(known))}."
             )
         return Patience(**{key: type(getattr(Patience(), key))(value) for key, value in given.items()})
+
+
+def _all_about(file: Path) -> Object:
+    try:
+        return parse_object(file.read_bytes()) or {}
+    except OSError:
+        return {}  # it can be asked for, or learned, again
+
+
+def _about(file: Path, provider: str) -> Mapping[str, Object]:
+    models = object_at(_all_about(file), provider)
+    return {model: object_at(models, model) for model in models}
+
+
+def _update(file: Path, provider: str, models: Object) -> None:
+    content: Object = {**_all_about(file), provider: models}
+    durable.write(file, dump(content).decode(), private=True)
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:

@@ -33,6 +33,22 @@ _CONTEXT = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
+# Where a refusal names the window itself, and not the size of what was sent or the share that is left for a reply.
+_WINDOW = re.compile(
+    r"""(?:maximum\ (?:context|prompt|model)|model's\ context)\ length\ (?:is\ (?:only\ )?|of\ |\()(\d[\d,]*)
+    | >\ (\d[\d,]*)(?:\ maximum|$)
+    | maximum\ number\ of\ tokens\ allowed\ \((\d[\d,]*)
+    | context\ length\ of\ only\ (\d[\d,]*)
+    | context\ (?:size|window)\ (?:of\ |\()(\d[\d,]*)
+    | too\ large\ for\ model\ with\ (\d[\d,]*)
+    | maximum\ allowed\ length\ \((\d[\d,]*)
+    | model\ token\ limit:\ (\d[\d,]*)
+    | must\ be\ <=\ (\d[\d,]*)
+    | max_seq_len\ \((\d[\d,]*)
+    | input\ length\ should\ be\ \[1,\ (\d[\d,]*)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _KEY = re.compile(
     r"invalid_api_key|api_key_invalid|api key not valid|(invalid|incorrect|missing|no) (x-)?api[- ]key|authentication_error|invalid authentication"
     r"|you didn't provide an api key|api key (is )?(expired|required)",
@@ -96,7 +112,8 @@ def _about_request(refusal: Refusal, evidence: str, told: str) -> ModelFailed | 
         or (refusal.status < 500 and _CONTEXT.search(evidence))
         or _is_server_overflow(refusal, evidence)
     ):
-        return ContextTooLong(told, remedy="The view has to become smaller, or the model's window larger.")
+        remedy = "Fold more of the conversation, or choose a model with a larger window."
+        return ContextTooLong(told, remedy=remedy, window=_window(refusal.body, said=evidence))
     if _NO_TOOLS.search(evidence):
         return ModelFailed(told, remedy="Choose a model that can call tools.")
     if 300 <= refusal.status < 400:
@@ -107,6 +124,15 @@ def _about_request(refusal: Refusal, evidence: str, told: str) -> ModelFailed | 
             remedy="If you trust that address, make it the base URL of this provider.",
         )
     return None
+
+
+def _window(body: Json, said: str) -> int:
+    """The model's window as the refusal names it, in tokens; 0 where it names none."""
+    exact = get(body, "error", "n_ctx")  # llama.cpp
+    if isinstance(exact, int) and not isinstance(exact, bool):
+        return max(0, exact)
+    found = _WINDOW.search(said)
+    return int(re.sub(r"\D", "", next(filter(None, found.groups())))) if found else 0
 
 
 def _is_server_overflow(refusal: Refusal, evidence: str) -> bool:

@@ -183,7 +183,9 @@ def _lm_studio(found: Object) -> Iterator[tuple[str, Object]]:
     for item in list_at(found, "data"):
         loaded, most = number_at(item, "loaded_context_length"), number_at(item, "max_context_length")
         note = "window as loaded in LM Studio" if loaded else "the model's largest window; it is not loaded yet"
-        known: Object = {"window": loaded or most, "note": note, "images": text_at(item, "type") == "vlm"}
+        known: Object = {"window": loaded or most, "note": note}
+        if kind := text_at(item, "type"):  # older servers do not say what a model can do
+            known["images"] = kind == "vlm"
         yield text_at(item, "id"), known if loaded or most else without(known, "window")
 
 

@@ -6,7 +6,8 @@ An unknown model gets a window of 128,000 tokens and says that this is a guess.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cache
 
 from helix_desktop import resources
@@ -30,6 +31,16 @@ class Prices:
     cache_write: float = 0.0
 
 
+class WindowFrom(StrEnum):
+    """Where a model's window is known from, the surest first."""
+
+    USER = "user"
+    LEARNED = "learned"
+    REPORTED = "reported"
+    SHIPPED = "shipped"
+    ASSUMED = "assumed"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """One model of one provider. `name` is `provider/id`, as commands and settings write it."""
@@ -40,6 +51,7 @@ class ModelInfo:
     abilities: Abilities = field(default_factory=Abilities)
     prices: Prices = Prices()
     note: str = ""  # what the user should know: a guess, where a figure comes from
+    window_from: WindowFrom = WindowFrom.ASSUMED
 
     @property
     def name(self) -> str:
@@ -112,18 +124,39 @@ def _price(known: Object, name: str) -> float:
     return float(value) if isinstance(value, int | float) and value > 0 else 0.0
 
 
-def look_up(provider: str, model: str, *, reported: Object | None = None, corrected: Object | None = None) -> ModelInfo:
-    """What is known of a model: the user's corrections before the provider's own list before the shipped data."""
+def look_up(
+    provider: str,
+    model: str,
+    *,
+    reported: Object | None = None,
+    learned: Object | None = None,
+    corrected: Object | None = None,
+) -> ModelInfo:
+    """What is known of a model: the user's corrections, then what its refusals taught, then the provider's own list, then the
+    shipped data.
+    """
     ours = shipped().about(model)
-    merged: Object = {**ours, **(reported or {}), **(corrected or {})}
-    return info_from(provider, model, merged, _note(ours, reported or {}, corrected or {}))
+    layers = {
+        WindowFrom.USER: corrected or {},
+        WindowFrom.LEARNED: learned or {},
+        WindowFrom.REPORTED: reported or {},
+        WindowFrom.SHIPPED: ours,
+    }
+    merged: Object = {}
+    for layer in reversed(layers.values()):
+        merged |= layer
+    source = next((name for name, layer in layers.items() if "window" in layer), WindowFrom.ASSUMED)
+    info = info_from(provider, model, merged, _note(ours, reported or {}, source))
+    return replace(info, window_from=source)
 
 
-def _note(ours: Object, reported: Object, corrected: Object) -> str:
-    if "window" in corrected:
+def _note(ours: Object, reported: Object, source: WindowFrom) -> str:
+    if source is WindowFrom.USER:
         return "window as you set it"
-    if "window" in reported:
+    if source is WindowFrom.LEARNED:
+        return "window learned from the model's own error"
+    if source is WindowFrom.REPORTED:
         return text_at(reported, "note") or "window as the provider reports it"
-    if "window" in ours:
+    if source is WindowFrom.SHIPPED:
         return text_at(ours, "note") or f"window and prices as of {shipped().as_of}"
     return f"unknown model: a window of {DEFAULT_WINDOW:,} tokens is assumed; correct it with `model set --window`"

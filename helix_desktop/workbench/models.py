@@ -12,7 +12,7 @@ from helix_desktop.engine.blocks import Delta, Request
 from helix_desktop.engine.facts import ModelReplied, ModelRole, ModelSet
 from helix_desktop.engine.ports import Clock, ModelClient, Tokens
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import HelixError, UnknownModel
+from helix_desktop.errors import ContextTooLong, HelixError, UnknownModel
 from helix_desktop.providers import catalog, transport
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.providers.configured import Configured
@@ -57,9 +57,15 @@ class Chosen:
         )
         if isinstance(client, Demo):  # no provider reports what it would have billed
             client = replace(client, count=self.access.tokens.count)
-        async with aclosing(client.stream(request)) as deltas:  # type: ignore[type-var]
-            async for delta in deltas:
-                yield delta
+        try:
+            async with aclosing(client.stream(request)) as deltas:  # type: ignore[type-var]
+                async for delta in deltas:
+                    yield delta
+        except ContextTooLong as error:
+            if 0 < error.window < self.info.window:
+                learn = self.access.configured.learn
+                await asyncio.to_thread(learn, self.config.name, self.info.id, error.window)
+            raise
 
 
 class Models:

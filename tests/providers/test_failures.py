@@ -61,6 +61,26 @@ def test_too_long_is_recognised(status: int, body: Any) -> None:
     assert type(failure(status, body)) is ContextTooLong
 
 
+NAMED = {
+    "openai": 8192, "anthropic": 200_000, "anthropic, with the reply": 200_000, "gemini": 8, "lm studio": 4096, "vllm": 4096,
+    "openrouter": 128_000, "mistral": 32_768, "xai": 131_072, "together": 4097, "sglang": 8192, "sglang, at most": 202_745,
+    "vllm, the prompt": 4096, "vllm, only": 202_752, "dashscope": 129_024, "siliconflow": 32_768, "kimi": 131_072,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "status", "body"), TOO_LONG, ids=[case[0] for case in TOO_LONG])
+def test_a_refusal_that_names_the_window_teaches_it(name: str, status: int, body: Any) -> None:
+    error = failure(status, body)
+    assert isinstance(error, ContextTooLong)
+    assert error.window == NAMED.get(name, 0)
+
+
+def test_llama_cpp_names_its_window_beside_the_sentence() -> None:
+    error = failure(400, {"error": {"message": "the request exceeds the available context size", "n_ctx": 4096}})
+    assert isinstance(error, ContextTooLong)
+    assert error.window == 4096
+
+
 OTHERS = [
     ("openai key", 401, openai("Incorrect API key provided: sk-…", "invalid_api_key"), BadKey),
     ("anthropic key", 401, {"error": {"type": "authentication_error", "message": "invalid x-api-key"}}, BadKey),

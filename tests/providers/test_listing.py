@@ -137,6 +137,16 @@ async def test_local_servers_are_asked_for_the_window_they_run_with(
     assert "load" in found.note or "started" in found.note
 
 
+@pytest.mark.parametrize(("kind", "images"), [("vlm", True), ("llm", False), (None, True)])
+async def test_a_model_lm_studio_does_not_describe_may_see_pictures(
+    kind: str | None, images: bool, connections: Connections
+) -> None:
+    about = {"id": "m", "loaded_context_length": 8192} | ({"type": kind} if kind else {})
+    with Server({**listed({"id": "m"}), "/api/v0/models": {"data": [about]}}) as peer:
+        (found,) = await listing.models(peer.config(), None, connections)
+    assert found.abilities.images is images
+
+
 async def test_ollama_loads_a_model_to_tell_its_window(connections: Connections) -> None:
     answers = {
         "/api/version": {"version": "0.20"},

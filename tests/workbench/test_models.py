@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import ModelRole
+from helix_desktop.engine.facts import ModelRole, ModelSet, Text, TurnEnd, TurnEnded
 from helix_desktop.errors import HelixError
+from helix_desktop.providers.catalog import ProviderConfig
+from tests.peers.chat_server import ChatServer, reply, too_long
 from tests.workbench.conftest import Desks
 
 
@@ -22,3 +25,22 @@ async def test_a_fast_model_that_is_not_there_any_more_leaves_its_place_to_the_m
     await bench.change({"models.main": "removed/large"})
     with pytest.raises(HelixError, match="removed"):
         bench.models.client(ModelRole.MAIN)
+
+
+async def test_a_window_named_by_a_refusal_holds_from_then_on(desks: Desks, folder: Path) -> None:
+    with ChatServer([reply("Hello."), too_long(16_384), reply("It fits now.")]) as server:
+        desk = desks()
+        desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
+        bench = await desk.create("Small", folder)
+        await bench.choose_model("peer/scripted")
+        session = await bench.new_conversation("Learns")
+        for words in ("First.", "Second."):
+            session.send((Text(words),))
+            await asyncio.wait_for(session.idle(), 30)
+        facts = [session.conversation.fact(seq) for seq in range(1, session.conversation.state.last_seq + 1)]
+        windows = [fact.window for fact in facts if isinstance(fact, ModelSet) and fact.role == "main"]
+        assert windows == [128_000, 16_384]
+        assert [fact.reason for fact in facts if isinstance(fact, TurnEnded)] == [TurnEnd.DONE, TurnEnd.DONE]
+        assert session.meter().window == 16_384
+    info = desks().configured.get("peer")
+    assert info.learned == {"scripted": {"window": 16_384}}
