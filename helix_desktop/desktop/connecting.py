@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from helix_desktop.errors import ModelFailed, NoKeyring
-from helix_desktop.gui.setup import Model, Provider, Tested
+from helix_desktop.errors import HelixError, ModelFailed, NoKeyring
+from helix_desktop.gui.setup import Model, Provider, Refreshed, Sure, Tested
 from helix_desktop.secrets import Secrets, Where
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ _WANTED = (
     "mistral-large",
     "grok",
 )
+LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "demo"})
+REFRESH = 20.0  # seconds a provider has to list its models
 _WHERE = {"keyring": Where.KEYRING, "session": Where.SESSION, "file": Where.FILE}
 DEMO = "demo/demo"
 
@@ -116,11 +118,42 @@ class Connecting:
         return [_model(info) for info in found]
 
     async def known(self) -> Sequence[Model]:
+        return await asyncio.to_thread(self._known)
+
+    def _known(self) -> Sequence[Model]:
         from helix_desktop.providers.catalog import model_info
 
+        named = [
+            _model(model_info(config, model))
+            for config in self._configured.list()
+            for model in sorted({*config.reported, *config.learned, *config.corrections})
+        ]
+        return [*named, Model(DEMO, 32_000, note=TITLES["demo"], provider=TITLES["demo"], images=False, local=True)]
+
+    async def refresh(self) -> Refreshed:
         configs = await asyncio.to_thread(self._configured.list)
-        named = [_model(model_info(config, model)) for config in configs for model in sorted(config.reported)]
-        return [*named, Model(DEMO, note=TITLES["demo"])]
+        failed = await asyncio.gather(*(self._refreshed(config.name) for config in configs))
+        silent = tuple((_title(config.name), why) for config, why in zip(configs, failed, strict=True) if why)
+        return Refreshed(tuple(await self.known()), silent)
+
+    async def _refreshed(self, provider: str) -> str:
+        """Why it could not be asked; empty when it answered."""
+        try:
+            async with asyncio.timeout(REFRESH):
+                await self.models(provider)
+        except TimeoutError:
+            return f"{_title(provider)} did not answer within {REFRESH:.0f} seconds."
+        except HelixError as error:
+            return str(error)
+        return ""
+
+    async def correct(self, model: str, values: Mapping[str, float | bool]) -> None:
+        provider, _, name = model.partition("/")
+        await asyncio.to_thread(self._configured.correct, provider, name, values)
+
+    async def reset(self, model: str) -> None:
+        provider, _, name = model.partition("/")
+        await asyncio.to_thread(self._configured.uncorrect, provider, name)
 
     async def _with_key(self, config: ProviderConfig) -> Provider:
         provider = _provider(config)
@@ -154,7 +187,7 @@ def best(models: Sequence[Model]) -> str:
 def _provider(config: ProviderConfig) -> Provider:
     return Provider(
         config.name,
-        TITLES.get(config.name, config.name),
+        _title(config.name),
         config.base_url,
         config.kind,
         needs_key=config.needs_key,
@@ -163,5 +196,27 @@ def _provider(config: ProviderConfig) -> Provider:
     )
 
 
+def _title(provider: str) -> str:
+    return TITLES.get(provider, provider)
+
+
 def _model(info: ModelInfo) -> Model:
-    return Model(info.name, info.window, info.prices.input, info.prices.output, info.note)
+    from helix_desktop.providers.models import WindowFrom
+
+    sure = {WindowFrom.USER: Sure.SET, WindowFrom.LEARNED: Sure.LEARNED, WindowFrom.ASSUMED: Sure.ASSUMED}
+    return Model(
+        info.name,
+        info.window,
+        info.prices.input,
+        info.prices.output,
+        info.note,
+        provider=_title(info.provider),
+        price_cache_read=info.prices.cache_read,
+        price_cache_write=info.prices.cache_write,
+        max_output=info.abilities.max_output,
+        images=info.abilities.images,
+        tools=info.abilities.tools,
+        thinking=bool(info.abilities.reasoning),
+        local=info.provider in LOCAL,
+        sure=sure.get(info.window_from, Sure.TOLD),
+    )

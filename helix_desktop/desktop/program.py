@@ -163,7 +163,6 @@ class Program:
             self.window, connecting, keeping, self._where.data.with_name("helix-tour"), self._tasks.spawn
         )
         self.window.begin(desk)
-        self._front.refresh_models()
         await self._listen()
         if self._link:
             self._show(self._link)

@@ -74,7 +74,6 @@ class MainWindow(Frame):
         self._watched: dict[str, Watched] = {}
         self._wanted_workspace = ""  # what was asked for last: an answer to an earlier wish comes to nothing
         self._wanted_conversation = ""
-        self.model_names: Sequence[str] = ()
         self._cost = 0.0
         self.actions_ = Actions(self, settings)
         self.pages = Pages(theme, doing, lambda: self.bench, catalogue_of, memory, self)
@@ -277,18 +276,13 @@ class MainWindow(Frame):
             self.show_page("welcome")
             self._enable()
 
-    def show_models(self, names: Sequence[str]) -> None:
-        """The models that can be chosen, as `provider/model`."""
-        self.model_names = names
-        self.show_choices()
-
     def show_choices(self) -> None:
         """Policy, model and permission mode, as the workspace has them."""
         bench = self.bench
         if bench is None:
             return
-        self.top.policy.show_choice(policy_choices(), bench.policy)
-        self.top.model.show_choice([(name, name) for name in self.model_names], bench.model)
+        self.top.policy.show_choice(bench.policy, dict(policy_choices()).get(bench.policy, ""))
+        self.top.model.show_choice(bench.model)
         self.top.fit()
         self.chat.composer.show_modes([(name, tr(words)) for name, words in bench.modes().items()], bench.mode)
 

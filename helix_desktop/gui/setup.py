@@ -5,8 +5,9 @@ Nothing here is asked before it is needed, and a key goes straight to where keys
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 
@@ -25,6 +26,15 @@ class Provider:
     variable: str = ""
 
 
+class Sure(StrEnum):
+    """How the window of a model is known."""
+
+    TOLD = "told"  # by the provider, or by the shipped catalogue
+    LEARNED = "learned"  # from a refusal that named it
+    SET = "set"  # by the user
+    ASSUMED = "assumed"
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """A model that can be chosen. `name` is `provider/model`; prices in dollars per million tokens, 0: unknown."""
@@ -34,6 +44,28 @@ class Model:
     price_input: float = 0.0
     price_output: float = 0.0
     note: str = ""
+    provider: str = ""  # its title
+    price_cache_read: float = 0.0
+    price_cache_write: float = 0.0
+    max_output: int = 0
+    images: bool = True
+    tools: bool = True
+    thinking: bool = False
+    local: bool = False
+    sure: Sure = Sure.TOLD
+
+    @property
+    def id(self) -> str:
+        """The name without its provider."""
+        return self.name.partition("/")[2] or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """The models of all providers, asked just now; `silent`: which of them could not be asked, and why."""
+
+    models: tuple[Model, ...]
+    silent: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +110,16 @@ class Setup(Protocol):
 
     async def known(self) -> Sequence[Model]:
         """The models of all providers that were asked once, without asking again; the built-in one is last."""
+        ...
+
+    async def refresh(self) -> Refreshed:
+        """Ask all providers side by side; a provider that does not answer keeps the list it gave before."""
+        ...
+
+    async def correct(self, model: str, values: Mapping[str, float | bool]) -> None:
+        """What the user knows better about `provider/model`: window, max_output, prices, images, tools."""
+        ...
+
+    async def reset(self, model: str) -> None:
+        """Back to what the provider and the catalogue say: corrections and learned limits are dropped."""
         ...

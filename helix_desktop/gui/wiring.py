@@ -130,10 +130,8 @@ def _wire_top(window: MainWindow) -> None:
     top, on = window.top, window.actions_.on
     top.page_chosen.connect(window.show_page)
     top.policy.chosen.connect(lambda name: _choose(window, "policy", name))
-    top.model.chosen.connect(lambda name: _choose(window, "model", name))
     window.chat.composer.mode_chosen.connect(lambda name: _choose(window, "mode", name))
     top.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
-    top.model.more_wanted.connect(lambda: window.settings_wanted.emit("models"))
     for page in PAGES:
         on(page, partial(window.show_page, page))
     on("policy", top.policy.open)
@@ -145,7 +143,7 @@ def _choose(window: MainWindow, what: str, name: str) -> None:
     bench = window.bench
     if bench is None:
         return
-    choose = {"policy": bench.choose_policy, "model": bench.choose_model, "mode": bench.choose_mode}[what]
+    choose = {"policy": bench.choose_policy, "mode": bench.choose_mode}[what]
     window.doing.do(choose(name), name=f"choose a {what}", then=lambda _done: window.show_choices(), owner=window)
 
 

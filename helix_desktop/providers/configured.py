@@ -102,6 +102,17 @@ class Configured:
         models.setdefault(model, tomlkit.table()).update(values)
         durable.write(self._file, tomlkit.dumps(document), private=True)
 
+    def uncorrect(self, provider: str, model: str) -> None:
+        """Forget what the user and refusals said about a model: the provider's list and the catalogue hold again."""
+        document = self._read()
+        models = self._tables(document).get(provider, {}).get("models", {})
+        if model in models:
+            del models[model]
+            durable.write(self._file, tomlkit.dumps(document), private=True)
+        known = _about(self._learned, provider)
+        if model in known:
+            _update(self._learned, provider, {name: about for name, about in known.items() if name != model})
+
     def remember(self, provider: str, reported: Mapping[str, Object]) -> None:
         """What a provider said about its models, so that a window is known without asking again."""
         _update(self._reported, provider, {**reported})
@@ -109,11 +120,6 @@ class Configured:
     def learn(self, provider: str, model: str, window: int) -> None:
         """A refusal named the model's window. The provider's list never overrides it; the user can."""
         _update(self._learned, provider, {**_about(self._learned, provider), model: {"window": window}})
-
-    def unlearn(self, provider: str, model: str) -> None:
-        """The model changed, or the refusal was wrong: trust the provider's list again."""
-        known = _about(self._learned, provider)
-        _update(self._learned, provider, {name: about for name, about in known.items() if name != model})
 
     # --- the file ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from helix_desktop.errors import BadKey, HelixError, NoKeyring, NotThere, WrongU
 from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Desk, Workbench
 from helix_desktop.gui.settings.program import Finding, Going, Kept, Server
-from helix_desktop.gui.setup import Model, Provider, Tested
+from helix_desktop.gui.setup import Model, Provider, Refreshed, Sure, Tested
 
 ANTHROPIC = Provider("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
 OLLAMA = Provider("ollama", "Ollama", "http://127.0.0.1:11434/v1", local=True, ready=True)
@@ -26,6 +26,8 @@ class FakeSetup:
         self.keyring = keyring
         self.servers = servers
         self.added: list[tuple[Provider, str, str]] = []
+        self.corrected: dict[str, Model] = {}
+        self.silent: tuple[tuple[str, str], ...] = ()
 
     def well_known(self) -> Sequence[Provider]:
         return [ANTHROPIC]
@@ -53,7 +55,17 @@ class FakeSetup:
         return [SONNET]
 
     async def known(self) -> Sequence[Model]:
-        return [SONNET, QWEN]
+        return [*(model for model in (SONNET, QWEN) if model.name not in self.corrected), *self.corrected.values()]
+
+    async def refresh(self) -> Refreshed:
+        return Refreshed(tuple(await self.known()), self.silent)
+
+    async def correct(self, model: str, values: Mapping[str, float | bool]) -> None:
+        (known,) = [each for each in await self.known() if each.name == model]
+        self.corrected[model] = replace(known, window=int(values.get("window", known.window)), sure=Sure.SET)
+
+    async def reset(self, model: str) -> None:
+        self.corrected.pop(model, None)
 
 
 @dataclass

@@ -240,9 +240,8 @@ def test_actions_reach_the_conversation(window: MainWindow, session: FakeSession
 
 def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(window: MainWindow, bench: FakeWorkbench) -> None:
     window.top.policy.chosen.emit("observational")
-    window.top.model.chosen.emit("gpt-large")
     window.chat.composer.mode_chosen.emit("plan")
-    assert (bench.policy, bench.model, bench.mode) == ("observational", "gpt-large", "plan")
+    assert (bench.policy, bench.mode) == ("observational", "plan")
     assert window.top.policy.text() == "Observational policy ▾"
     assert window.chat.composer._mode.text() == "Read only"
 

@@ -127,7 +127,7 @@ class ConnectDialog(QDialog):
         whole = QVBoxLayout(self)
         whole.setContentsMargins(20, 20, 20, 20)
         whole.addWidget(_label(tr("Which model should answer?"), "title"))
-        whole.addWidget(_label(tr("Your message is kept; it is sent when you press Send again."), "muted"))
+        whole.addWidget(_label(tr("Your message is sent as soon as a model is connected."), "muted"))
         self.panel = ConnectPanel(setup, doing, self)
         self.panel.chosen.connect(self._chosen)
         area = QScrollArea(self)

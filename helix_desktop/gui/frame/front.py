@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QDialog
 
 from helix_desktop.engine.events import Running
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Spawn
 from helix_desktop.gui.chat.rules_dialog import RulesDialog
 from helix_desktop.gui.engine_sentences import said
-from helix_desktop.gui.frame.first_start import ConnectDialog
 from helix_desktop.gui.frame.notify import Notifier
 from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.links import link as link_of
 from helix_desktop.gui.main_window import TITLE, MainWindow
+from helix_desktop.gui.model_acts import ModelActs
 from helix_desktop.gui.ports import RulesFile, Workbench
 from helix_desktop.gui.questions import ask_folder, ask_which, tell_text
 from helix_desktop.gui.settings.program import Installation
-from helix_desktop.gui.setup import Model, Setup
+from helix_desktop.gui.setup import Setup
 from helix_desktop.gui.words import tr
 from helix_desktop.settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
 
@@ -44,8 +43,8 @@ class Front(QObject):
         self._setup = setup
         self._installation = installation
         self._tour_folder = tour_folder
-        self._dialog: QDialog | None = None
         self._settings: SettingsDialog | None = None
+        self.models = ModelActs(window, setup)
         self._touring = False
         self._told: set[tuple[str, ...]] = set()  # workspaces, and what opening them found
         self._notifier = Notifier(window.windowIcon(), spawn, self)
@@ -61,44 +60,15 @@ class Front(QObject):
         window.workbench_shown.connect(self._look_for_rules)
         window.workbench_shown.connect(self._look_for_folders)
         window.workbench_shown.connect(self._look_at_what_came)
-        window.setup_wanted.connect(self.connect_model)
+        window.setup_wanted.connect(self._first_model)
         window.settings_wanted.connect(self.open_settings)
         window.settled.connect(self._settled)
         window.actions_.on("tour", self.tour)
         window.actions_.on("lab", self.open_lab)
 
-    def refresh_models(self) -> None:
-        """What the model menu offers, as far as it is known without asking anybody."""
-
-        def found(models: Sequence[Model]) -> None:
-            self._window.show_models([model.name for model in models])
-
-        self._window.doing.do(self._setup.known(), name="list the models", then=found, owner=self)
-
-    # --- models
-
-    def connect_model(self) -> None:
-        if self._dialog is None:
-            dialog = ConnectDialog(self._setup, self._window.doing, self._window)
-            dialog.chosen.connect(self._use)
-            dialog.finished.connect(lambda _result: self._forget_dialog())
-            self._dialog = dialog
-            dialog.open()
-
-    def _forget_dialog(self) -> None:
-        self._dialog = None
-
-    def _use(self, model: str) -> None:
-        bench, window = self._window.bench, self._window
-        if bench is None or not model:
-            return
-
-        def chosen(_done: None) -> None:
-            window.show_choices()
-            window.chat.composer.text.setFocus()
-            self.refresh_models()
-
-        window.doing.do(bench.choose_model(model), name="choose a model", then=chosen, owner=window)
+    def _first_model(self) -> None:
+        """A message is to be sent and no model is chosen: it goes by itself once there is one."""
+        self.models.connect_model(lambda: self._window.chat.composer.send(steer=False))
 
     # --- what opening found
 
@@ -186,7 +156,7 @@ class Front(QObject):
 
         if self._settings is None:
             self._settings = SettingsDialog(self._window, self._setup, self._installation)
-            self._settings.model_chosen.connect(self._use)
+            self._settings.model_chosen.connect(self.models.use)
             self._settings.finished.connect(lambda _result: self._settings_closed())
             self._settings.open_at(page)
             self._settings.show()
@@ -204,7 +174,6 @@ class Front(QObject):
             self._settings.deleteLater()
         self._settings = None
         self._window.show_choices()
-        self.refresh_models()
 
     def open_lab(self) -> None:
         """Other policies on conversations of the workspace in front."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QMenu, QPushButton, QToolButton, QWidget
@@ -32,24 +30,22 @@ def policy_choices() -> list[tuple[str, str]]:
 
 
 class Pill(QPushButton):
-    """A button that shows a choice and opens the others. `chosen` carries the name."""
+    """A button that shows what is chosen. `opening`: the user wants to choose."""
 
-    chosen = Signal(str)
-    more_wanted = Signal()
+    opening = Signal()
 
-    def __init__(self, hint: str, more: str, parent: QWidget) -> None:
+    def __init__(self, hint: str, parent: QWidget) -> None:
         super().__init__(parent)
-        self._hint, self._more = hint, more
-        self._choices: Sequence[tuple[str, str]] = ()
-        self._current = self._words = ""
+        self._hint = hint
+        self._words = ""
+        self.current = ""
         self.setProperty("look", "pill")
         self.setAutoDefault(False)
         self.clicked.connect(self.open)
 
-    def show_choice(self, choices: Sequence[tuple[str, str]], current: str) -> None:
-        """The choices as (name, words)."""
-        self._choices, self._current = choices, current
-        words = dict(choices).get(current, current) or self._hint
+    def show_choice(self, current: str, words: str = "") -> None:
+        self.current = current
+        words = words or current or self._hint
         half = LONGEST // 2
         self._words = words if len(words) <= LONGEST else f"{words[:half]}…{words[1 - half :]}"
         self._show(self._words)
@@ -69,19 +65,29 @@ class Pill(QPushButton):
             room = metrics.horizontalAdvance(self._words) - missing
             self._show(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))
 
+    def open(self) -> None:
+        self.opening.emit()
+
     def _show(self, words: str) -> None:
         self.setText(f"{words.replace('&', '&&')} ▾")
+
+
+class PolicyPill(Pill):
+    """Its few choices are a menu. `chosen` carries a preset's name."""
+
+    chosen = Signal(str)
+    more_wanted = Signal()
 
     def open(self) -> None:
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for name, words in self._choices:
-            action = menu.addAction(words.replace("&", "&&"))
+        for name, words in policy_choices():
+            action = menu.addAction(words)
             action.setCheckable(True)
-            action.setChecked(name == self._current)
+            action.setChecked(name == self.current)
             action.triggered.connect(lambda _checked=False, n=name: self.chosen.emit(n))
         menu.addSeparator()
-        menu.addAction(self._more).triggered.connect(self.more_wanted)
+        menu.addAction(tr("Thresholds…")).triggered.connect(self.more_wanted)
         menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))
 
 
@@ -103,8 +109,8 @@ class TopBar(QWidget):
         self._inspect.clicked.connect(self.inspector_wanted)
         self._state = QLabel(self)
         self._state.setProperty("look", "small")
-        self.policy = Pill(tr("Policy"), tr("Thresholds…"), self)
-        self.model = Pill(tr("Model"), tr("Models and providers…"), self)
+        self.policy = PolicyPill(tr("Policy"), self)
+        self.model = Pill(tr("Model"), self)
         self._tabs: dict[str, QPushButton] = {}
         self._row = QHBoxLayout(self)
         self._row.setSpacing(4)

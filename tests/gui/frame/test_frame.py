@@ -65,8 +65,8 @@ def test_the_page_always_has_room(frame: Frame, width: int) -> None:
 
 def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
     bar = TopBar(theme)
-    bar.policy.show_choice([("layered", "Layered policy")], "layered")
-    bar.model.show_choice([("m", "claude-sonnet")], "m")
+    bar.policy.show_choice("layered", "Layered policy")
+    bar.model.show_choice("m", "claude-sonnet")
     bar.show()
     seen = []
     for width in (700, 460, 300):
@@ -77,8 +77,8 @@ def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
 
 def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) -> None:
     bar = TopBar(theme)
-    bar.policy.show_choice([("layered", "Layered policy")], "layered")
-    bar.model.show_choice([("m", "openrouter/anthropic/claude-4.5")], "m")
+    bar.policy.show_choice("layered", "Layered policy")
+    bar.model.show_choice("m", "openrouter/anthropic/claude-4.5")
     bar.resize(900, 48)
     bar.show()
     assert bar.model.text() == "openrouter/anthropic/claude-4.5 ▾"
@@ -90,20 +90,20 @@ def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) ->
     assert "openrouter/anthropic/claude-4.5".startswith(begins)
     assert "openrouter/anthropic/claude-4.5".endswith(ends)
     assert bar.minimumSizeHint().width() <= 560
-    bar.model.show_choice([("m", "openrouter/anthropic/claude-4.6")], "m")
+    bar.model.show_choice("m", "openrouter/anthropic/claude-4.6")
     bar.fit()
     assert "…" in bar.model.text()
     bar.resize(900, 48)
     assert bar.model.text() == "openrouter/anthropic/claude-4.6 ▾"
-    bar.model.show_choice([("m", "peer/organisation-of-somebody/very-long-name-2507-q4")], "m")
+    bar.model.show_choice("m", "peer/organisation-of-somebody/very-long-name-2507-q4")
     assert bar.model.text() == "peer/organisatio…ng-name-2507-q4 ▾"
 
 
 @pytest.mark.parametrize("inspector", [False, True])
 def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, inspector: bool) -> None:
     bar = TopBar(theme)
-    bar.policy.show_choice([("layered", "Layered policy")], "layered")
-    bar.model.show_choice([("m", "openrouter/anthropic/claude-4.5")], "m")
+    bar.policy.show_choice("layered", "Layered policy")
+    bar.model.show_choice("m", "openrouter/anthropic/claude-4.5")
     bar.show_sides(sidebar=True, inspector=inspector, can_inspect=True)
     bar.show()
     layout = bar.layout()

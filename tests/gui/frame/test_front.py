@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,16 @@ from helix_desktop.gui.frame.notify import Notifier
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.settings.dialog import SettingsDialog
+from helix_desktop.gui.settings.model_dialog import ModelDialog
 from helix_desktop.gui.settings.storage import StoragePage
+from helix_desktop.gui.setup import Sure
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.wiring import wire
 from helix_desktop.settings import NOTIFY_DONE, Settings
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, Rules, now
-from tests.gui.fake_setup import SONNET, FakeInstallation, FakeSetup
+from tests.gui.fake_setup import QWEN, SONNET, FakeInstallation, FakeSetup
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
     assert given.at(0) == [tmp_path]
 
 
-def test_a_model_is_asked_for_with_the_first_message_and_the_words_stay(
+def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
     front: Front, window: MainWindow, bench: FakeWorkbench
 ) -> None:
     bench.model = ""
@@ -75,14 +78,26 @@ def test_a_model_is_asked_for_with_the_first_message_and_the_words_stay(
     dialog.panel.test()
     assert bench.model == SONNET.name
     assert window.top.model.text() == f"{SONNET.name} ▾"
-    assert window.chat.composer.text.toPlainText() == "Hello"
-    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert window.chat.composer.text.toPlainText() == ""
 
 
-def test_the_models_of_the_menu_are_those_that_are_known(front: Front, window: MainWindow) -> None:
-    front.refresh_models()
-    assert list(window.model_names) == ["anthropic/claude-sonnet", "ollama/qwen3"]
+def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
+    front: Front, window: MainWindow, bench: FakeWorkbench
+) -> None:
+    chooser, bench.model = front.models.chooser, SONNET.name
+    window.top.model.click()
+    assert [row.model.name for row in chooser.rows if row.model] == [SONNET.name, QWEN.name]
+    QTest.keyClicks(chooser.line, "qwen")
+    QTest.keyClick(chooser.line, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
+    (dialog,) = window.findChildren(ModelDialog)
+    dialog.changes["window"] = 16_000
+    dialog._save()
+    window.top.model.click()
+    QTest.keyClicks(chooser.line, "qwen")
+    assert chooser.pointed() == replace(QWEN, window=16_000, sure=Sure.SET)
+    QTest.keyClick(chooser.line, Qt.Key.Key_Return)
+    assert bench.model == QWEN.name
+    assert window.top.model.text() == f"{QWEN.name} ▾"
 
 
 def test_the_settings_are_one_window(front: Front, window: MainWindow) -> None:

@@ -1,0 +1,380 @@
+"""Choosing a model: a search field over favourites, recent models and everything the providers offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QEvent,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QRect,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
+
+from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.frame.search_box import SearchBox
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.meter import short
+from helix_desktop.gui.setup import Model, Refreshed, Sure
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import count, tr
+
+WIDTH, ROW, SHOWN, RECENT = 560, 34, 12, 5
+STAR, WINDOW, PRICE = 24, 110, 106  # widths of the columns
+
+Index = QModelIndex | QPersistentModelIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model, or the heading of a group where `model` is None."""
+
+    heading: str = ""
+    model: Model | None = None
+    favourite: bool = False
+
+
+def grouped(models: Sequence[Model], favourites: Sequence[str], recent: Sequence[str], words: str = "") -> list[Row]:
+    """What is shown for the words typed: favourites, recent ones, then each provider's models, under headings."""
+    wanted = words.casefold().split()
+    found = [model for model in models if _fits(model, wanted)]
+    known = {model.name: model for model in found}
+    rows: list[Row] = []
+    groups: dict[str, list[Model]] = {
+        tr("Favourites"): [known[name] for name in favourites if name in known],
+        tr("Recent"): [known[name] for name in recent if name in known and name not in favourites],
+    }
+    for model in found:
+        groups.setdefault(model.provider or model.name.partition("/")[0], []).append(model)
+    for heading, members in groups.items():
+        if members:
+            rows.append(Row(heading))
+            rows += [Row(model=model, favourite=model.name in favourites) for model in members]
+    return rows
+
+
+def _fits(model: Model, wanted: Sequence[str]) -> bool:
+    if not wanted:
+        return True
+    text = f"{model.name} {model.provider} {' '.join(abilities(model))}".casefold()
+    return all(word in text for word in wanted)
+
+
+def abilities(model: Model) -> list[str]:
+    """What sets a model apart, as chips."""
+    found = [tr("vision")] if model.images else []
+    if model.thinking:
+        found.append(tr("thinking"))
+    if not model.tools:
+        found.append(tr("no tools"))
+    return found
+
+
+def window_words(model: Model) -> str:
+    """The window, and how it is known where that is not the provider's word."""
+    if not model.window:
+        return ""
+    how = {Sure.LEARNED: tr("learned"), Sure.SET: tr("set by you"), Sure.ASSUMED: tr("assumed")}.get(model.sure)
+    return f"{short(model.window)} · {how}" if how else short(model.window)
+
+
+def price_words(model: Model) -> str:
+    if model.price_input or model.price_output:
+        return f"${model.price_input:g} / ${model.price_output:g}"
+    return tr("free") if model.local else ""
+
+
+class Rows(QAbstractListModel):
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self.rows: list[Row] = []
+
+    def show(self, rows: list[Row]) -> None:
+        self.beginResetModel()
+        self.rows = rows
+        self.endResetModel()
+
+    def rowCount(self, parent: Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(self.rows)
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        if index.isValid() and self.rows[index.row()].model is not None:
+            return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+        return Qt.ItemFlag.NoItemFlags
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        row = self.rows[index.row()]
+        if role == Qt.ItemDataRole.UserRole:
+            return row
+        if role == Qt.ItemDataRole.DisplayRole:
+            return row.model.name if row.model else row.heading
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            if row.model is None:
+                return row.heading
+            parts = [row.model.name, *abilities(row.model), window_words(row.model), price_words(row.model)]
+            return ", ".join(filter(None, [tr("favourite") if row.favourite else "", *parts]))
+        if role == Qt.ItemDataRole.ToolTipRole and row.model is not None:
+            return said(row.model.note)
+        return None
+
+
+class RowPainter(QStyledItemDelegate):
+    """A star, the name, what the model can do, its window and its price, in columns."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(200, self._theme.px(ROW))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        row: Row = index.data(Qt.ItemDataRole.UserRole)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        rect = QRect(option.rect)
+        if row.model is None:
+            self._paint_heading(painter, rect, row, first=index.row() == 0)
+        else:
+            if option.state & QStyle.StateFlag.State_Selected:
+                painter.fillRect(rect, self._theme.colour("accent_soft"))
+            self._paint_model(painter, rect.adjusted(self._theme.px(14), 0, -self._theme.px(14), 0), row, row.model)
+        painter.restore()
+
+    def _paint_heading(self, painter: QPainter, rect: QRect, row: Row, *, first: bool) -> None:
+        inner = rect.adjusted(self._theme.px(14), self._theme.px(8), -self._theme.px(14), 0)
+        painter.setFont(self._theme.font(11))
+        painter.setPen(self._theme.colour("muted"))
+        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, row.heading)
+        if first:
+            words = tr("window · in / out per million")
+            painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words)
+
+    def _paint_model(self, painter: QPainter, rect: QRect, row: Row, model: Model) -> None:
+        theme, px = self._theme, self._theme.px
+        right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
+        painter.setFont(theme.font())
+        painter.setPen(theme.colour("accent" if row.favourite else "muted"))
+        painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter, "★" if row.favourite else "☆")
+        painter.setFont(theme.font(12))
+        painter.setPen(theme.colour("muted"))
+        painter.drawText(rect, right, price_words(model))
+        painter.drawText(rect.adjusted(0, 0, -px(PRICE), 0), right, window_words(model))
+        names = rect.adjusted(px(STAR), 0, -px(PRICE + WINDOW), 0)
+        painter.setFont(theme.font())
+        painter.setPen(theme.colour("text"))
+        text = QFontMetrics(painter.font()).elidedText(model.id, Qt.TextElideMode.ElideMiddle, names.width())
+        painter.drawText(names, Qt.AlignmentFlag.AlignVCenter, text)
+        self._paint_chips(painter, names, names.left() + QFontMetrics(painter.font()).horizontalAdvance(text), model)
+
+    def _paint_chips(self, painter: QPainter, rect: QRect, left: int, model: Model) -> None:
+        px = self._theme.px
+        painter.setFont(self._theme.font(11))
+        metrics = QFontMetrics(painter.font())
+        for words in abilities(model):
+            width = metrics.horizontalAdvance(words) + px(14)
+            chip = QRect(left + px(8), rect.center().y() - px(9), width, px(19))
+            if chip.right() > rect.right():
+                return
+            painter.setPen(QPen(self._theme.colour("line"), 1))
+            painter.drawRoundedRect(chip, px(5), px(5))
+            painter.setPen(self._theme.colour("muted"))
+            painter.drawText(chip, Qt.AlignmentFlag.AlignCenter, words)
+            left = chip.right()
+
+
+class ModelChooser(SearchBox):
+    """`chosen` carries `provider/model`; `edit_wanted` the model to correct; `connect_wanted`: there is none to choose."""
+
+    chosen = Signal(str)
+    edit_wanted = Signal(object)
+    connect_wanted = Signal()
+    opened = Signal()
+
+    def __init__(self, theme: Theme, memory: Memory, parent: QWidget) -> None:
+        super().__init__(theme, parent)
+        self._memory = memory
+        self._models: Sequence[Model] = ()
+        self._current = ""
+        self._anchor: QWidget | None = None
+        self.line.setPlaceholderText(tr("Search models"))
+        self.line.setAccessibleName(tr("Search models"))
+        self.list.setAccessibleName(tr("Models"))
+        self._model = Rows(self)
+        self.show_rows(self._model, RowPainter(theme, self.list))
+        self.inside.setContentsMargins(1, 1, 1, 1)
+        self.inside.setSpacing(0)
+        self._state = QLabel(self.line)
+        self._state.setProperty("look", "small")
+        self.inside.addWidget(self._foot())
+        self.line.textChanged.connect(lambda _words: self._refill())
+        self.list.viewport().installEventFilter(self)
+
+    def _foot(self) -> QWidget:
+        foot = QWidget(self.box)
+        row = QHBoxLayout(foot)
+        row.setContentsMargins(14, 6, 8, 6)
+        keys = QLabel(tr("Enter: use · Ctrl+D: favourite"), foot)
+        keys.setProperty("look", "small")
+        row.addWidget(keys, 1)
+        for words, act in ((tr("Connect…"), self._connect), (tr("Edit model…"), self.edit)):
+            button = QPushButton(words, foot)
+            button.setProperty("look", "link")
+            button.setAutoDefault(False)
+            button.clicked.connect(act)
+            row.addWidget(button)
+        return foot
+
+    def open(self, anchor: QWidget, current: str) -> None:
+        """Below the widget that shows the choice. Who listens to `opened` shows the models."""
+        self._anchor, self._current = anchor, current
+        self.appear()
+        self._refill()
+        self.opened.emit()
+
+    def show_models(self, models: Sequence[Model]) -> None:
+        """What is known now; the chosen one is in it even when no provider lists it."""
+        names = {model.name for model in models}
+        missing = [self._current] if self._current and self._current not in names else []
+        self._models = [*(Model(name, provider=name.partition("/")[0]) for name in missing), *models]
+        self.tell(count(len(models), "{n} model · refreshing…", "{n} models · refreshing…"))
+        self._refill()
+
+    def show_refreshed(self, refreshed: Refreshed) -> None:
+        self.show_models(refreshed.models)
+        words = count(len(refreshed.models), "{n} model", "{n} models")
+        if refreshed.silent:
+            names = ", ".join(title for title, _ in refreshed.silent)
+            self.tell(tr("{models} · no answer from {names}", models=words, names=names))
+            self._state.setToolTip("\n".join(said(why) for _, why in refreshed.silent))
+        else:
+            self.tell(tr("{models} · just refreshed", models=words))
+            self._state.setToolTip("")
+
+    def tell(self, words: str) -> None:
+        self._state.setText(words)
+        self._place_state()
+
+    # --- what is asked of the list
+
+    @property
+    def rows(self) -> list[Row]:
+        return self._model.rows
+
+    def usable(self) -> list[int]:
+        return [at for at, row in enumerate(self._model.rows) if row.model is not None]
+
+    def pointed(self) -> Model | None:
+        index = self.list.currentIndex()
+        return self._model.rows[index.row()].model if index.isValid() else None
+
+    def choose(self) -> None:
+        model = self.pointed()
+        if model is not None:
+            self._take(model)
+            self.chosen.emit(model.name)
+
+    def edit(self) -> None:
+        model = self.pointed()
+        if model is not None:
+            self.leave()
+            self.edit_wanted.emit(model)
+
+    def toggle_favourite(self) -> None:
+        model = self.pointed()
+        if model is None:
+            return
+        names = self._names("favourites")
+        changed = [name for name in names if name != model.name] if model.name in names else [*names, model.name]
+        self._memory.put("models", "favourites", value=changed)
+        self._refill(keep=model.name)
+
+    def _take(self, model: Model) -> None:
+        recent = [model.name, *(name for name in self._names("recent") if name != model.name)]
+        self._memory.put("models", "recent", value=recent[:RECENT])
+        self.leave()
+
+    def _connect(self) -> None:
+        self.leave()
+        self.connect_wanted.emit()
+
+    def _names(self, what: str) -> list[str]:
+        kept: list[object] = self._memory.get("models", what, default=[])
+        return [name for name in kept if isinstance(name, str)]
+
+    # --- keys and the mouse
+
+    def takes(self, event: QKeyEvent) -> bool:
+        return super().takes(event) or bool(self._shortcut(event))
+
+    def pressed(self, event: QKeyEvent) -> bool:
+        act = self._shortcut(event)
+        if act:
+            {"favourite": self.toggle_favourite, "edit": self.edit}[act]()
+            return True
+        return super().pressed(event)
+
+    def _shortcut(self, event: QKeyEvent) -> str:
+        if event.modifiers() != Qt.KeyboardModifier.ControlModifier:
+            return ""
+        keys: Mapping[int, str] = {
+            Qt.Key.Key_D: "favourite",
+            Qt.Key.Key_E: "edit",
+        }
+        return keys.get(event.key(), "")
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.list.viewport() and isinstance(event, QMouseEvent):
+            star = event.position().x() < self._theme.px(14 + STAR)
+            if event.type() == QEvent.Type.MouseButtonRelease and star:
+                self.list.setCurrentIndex(self.list.indexAt(event.position().toPoint()))
+                self.toggle_favourite()
+                return True
+        return super().eventFilter(watched, event)
+
+    # --- laid out
+
+    def _refill(self, keep: str = "") -> None:
+        words = self.line.text()
+        self._model.show(grouped(self._models, self._names("favourites"), self._names("recent"), words))
+        usable = self.usable()
+        wanted = keep or ("" if words else self._current)
+        here = (at for at in usable if (model := self._model.rows[at].model) is not None and model.name == wanted)
+        self.point_at(next(here, usable[0] if usable else 0))
+        self.place()
+
+    def place(self) -> None:
+        parent, px = self.parentWidget(), self._theme.px
+        if parent is None:
+            return
+        self.setGeometry(parent.rect())
+        width = min(px(WIDTH), parent.width() - 16)
+        top, right = px(80), (parent.width() + width) // 2
+        if self._anchor is not None and self._anchor.window() is self.window():
+            below = self._anchor.mapTo(parent, self._anchor.rect().bottomRight())
+            top, right = below.y() + px(4), max(below.x(), width + 8)
+        rows = min(max(self._model.rowCount(), 1), SHOWN)
+        height = min(px(ROW) * rows + px(96), parent.height() - top - 8)
+        self.box.setGeometry(right - width, top, width, height)
+        self._place_state()
+
+    def _place_state(self) -> None:
+        self._state.adjustSize()
+        room = self.box.width() - self._state.width() - self._theme.px(16)
+        self._state.move(room, (self.line.sizeHint().height() - self._state.height()) // 2)

@@ -1,0 +1,91 @@
+"""Choosing, correcting and connecting models: what the model button at the top right opens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from PySide6.QtCore import QObject
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.frame.first_start import ConnectDialog
+from helix_desktop.gui.frame.model_chooser import ModelChooser
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.setup import Model, Setup
+from helix_desktop.gui.words import tr
+
+
+class ModelActs(QObject):
+    """`then` of `connect_model` is called when a model is chosen: the first message goes by itself."""
+
+    def __init__(self, window: MainWindow, setup: Setup) -> None:
+        super().__init__(window)
+        self._window = window
+        self._setup = setup
+        self._dialog: ConnectDialog | None = None
+        self.chooser = ModelChooser(window.theme, window.memory, window)
+        self.chooser.opened.connect(self._list)
+        self.chooser.chosen.connect(self.use)
+        self.chooser.edit_wanted.connect(self._edit)
+        self.chooser.connect_wanted.connect(self.connect_model)
+        window.top.model.opening.connect(self.open)
+
+    def open(self) -> None:
+        bench = self._window.bench
+        if bench is not None:
+            self.chooser.open(self._window.top.model, bench.model)
+
+    def _list(self) -> None:
+        """What is known at once; then every provider is asked again."""
+        self._window.doing.do(self._setup.known(), name="list the models", then=self._show, owner=self.chooser)
+
+    def _show(self, models: Sequence[Model]) -> None:
+        self.chooser.show_models(models)
+        refreshed = self.chooser.show_refreshed
+        self._window.doing.do(self._setup.refresh(), name="refresh the models", then=refreshed, owner=self.chooser)
+
+    def use(self, model: str, then: Callable[[], object] = lambda: None) -> None:
+        bench, window = self._window.bench, self._window
+        if bench is None or not model:
+            return
+
+        def chosen(_done: None) -> None:
+            window.show_choices()
+            window.chat.composer.text.setFocus()
+            then()
+
+        window.doing.do(bench.choose_model(model), name="choose a model", then=chosen, owner=window)
+
+    def connect_model(self, then: Callable[[], object] = lambda: None) -> None:
+        if self._dialog is not None:
+            self._dialog.raise_()
+            return
+        dialog = self._dialog = ConnectDialog(self._setup, self._window.doing, self._window)
+        dialog.chosen.connect(lambda model: self.use(model, then))
+        dialog.finished.connect(lambda _result: self._forget_dialog())
+        dialog.open()
+
+    def _forget_dialog(self) -> None:
+        self._dialog = None
+
+    def _edit(self, model: Model) -> None:
+        from helix_desktop.gui.settings.model_dialog import ModelDialog
+
+        dialog = ModelDialog(model, self._window)
+        dialog.corrected.connect(lambda values: self._correct(model, values))
+        dialog.reset_wanted.connect(lambda: self._save(model, reset=True))
+        dialog.open()
+
+    def _correct(self, model: Model, values: Mapping[str, float | bool]) -> None:
+        self._save(model, values)
+
+    def _save(self, model: Model, values: Mapping[str, float | bool] | None = None, *, reset: bool = False) -> None:
+        window = self._window
+
+        def done(_done: None) -> None:
+            window.notices.tell(tr("{model}: the change counts from the next message.", model=model.id))
+
+        def failed(error: HelixError) -> None:
+            window.notices.tell_error(error)
+
+        work = self._setup.reset(model.name) if reset else self._setup.correct(model.name, values or {})
+        window.doing.do(work, name="correct a model", then=done, owner=window, failed=failed)

@@ -1,0 +1,99 @@
+"""Correcting what is known of one model: its window, its prices, what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.settings.fields import Declared, Value, row
+from helix_desktop.gui.setup import Model
+from helix_desktop.gui.words import tr
+
+MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000
+
+
+class ModelDialog(QDialog):
+    """`corrected` carries what was changed; `reset_wanted`: back to the provider's own values."""
+
+    corrected = Signal(dict)
+    reset_wanted = Signal()
+
+    def __init__(self, model: Model, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(tr("Edit model"))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(520, 480)
+        self.changes: dict[str, float | bool] = {}
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 20, 20, 20)
+        column.addWidget(self._label(model.name, "title"))
+        column.addWidget(self._label(said(model.note), "muted"))
+        for declared in _declared(model):
+            column.addWidget(row(declared, partial(self._changed, declared.name), self))
+        column.addStretch(1)
+        column.addLayout(self._buttons())
+
+    def _label(self, text: str, look: str) -> QLabel:
+        label = QLabel(text, self)
+        label.setProperty("look", look)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setWordWrap(True)
+        return label
+
+    def _buttons(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        reset = QPushButton(tr("Reset to the provider's values"), self)
+        cancel, save = QPushButton(tr("Cancel"), self), QPushButton(tr("Save"), self)
+        save.setProperty("look", "primary")
+        reset.setAutoDefault(False)
+        cancel.setAutoDefault(False)
+        save.setDefault(True)
+        reset.clicked.connect(self._reset)
+        cancel.clicked.connect(self.reject)
+        save.clicked.connect(self._save)
+        line.addWidget(reset)
+        line.addStretch(1)
+        line.addWidget(cancel)
+        line.addWidget(save)
+        return line
+
+    def _changed(self, name: str, value: Value) -> None:
+        if not isinstance(value, str):
+            self.changes[name] = value
+
+    def _save(self) -> None:
+        self.setFocus()  # a number that is still being typed is taken
+        if self.changes:
+            self.corrected.emit(self.changes)
+        self.accept()
+
+    def _reset(self) -> None:
+        self.reset_wanted.emit()
+        self.accept()
+
+
+def _declared(model: Model) -> list[Declared]:
+    dollars = tr("Dollars per million tokens.")
+    prices: Mapping[str, tuple[str, float]] = {
+        "input": (tr("Input price"), model.price_input),
+        "output": (tr("Output price"), model.price_output),
+        "cache_read": (tr("Cache read price"), model.price_cache_read),
+        "cache_write": (tr("Cache write price"), model.price_cache_write),
+    }
+    return [
+        Declared("window", tr("Context window"), tr("Tokens."), model.window, least=1_000, most=MOST_TOKENS),
+        Declared(
+            "max_output",
+            tr("Longest reply"),
+            tr("Tokens; 0: the provider's default."),
+            model.max_output,
+            most=MOST_TOKENS,
+        ),
+        *(Declared(name, title, dollars, value, most=MOST_DOLLARS) for name, (title, value) in prices.items()),
+        Declared("images", tr("Vision"), tr("Pictures are sent to this model."), model.images),
+        Declared("tools", tr("Tools"), tr("This model can call tools."), model.tools),
+    ]

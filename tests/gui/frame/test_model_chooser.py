@@ -1,0 +1,120 @@
+"""The model chooser: found by words, by keyboard alone, at once with a thousand models."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.gui.frame.model_chooser import ModelChooser, grouped, price_words, window_words
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.setup import Model, Refreshed, Sure
+from helix_desktop.gui.theme import Theme
+
+SONNET = Model("anthropic/claude-sonnet-4-8", 1_000_000, 3.0, 15.0, provider="Anthropic", thinking=True)
+OLDER = Model("anthropic/claude-sonnet-4-5", 200_000, 3.0, 15.0, provider="Anthropic")
+ROUTED = Model(
+    "openrouter/perplexity/sonnet-search", 128_000, 1.0, 5.0, provider="OpenRouter", images=False, tools=False
+)
+LOCAL = Model("ollama/distill-8b", 8_192, provider="Ollama", images=False, local=True, sure=Sure.LEARNED)
+MODELS = [SONNET, OLDER, ROUTED, LOCAL]
+
+
+@pytest.fixture
+def chooser(theme: Theme, memory: Memory) -> ModelChooser:
+    parent = QWidget()
+    parent.resize(1200, 800)
+    made = ModelChooser(theme, memory, parent)
+    made.opened.connect(lambda: made.show_models(MODELS))
+    parent.show()
+    assert QTest.qWaitForWindowActive(parent)
+    made._kept = parent  # type: ignore[attr-defined]  # lives as long as the chooser
+    made.destroyed.connect(parent.deleteLater)
+    return made
+
+
+def names(chooser: ModelChooser) -> Sequence[str]:
+    return [row.model.name if row.model else f"— {row.heading}" for row in chooser.rows]
+
+
+def test_models_are_grouped_by_provider_after_favourites_and_recent_ones() -> None:
+    rows = grouped(MODELS, [OLDER.name], [LOCAL.name, OLDER.name, "gone/model"])
+    shown = [row.model.name if row.model else row.heading for row in rows]
+    assert shown[:4] == ["Favourites", OLDER.name, "Recent", LOCAL.name]
+    assert shown[4:] == ["Anthropic", SONNET.name, OLDER.name, "OpenRouter", ROUTED.name, "Ollama", LOCAL.name]
+
+
+def test_words_are_looked_for_in_names_providers_and_abilities() -> None:
+    def found(words: str) -> Sequence[str]:
+        return [row.model.name for row in grouped(MODELS, [], [], words) if row.model]
+
+    assert found("sonn 4-5") == [OLDER.name]
+    assert found("ollama") == [LOCAL.name]
+    assert found("thinking") == [SONNET.name]
+    assert found("nothing like it") == []
+
+
+def test_what_was_learned_says_so_and_nothing_is_claimed_of_an_unknown_price() -> None:
+    assert window_words(LOCAL) == "8.2K · learned"
+    assert (price_words(SONNET), price_words(LOCAL), price_words(Model("x/y"))) == ("$3 / $15", "free", "")
+
+
+def test_it_opens_at_the_model_in_use_and_enter_takes_another(chooser: ModelChooser) -> None:
+    chosen = QSignalSpy(chooser.chosen)
+    chooser.open(chooser.box, ROUTED.name)
+    assert chooser.pointed() == ROUTED
+    QTest.keyClicks(chooser.line, "4-8")
+    QTest.keyClick(chooser.line, Qt.Key.Key_Return)
+    assert [chosen.at(at)[0] for at in range(chosen.count())] == [SONNET.name]
+    assert chooser.isHidden()
+
+
+def test_the_model_in_use_is_there_even_when_no_provider_lists_it(chooser: ModelChooser) -> None:
+    chooser.open(chooser.box, "peer/unlisted")
+    assert chooser.pointed() == Model("peer/unlisted", provider="peer")
+
+
+def test_a_favourite_comes_first_and_lasts(chooser: ModelChooser, memory: Memory) -> None:
+    chooser.open(chooser.box, LOCAL.name)
+    QTest.keyClick(chooser.line, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
+    assert names(chooser)[:2] == ["— Favourites", LOCAL.name]
+    assert memory.get("models", "favourites", default=[""]) == [LOCAL.name]
+    QTest.keyClick(chooser.line, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
+    assert "— Favourites" not in names(chooser)
+
+
+def test_a_provider_that_does_not_answer_is_named(chooser: ModelChooser) -> None:
+    chooser.open(chooser.box, "")
+    chooser.show_refreshed(Refreshed(tuple(MODELS), (("OpenRouter", "It is not there."),)))
+    assert chooser._state.text() == "4 models · no answer from OpenRouter"
+    chooser.show_refreshed(Refreshed(tuple(MODELS)))
+    assert chooser._state.text() == "4 models · just refreshed"
+
+
+def test_headings_cannot_be_chosen(chooser: ModelChooser) -> None:
+    chooser.open(chooser.box, SONNET.name)
+    for _ in range(2 * len(MODELS)):
+        QTest.keyClick(chooser.line, Qt.Key.Key_Down)
+        assert chooser.pointed() is not None
+
+
+@pytest.mark.alone
+def test_a_thousand_models_open_and_are_searched_at_once(chooser: ModelChooser) -> None:
+    many = [Model(f"p{n % 7}/family-{n % 90}/model-{n}", 128_000, 1.0, 2.0, provider=f"P{n % 7}") for n in range(1_000)]
+    chooser.opened.disconnect()
+    chooser.opened.connect(lambda: chooser.show_models(many))
+    begun = time.perf_counter()
+    chooser.open(chooser.box, many[500].name)
+    chooser.box.repaint()
+    assert time.perf_counter() - begun < 0.05
+    took = []
+    for key in "model-77":
+        begun = time.perf_counter()
+        QTest.keyClicks(chooser.line, key)
+        chooser.box.repaint()
+        took.append(time.perf_counter() - begun)
+    assert sorted(took)[len(took) // 2] < 0.016
