@@ -176,12 +176,12 @@ class Connecting:
 
 
 def best(models: Sequence[Model]) -> str:
-    """The model to begin with: a well-known one, else the one with the largest window."""
+    """The model to begin with: a well-known one, or the only one. Of an unknown server's models the user chooses."""
     for wanted in _WANTED:
         named = [model.name for model in models if model.name.partition("/")[2].startswith(wanted)]
         if named:
             return max(named)
-    return max(models, key=lambda model: model.window).name if models else ""
+    return models[0].name if len(models) == 1 else ""
 
 
 def _provider(config: ProviderConfig) -> Provider:

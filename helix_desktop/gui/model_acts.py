@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from PySide6.QtCore import QObject
 
 from helix_desktop.errors import HelixError
+from helix_desktop.gui.frame.connect import DEMO
 from helix_desktop.gui.frame.first_start import ConnectDialog
 from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.main_window import MainWindow
@@ -15,24 +16,38 @@ from helix_desktop.gui.words import tr
 
 
 class ModelActs(QObject):
-    """`then` of `connect_model` is called when a model is chosen: the first message goes by itself."""
+    """What is to happen once a model is chosen waits in `_then`: the first message goes by itself."""
 
     def __init__(self, window: MainWindow, setup: Setup) -> None:
         super().__init__(window)
         self._window = window
         self._setup = setup
         self._dialog: ConnectDialog | None = None
+        self._then: Callable[[], object] | None = None
         self.chooser = ModelChooser(window.theme, window.memory, window)
         self.chooser.opened.connect(self._list)
+        self.chooser.left.connect(self._nothing_chosen)
         self.chooser.chosen.connect(self.use)
         self.chooser.edit_wanted.connect(self._edit)
         self.chooser.connect_wanted.connect(self.connect_model)
-        window.top.model.opening.connect(self.open)
+        window.top.model.opening.connect(lambda: self.open())  # noqa: PLW0108 - the slot takes no argument
 
-    def open(self) -> None:
+    def open(self, words: str = "") -> None:
         bench = self._window.bench
         if bench is not None:
-            self.chooser.open(self._window.top.model, bench.model)
+            self.chooser.open(self._window.top.model, bench.model, words)
+
+    def first(self, then: Callable[[], object]) -> None:
+        """A model is needed: choose one of those that are there, or connect one; `then` follows."""
+        self._then = then
+
+        def known(models: Sequence[Model]) -> None:
+            if any(model.name != DEMO for model in models):
+                self.open()
+            else:
+                self.connect_model()
+
+        self._window.doing.do(self._setup.known(), name="list the models", then=known, owner=self._window)
 
     def _list(self) -> None:
         """What is known at once; then every provider is asked again."""
@@ -43,24 +58,31 @@ class ModelActs(QObject):
         refreshed = self.chooser.show_refreshed
         self._window.doing.do(self._setup.refresh(), name="refresh the models", then=refreshed, owner=self.chooser)
 
-    def use(self, model: str, then: Callable[[], object] = lambda: None) -> None:
+    def use(self, model: str) -> None:
         bench, window = self._window.bench, self._window
         if bench is None or not model:
             return
+        then, self._then = self._then, None
 
         def chosen(_done: None) -> None:
             window.show_choices()
             window.chat.composer.text.setFocus()
-            then()
+            if then is not None:
+                then()
 
         window.doing.do(bench.choose_model(model), name="choose a model", then=chosen, owner=window)
 
-    def connect_model(self, then: Callable[[], object] = lambda: None) -> None:
+    def _nothing_chosen(self) -> None:
+        self._then = None
+
+    def connect_model(self) -> None:
         if self._dialog is not None:
             self._dialog.raise_()
             return
         dialog = self._dialog = ConnectDialog(self._setup, self._window.doing, self._window)
-        dialog.chosen.connect(lambda model: self.use(model, then))
+        dialog.chosen.connect(self.use)
+        dialog.added.connect(self.open)
+        dialog.rejected.connect(self._nothing_chosen)
         dialog.finished.connect(lambda _result: self._forget_dialog())
         dialog.open()
 

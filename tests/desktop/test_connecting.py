@@ -9,7 +9,7 @@ import pytest
 
 from helix_desktop.desktop.connecting import Connecting, best
 from helix_desktop.errors import BadKey, NoKeyring, Unreachable
-from helix_desktop.gui.setup import Model, Provider
+from helix_desktop.gui.setup import Model, Provider, Sure
 from helix_desktop.providers.configured import Configured
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
@@ -114,6 +114,29 @@ async def test_the_key_of_a_server_on_this_machine_is_used_and_named(connecting:
     assert [provider.key for provider in await connecting.providers()] == ["the system's keyring"]
 
 
+async def test_the_lists_are_asked_for_again_and_a_silent_server_keeps_its_own(connecting: Connecting) -> None:
+    with ChatServer() as server:
+        await connecting.add(Provider("mine", "mine", server.base_url, "openai-chat"), "")
+        with ChatServer() as other:
+            await connecting.add(Provider("gone", "gone", other.base_url, "openai-chat"), "")
+        server.models = ({"id": "scripted"}, {"id": "newer"})
+        found = await connecting.refresh()
+    names = [model.name for model in found.models]
+    assert names == ["mine/newer", "mine/scripted", "gone/scripted", "demo/demo"]
+    assert [name for name, _ in found.silent] == ["gone"]
+
+
+async def test_a_correction_holds_until_it_is_reset(connecting: Connecting) -> None:
+    with ChatServer() as server:
+        await connecting.add(Provider("mine", "mine", server.base_url, "openai-chat"), "")
+        await connecting.correct("mine/scripted", {"window": 8_192, "images": False})
+        (model, _) = await connecting.known()
+        assert (model.window, model.images, model.sure) == (8_192, False, Sure.SET)
+        await connecting.reset("mine/scripted")
+        (model, _) = await connecting.known()
+        assert (model.window, model.images, model.sure) == (128_000, True, Sure.ASSUMED)
+
+
 async def test_the_demonstration_is_always_there(connecting: Connecting) -> None:
     assert [model.name for model in await connecting.known()] == ["demo/demo"]
 
@@ -126,5 +149,6 @@ def test_the_model_to_begin_with() -> None:
         Model("a/large", 900_000),
     ]
     assert best(models) == "a/claude-sonnet-5"
-    assert best(models[:1] + models[3:]) == "a/large"
+    assert best(models[:1] + models[3:]) == "", "of an unknown server's models the user chooses"
+    assert best(models[3:]) == "a/large"
     assert best([]) == ""

@@ -26,6 +26,7 @@ class FakeSetup:
         self.keyring = keyring
         self.servers = servers
         self.added: list[tuple[Provider, str, str]] = []
+        self.listed: Sequence[Model] = (SONNET, QWEN)
         self.corrected: dict[str, Model] = {}
         self.silent: tuple[tuple[str, str], ...] = ()
 
@@ -55,7 +56,7 @@ class FakeSetup:
         return [SONNET]
 
     async def known(self) -> Sequence[Model]:
-        return [*(model for model in (SONNET, QWEN) if model.name not in self.corrected), *self.corrected.values()]
+        return [*(model for model in self.listed if model.name not in self.corrected), *self.corrected.values()]
 
     async def refresh(self) -> Refreshed:
         return Refreshed(tuple(await self.known()), self.silent)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
@@ -16,17 +17,19 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.meter import short
-from helix_desktop.gui.setup import Model, Provider, Setup, Tested
+from helix_desktop.gui.setup import Model, Provider, Setup, Sure, Tested
 from helix_desktop.gui.words import count, tr
 
+SHOWN = 6  # models of a local server that have a button of their own
 DEMO = "demo/demo"
 OTHER = "other"
 
 
 class ConnectPanel(QWidget):
-    """`chosen` carries the name of a model, ready for use."""
+    """`chosen` carries the name of a model, ready for use; `added` a provider of whose models the user chooses one."""
 
     chosen = Signal(str)
+    added = Signal(str)
 
     def __init__(self, setup: Setup, doing: Doing, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -51,6 +54,7 @@ class ConnectPanel(QWidget):
         self._heading(tr("To try it out"))
         demo = QPushButton(tr("Use the built-in demonstration (a script, not a language model)"), self)
         demo.setProperty("look", "link")
+        demo.setAutoDefault(False)
         demo.clicked.connect(lambda: self.chosen.emit(DEMO))
         self._column.addWidget(demo, 0, Qt.AlignmentFlag.AlignLeft)
 
@@ -85,6 +89,7 @@ class ConnectPanel(QWidget):
         self._provider.currentIndexChanged.connect(lambda _at: self._provider_changed())
         self._address = QLineEdit(self)
         self._address.setPlaceholderText("https://llm.example.org/v1")
+        self._address.returnPressed.connect(self.test)
         self._key = QLineEdit(self)
         self._key.setEchoMode(QLineEdit.EchoMode.Password)
         self._key.returnPressed.connect(self.test)
@@ -133,21 +138,23 @@ class ConnectPanel(QWidget):
     def _show_local(self, found: Sequence[tuple[Provider, Sequence[Model]]]) -> None:
         clear(self._found)
         self._looking.setVisible(not found)
-        self._looking.setText(
-            tr("None found. Ollama, LM Studio, llama.cpp and vLLM are found by themselves when they run.")
-        )
+        self._looking.setText(tr("No local servers running. Start Ollama or LM Studio and they appear here."))
         for provider, models in found:
-            for model in list(models)[:6]:
-                self._found.addWidget(self._local_button(provider, model), 0, Qt.AlignmentFlag.AlignLeft)
+            for model in list(models)[:SHOWN]:
+                words = tr("{model} from {server}", model=model.id, server=provider.title)
+                if model.sure is not Sure.ASSUMED:
+                    words = f"{words} · {tr('{window} tokens', window=short(model.window))}"
+                self._local_button(words, provider, model.name)
+            if len(models) > SHOWN:
+                self._local_button(
+                    tr("All {n} models of {server}…", n=len(models), server=provider.title), provider, ""
+                )
 
-    def _local_button(self, provider: Provider, model: Model) -> QPushButton:
-        name = model.name.partition("/")[2] or model.name
-        words = tr(
-            "Use {model} from {server} · {window} tokens", model=name, server=provider.title, window=short(model.window)
-        )
+    def _local_button(self, words: str, provider: Provider, model: str) -> None:
         button = QPushButton(words.replace("&", "&&"), self)
-        button.clicked.connect(lambda _checked=False: self._add(provider, "", model.name))
-        return button
+        button.setAutoDefault(False)
+        button.clicked.connect(lambda _checked=False: self._add(provider, "", model))
+        self._found.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
 
     def _none_found(self, error: HelixError) -> None:
         self._looking.setText(said(str(error)))
@@ -174,9 +181,8 @@ class ConnectPanel(QWidget):
         if provider.name != OTHER:
             return provider
         address = _address(self._address.text().strip())
-        host = address.partition("://")[2].partition("/")[0]
-        name = "".join(sign if sign.isalnum() else "-" for sign in host.casefold()).strip("-")[:40] or OTHER
-        return replace(provider, name=name, title=host or name, address=address, kind="openai-chat")
+        name = _name_of(address)
+        return replace(provider, name=name, title=name, address=address, kind="openai-chat")
 
     def _add(self, provider: Provider, key: str, model: str) -> None:
         def added(_done: None) -> None:
@@ -184,7 +190,10 @@ class ConnectPanel(QWidget):
             self._keep = "keyring"
             for button in (self._session, self._file):
                 button.hide()
-            self.chosen.emit(model)
+            if model:
+                self.chosen.emit(model)
+            else:
+                self.added.emit(provider.title)
 
         work = self._setup.add(provider, key, self._keep)
         self._doing.do(work, name="set up a provider", then=added, owner=self, failed=self._failed)
@@ -212,6 +221,15 @@ def _address(given: str) -> str:
         return given
     near = given.startswith(("localhost", "127.", "192.168.", "10.", "[::1]"))
     return f"{'http' if near else 'https'}://{given}"
+
+
+def _name_of(address: str) -> str:
+    """What an unknown server is called: "local-8123" on this machine, else its host."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if host in ("localhost", "127.0.0.1", "::1"):
+        return f"local-{parts.port}" if parts.port else "local"
+    return "".join(sign if sign.isalnum() else "-" for sign in host.casefold()).strip("-")[:40] or OTHER
 
 
 def _works(models: int, *, keyed: bool) -> str:

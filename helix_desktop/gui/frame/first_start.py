@@ -115,9 +115,12 @@ class WelcomePage(QWidget):
 
 
 class ConnectDialog(QDialog):
-    """Asked when the first message is to be sent and no model is chosen. `chosen` carries the model."""
+    """Asked when the first message is to be sent and no model is chosen. `chosen` carries the model; `added` a provider whose
+    models are chosen from next.
+    """
 
     chosen = Signal(str)
+    added = Signal(str)
 
     def __init__(self, setup: Setup, doing: Doing, parent: QWidget) -> None:
         super().__init__(parent)
@@ -130,16 +133,25 @@ class ConnectDialog(QDialog):
         whole.addWidget(_label(tr("Your message is sent as soon as a model is connected."), "muted"))
         self.panel = ConnectPanel(setup, doing, self)
         self.panel.chosen.connect(self._chosen)
+        self.panel.added.connect(self._added)
         area = QScrollArea(self)
         area.setWidgetResizable(True)
         area.setWidget(self.panel)
         area.viewport().setAutoFillBackground(False)
         self.panel.setAutoFillBackground(False)
         whole.addWidget(area, 1)
+        cancel = QPushButton(tr("Cancel"), self)
+        cancel.setAutoDefault(False)
+        cancel.clicked.connect(self.reject)
+        whole.addWidget(cancel, 0, Qt.AlignmentFlag.AlignRight)
         self.panel.look()
 
     def _chosen(self, model: str) -> None:
         self.chosen.emit(model)
+        self.accept()
+
+    def _added(self, provider: str) -> None:
+        self.added.emit(provider)
         self.accept()
 
 

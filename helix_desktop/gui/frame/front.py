@@ -68,7 +68,7 @@ class Front(QObject):
 
     def _first_model(self) -> None:
         """A message is to be sent and no model is chosen: it goes by itself once there is one."""
-        self.models.connect_model(lambda: self._window.chat.composer.send(steer=False))
+        self.models.first(lambda: self._window.chat.composer.send(steer=False))
 
     # --- what opening found
 

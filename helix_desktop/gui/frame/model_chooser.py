@@ -206,6 +206,7 @@ class ModelChooser(SearchBox):
     edit_wanted = Signal(object)
     connect_wanted = Signal()
     opened = Signal()
+    left = Signal()
 
     def __init__(self, theme: Theme, memory: Memory, parent: QWidget) -> None:
         super().__init__(theme, parent)
@@ -241,10 +242,10 @@ class ModelChooser(SearchBox):
             row.addWidget(button)
         return foot
 
-    def open(self, anchor: QWidget, current: str) -> None:
+    def open(self, anchor: QWidget, current: str, words: str = "") -> None:
         """Below the widget that shows the choice. Who listens to `opened` shows the models."""
         self._anchor, self._current = anchor, current
-        self.appear()
+        self.appear(words)
         self._refill()
         self.opened.emit()
 
@@ -287,8 +288,14 @@ class ModelChooser(SearchBox):
     def choose(self) -> None:
         model = self.pointed()
         if model is not None:
-            self._take(model)
+            recent = [model.name, *(name for name in self._names("recent") if name != model.name)]
+            self._memory.put("models", "recent", value=recent[:RECENT])
+            super().leave()
             self.chosen.emit(model.name)
+
+    def leave(self) -> None:
+        super().leave()
+        self.left.emit()
 
     def edit(self) -> None:
         model = self.pointed()
@@ -305,13 +312,8 @@ class ModelChooser(SearchBox):
         self._memory.put("models", "favourites", value=changed)
         self._refill(keep=model.name)
 
-    def _take(self, model: Model) -> None:
-        recent = [model.name, *(name for name in self._names("recent") if name != model.name)]
-        self._memory.put("models", "recent", value=recent[:RECENT])
-        self.leave()
-
     def _connect(self) -> None:
-        self.leave()
+        super().leave()
         self.connect_wanted.emit()
 
     def _names(self, what: str) -> list[str]:

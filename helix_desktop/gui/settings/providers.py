@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
@@ -13,6 +14,7 @@ from helix_desktop.gui.frame.connect import ConnectPanel
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.settings.page import Page
+from helix_desktop.gui.settings.provider_dialog import ProviderDialog
 from helix_desktop.gui.setup import Provider, Setup
 from helix_desktop.gui.words import count, tr
 
@@ -33,6 +35,7 @@ class ProvidersPage(Page):
         self.heading(tr("Connect another one"))
         self._panel = self.add(ConnectPanel(setup, doing, self.inside))
         self._panel.chosen.connect(self._chosen)
+        self._panel.added.connect(lambda _provider: self.refresh())
         self._panel.look()
         self.refresh()
 
@@ -70,6 +73,7 @@ class ProvidersPage(Page):
         said.setProperty("look", "small")
         line.addWidget(said)
         line.addWidget(self._button(tr("Test"), provider, lambda: self._test(provider, said)))
+        line.addWidget(self._button(tr("Edit…"), provider, lambda: self._edit(provider)))
         line.addWidget(self._button(tr("Remove"), provider, lambda: self._ask_remove(provider)))
         return row
 
@@ -95,6 +99,15 @@ class ProvidersPage(Page):
             owner=beside,
             failed=lambda error: beside.setText(said(error.what)),
         )
+
+    def _edit(self, provider: Provider) -> None:
+        def saved(address: str, key: str) -> None:
+            work = self._setup.add(replace(provider, address=address), key)
+            self._doing.do(work, name="change a provider", then=lambda _done: self.refresh(), owner=self)
+
+        dialog = ProviderDialog(provider, self)
+        dialog.saved.connect(saved)
+        dialog.open()
 
     def _ask_remove(self, provider: Provider) -> None:
         text = tr("Forget {name} and its key? Conversations stay as they are.", name=provider.title)

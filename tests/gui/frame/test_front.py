@@ -34,8 +34,13 @@ from tests.gui.fake_setup import QWEN, SONNET, FakeInstallation, FakeSetup
 
 
 @pytest.fixture
-def front(window: MainWindow, tmp_path: Path) -> Front:
-    return Front(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
+def setup() -> FakeSetup:
+    return FakeSetup()
+
+
+@pytest.fixture
+def front(window: MainWindow, setup: FakeSetup, tmp_path: Path) -> Front:
+    return Front(window, setup, FakeInstallation(), tmp_path / "tour", now)
 
 
 def test_without_a_workspace_there_is_a_welcome(
@@ -68,9 +73,9 @@ def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
 
 
 def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
-    front: Front, window: MainWindow, bench: FakeWorkbench
+    front: Front, setup: FakeSetup, window: MainWindow, bench: FakeWorkbench
 ) -> None:
-    bench.model = ""
+    bench.model, setup.listed = "", ()
     QTest.keyClicks(window.chat.composer.text, "Hello")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     dialog = window.findChildren(ConnectDialog)[0]
@@ -79,6 +84,35 @@ def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
     assert bench.model == SONNET.name
     assert window.top.model.text() == f"{SONNET.name} ▾"
     assert window.chat.composer.text.toPlainText() == ""
+
+
+def test_where_models_are_known_the_first_message_asks_which(
+    front: Front, window: MainWindow, bench: FakeWorkbench
+) -> None:
+    bench.model = ""
+    composer, chooser = window.chat.composer, front.models.chooser
+    for last in (Qt.Key.Key_Escape, Qt.Key.Key_Return):
+        composer.text.clear()
+        QTest.keyClicks(composer.text, "Hello")
+        QTest.keyClick(composer.text, Qt.Key.Key_Return)
+        assert window.findChildren(ConnectDialog) == []
+        assert chooser.isVisible()
+        QTest.keyClick(chooser.line, last)
+    assert bench.model == SONNET.name
+    assert composer.text.toPlainText() == ""
+
+
+def test_a_model_chosen_later_sends_nothing_that_was_given_up(
+    front: Front, window: MainWindow, bench: FakeWorkbench
+) -> None:
+    bench.model = ""
+    QTest.keyClicks(window.chat.composer.text, "Hello")
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    QTest.keyClick(front.models.chooser.line, Qt.Key.Key_Escape)
+    window.top.model.click()
+    QTest.keyClick(front.models.chooser.line, Qt.Key.Key_Return)
+    assert bench.model == SONNET.name
+    assert window.chat.composer.text.toPlainText() == "Hello"
 
 
 def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(

@@ -138,11 +138,11 @@ def test_servers_on_this_machine_are_found_by_themselves(window: MainWindow) -> 
     setup = FakeSetup()
     page = ProvidersPage(setup, window.doing)
     chosen = QSignalSpy(page.model_chosen)
-    QTest.mouseClick(button(page, "Use qwen3 from Ollama · 32K tokens"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(page, "qwen3 from Ollama · 32K tokens"), Qt.MouseButton.LeftButton)
     assert chosen.at(0) == [QWEN.name]
     assert setup.added == [(OLLAMA, "", "keyring")]
     none = ProvidersPage(FakeSetup(servers=False), window.doing)
-    assert "None found." in said(none)
+    assert "No local servers running." in said(none)
 
 
 def test_another_server_needs_an_address(window: MainWindow) -> None:
@@ -164,8 +164,8 @@ def test_another_server_needs_an_address(window: MainWindow) -> None:
 @pytest.mark.parametrize(
     ("written", "name", "address"),
     [
-        ("http://127.0.0.1:8000/v1", "127-0-0-1-8000", "http://127.0.0.1:8000/v1"),
-        ("localhost:8080/v1", "localhost-8080", "http://localhost:8080/v1"),
+        ("http://127.0.0.1:8000/v1", "local-8000", "http://127.0.0.1:8000/v1"),
+        ("localhost:8080/v1", "local-8080", "http://localhost:8080/v1"),
         ("llm.example.org/v1", "llm-example-org", "https://llm.example.org/v1"),
     ],
 )

@@ -1,0 +1,55 @@
+"""Changing a provider that is set up: its address, and its key."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QDialog, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.setup import Provider
+from helix_desktop.gui.words import tr
+
+
+class ProviderDialog(QDialog):
+    """`saved(address, key)`: an empty key leaves the present one."""
+
+    saved = Signal(str, str)
+
+    def __init__(self, provider: Provider, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(tr("Edit provider"))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(480, 200)
+        self.address = QLineEdit(provider.address, self)
+        self.key = QLineEdit(self)
+        self.key.setEchoMode(QLineEdit.EchoMode.Password)
+        self.key.setPlaceholderText(tr("Leave empty to keep the present key") if provider.key else tr("Paste the key"))
+        form = QFormLayout()
+        for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
+            field.setAccessibleName(words)
+            form.addRow(words, field)
+        title = QLabel(provider.title, self)
+        title.setProperty("look", "title")
+        title.setTextFormat(Qt.TextFormat.PlainText)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 20, 20, 20)
+        column.addWidget(title)
+        column.addLayout(form)
+        column.addStretch(1)
+        column.addLayout(self._buttons())
+
+    def _buttons(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        cancel, save = QPushButton(tr("Cancel"), self), QPushButton(tr("Save"), self)
+        save.setProperty("look", "primary")
+        cancel.setAutoDefault(False)
+        save.setDefault(True)
+        cancel.clicked.connect(self.reject)
+        save.clicked.connect(self._save)
+        line.addStretch(1)
+        line.addWidget(cancel)
+        line.addWidget(save)
+        return line
+
+    def _save(self) -> None:
+        self.saved.emit(self.address.text().strip(), self.key.text().strip())
+        self.accept()
