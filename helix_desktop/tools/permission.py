@@ -7,84 +7,24 @@ alone, never from a model, a summary or an imported file; the record of a decisi
 from __future__ import annotations
 
 import fnmatch
+import re
+import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from enum import StrEnum
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum, StrEnum
+from itertools import takewhile
 
 from helix_desktop.errors import WrongUse
-from helix_desktop.tools.command_line import Simple, simple_commands
+from helix_desktop.tools import narrow
+from helix_desktop.tools.command_line import certain
+from helix_desktop.tools.programs import Known, Started, Unknown, Written, program, programs
 
 SCOPES = ("once", "conversation", "always")
 DECISIONS = ("allow", "ask", "deny")
 
 # Changing these makes other programs run something: they are asked for in every mode but `allow all`.
 RUNS_LATER = (".git/*", "*/.git/*", ".envrc", "*/.envrc", ".vscode/*", "*/.vscode/*", ".idea/*", "*/.idea/*")
-# Their arguments are programs of their own: "always" for these means this very command and nothing longer.
-INTERPRETERS = frozenset(
-    [
-        "bash",
-        "sh",
-        "zsh",
-        "dash",
-        "fish",
-        "env",
-        "sudo",
-        "doas",
-        "su",
-        "xargs",
-        "find",
-        "python",
-        "python3",
-        "node",
-        "deno",
-        "bun",
-        "ruby",
-        "perl",
-        "php",
-        "lua",
-        "awk",
-        "sed",
-        "ssh",
-        "eval",
-        "exec",
-        "time",
-        "nohup",
-        "nice",
-        "timeout",
-        "watch",
-        "parallel",
-        "osascript",
-        "powershell",
-        "pwsh",
-        "cmd",
-        "npx",
-        "uvx",
-        "bunx",
-        "make",
-    ]
-)
-SUBCOMMANDS = frozenset(
-    [
-        "git",
-        "npm",
-        "pnpm",
-        "yarn",
-        "cargo",
-        "go",
-        "pip",
-        "uv",
-        "poetry",
-        "docker",
-        "kubectl",
-        "gh",
-        "apt",
-        "brew",
-        "dotnet",
-        "mvn",
-        "gradle",
-    ]
-)
 
 
 class Mode(StrEnum):
@@ -125,7 +65,9 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Empty fields fit everything; `tool` and `path` are patterns; `command` is exact, or a prefix when it ends in ` *`."""
+    """Empty fields fit everything; `tool` and `path` are patterns. `command`: of a rule that allows exact, or a prefix when it
+    ends in ` *`; one that asks or denies holds for every command that begins so, however it is started.
+    """
 
     decision: str
     tool: str = ""
@@ -173,7 +115,7 @@ def decide(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool
 
 def _held_back(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> Decision | None:
     """What no rule that allows can get past."""
-    if any(rule.decision == "deny" and _forbids(rule, action) for rule in rules):
+    if any(rule.decision == "deny" and _holds(rule, action) is _Fit.YES for rule in rules):
         return Decision("deny", "rule", "a rule of this workspace forbids it")
     if mode is Mode.READ_ONLY and action.effect in {Effect.EDIT, Effect.RUN}:
         return Decision("deny", "mode", "this workspace is read only")
@@ -183,12 +125,17 @@ def _held_back(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
 
 def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> str:
     """Why this has to be asked each time; empty where it need not."""
-    if any(rule.decision == "ask" and _forbids(rule, action) for rule in rules):
+    held = [rule for rule in rules if rule.decision != "allow"]
+    fits = {_holds(rule, action) for rule in held}
+    if _Fit.YES in fits:
         return "a rule of this workspace asks for it"
-    if _unreadable(action) and any(rule.command and rule.decision != "allow" for rule in rules):
-        return "a rule holds commands back here, and this one cannot be read"
-    if action.effect is Effect.RUN and not sandboxed:
-        return "there is no sandbox, so every command is asked for"
+    if _Fit.MAYBE in fits:
+        return "a rule holds commands back here, and this one may start such a command"
+    if action.effect is Effect.RUN:
+        if isinstance(known := programs(action.command), Unknown):
+            return f"what it runs cannot be told from the command: {known.reason}"
+        if not sandboxed:
+            return "there is no sandbox, so every command is asked for"
     return action.danger if action.strict or mode is not Mode.ALLOW_ALL else ""
 
 
@@ -220,8 +167,31 @@ def allows(rules: Iterable[Rule], action: Action) -> bool:
         return any(not rule.command and _path_fits(rule, action.path, loose=False) for rule in fitting)
     if any(not rule.command and not rule.path for rule in fitting):
         return True
-    commands = simple_commands(action.command)
-    return bool(commands) and all(any(_command_fits(rule.command, item) for rule in fitting) for item in commands or ())
+    known = programs(action.command)
+    if isinstance(known, Unknown) or not known.plain or not known.commands:
+        return False
+    return all(any(_covers(rule.command, one, fitting) for rule in fitting) for one in known.commands)
+
+
+def _covers(pattern: str, one: Written, fitting: Sequence[Rule]) -> bool:
+    """Whether a rule allows this command. One for a prefix allows no code in it, and no other program that has no rule."""
+    wanted = _pattern_words(pattern)
+    if not wanted or program(one.words[0]) in narrow.KEYWORDS:
+        return False
+    if not pattern.endswith(" *"):
+        return one.words == wanted
+    if one.words[: len(wanted)] != wanted or one.code:
+        return False
+    starts = [Written(start.words) for start in one.starts]
+    return all(any(_covers(rule.command, start, fitting) for rule in fitting) for start in starts)
+
+
+def _pattern_words(pattern: str) -> tuple[str, ...]:
+    """The words of a rule's command, without the star at its end; none where it is no single command."""
+    known = programs(pattern.removesuffix(" *"))
+    if isinstance(known, Unknown) or not known.plain or len(known.commands) != 1:
+        return ()
+    return known.commands[0].words
 
 
 def rule_for(action: Action) -> Rule | None:
@@ -230,46 +200,112 @@ def rule_for(action: Action) -> Rule | None:
         return Rule("allow", tool=action.tool, path=action.path)
     if action.effect is not Effect.RUN:
         return Rule("allow", tool=action.tool)
-    commands = simple_commands(action.command)
-    if not commands or len(commands) > 1:
+    known = programs(action.command)
+    if isinstance(known, Unknown) or not known.plain or len(known.commands) != 1:
         return None
-    return Rule("allow", tool=action.tool, command=_remembered(commands[0].words), network=action.network)
+    rule = Rule("allow", tool=action.tool, command=narrow.remembered(known.commands[0]), network=action.network)
+    return rule if allows((rule,), action) else None
 
 
-def _remembered(words: Sequence[str]) -> str:
-    """`git status *` for `git status -s`; the whole command where the program runs other programs."""
-    program = words[0].rpartition("/")[2]
-    if program in INTERPRETERS or "/" in words[0]:
-        return _joined(words)
-    if program in SUBCOMMANDS:
-        return _joined(words[:2]) + " *" if len(words) > 1 and not words[1].startswith("-") else _joined(words)
-    return f"{_joined(words[:1])} *"
+def narrowed(rule: Rule, command: str) -> Rule | None:
+    """The same rule for less, as the user wrote it; None where it would allow more, or other programs."""
+    wanted, offered = _pattern_words(command), _pattern_words(rule.command)
+    if not wanted or wanted[: len(offered)] != offered or command.endswith("*") > rule.command.endswith("*"):
+        return None
+    one = replace(rule, command=command)
+    return None if too_wide(one) else one
 
 
-def _joined(words: Sequence[str]) -> str:
-    return " ".join(f"'{word}'" if " " in word or word in ("*", "") else word for word in words)
+def too_wide(rule: Rule) -> bool:
+    """Whether a rule that allows admits other programs than the one it names."""
+    if rule.decision != "allow" or not rule.command.endswith(" *"):
+        return False
+    words = _pattern_words(rule.command)
+    return not words or not narrow.safe_prefix(words)
 
 
-def _forbids(rule: Rule, action: Action) -> bool:
-    """A rule that holds back fits generously: any command in the line, any spelling of the path."""
+# --- rules that hold something back ----------------------------------------------------------------------------------
+
+
+class _Fit(IntEnum):
+    NO = 0
+    MAYBE = 1
+    YES = 2
+
+
+def _holds(rule: Rule, action: Action) -> _Fit:
+    """A rule that holds back fits generously: any program the line would start, any spelling of the path."""
     if not _tool_fits(rule, action) or (rule.network and not action.network):
-        return False
+        return _Fit.NO
     if rule.path and not (action.path and _path_fits(rule, action.path, loose=True)):
-        return False
+        return _Fit.NO
     if not rule.command:
-        return True
-    if action.effect is not Effect.RUN:
-        return False
-    commands = simple_commands(action.command)
-    if commands is None:  # cannot be taken apart: the words are enough to hold it back
-        return rule.command.removesuffix("*").strip() in " ".join(
-            action.command.replace("'", " ").replace('"', " ").split()
-        )
-    return any(_command_fits(rule.command, item) for item in commands)
+        return _Fit.YES
+    return _command_held(rule.command, action) if action.effect is Effect.RUN else _Fit.NO
 
 
-def _unreadable(action: Action) -> bool:
-    return action.effect is Effect.RUN and simple_commands(action.command) is None
+def _command_held(pattern: str, action: Action) -> _Fit:
+    wanted = _held_words(pattern)
+    known = programs(action.command)
+    if isinstance(known, Unknown):  # the words are enough to hold it back
+        bare = " ".join(re.sub(r"['\"\\]", "", action.command).split())
+        return _Fit.YES if re.search(rf"(?<![\w.-]){re.escape(' '.join(wanted))}(?![\w-])", bare) else _Fit.MAYBE
+    fits = [_fit(wanted, one) for one in known.programs]
+    if _Fit.YES in fits:
+        return _Fit.YES
+    return _Fit.MAYBE if _Fit.MAYBE in fits or known.doubts or _named(wanted[0], known) else _Fit.NO
+
+
+def _held_words(pattern: str) -> list[str]:
+    try:
+        words = shlex.split(pattern.removesuffix("*"))
+    except ValueError:
+        words = pattern.removesuffix("*").split()
+    return words or ["*"]
+
+
+def _fit(wanted: Sequence[str], one: Started) -> _Fit:
+    """Whether these words begin the command. Options may stand anywhere; what the shell fills in may be any word."""
+    if not fnmatch.fnmatchcase(one.name.casefold(), program(wanted[0]).casefold()):
+        return _Fit.NO
+    told = list(takewhile(certain, one.words[1:]))
+    places = [word for word in wanted[1:] if not word.startswith("-")]
+    plain = [word for word in told if not word.startswith("-")]
+    open_ = len(told) < len(one.words) - 1
+    if not _begin(places, plain):
+        lead = list(takewhile(lambda word: not word.startswith("-"), told))
+        return _Fit.MAYBE if _begin(places, lead) and _in_order(places, plain) else _Fit.NO
+    options = [word for word in wanted[1:] if word.startswith("-")]
+    whole = len(plain) >= len(places) and all(_has_option(want, one.words) for want in options)
+    if not whole:
+        return _Fit.MAYBE if open_ else _Fit.NO
+    return _Fit.YES if one.sure else _Fit.MAYBE
+
+
+def _begin(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    return all(fnmatch.fnmatchcase(has, want) for want, has in zip(wanted, words, strict=False))
+
+
+def _in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    rest = iter(words)
+    return all(any(fnmatch.fnmatchcase(has, want) for has in rest) for want in wanted)
+
+
+def _has_option(want: str, words: Sequence[str]) -> bool:
+    """`-rf` is there also as `-fr` or `-r -f`; `--force` also as `--force=…`."""
+    if want.startswith("--"):
+        return any(word.partition("=")[0] == want or fnmatch.fnmatchcase(word, want) for word in words)
+    letters = {letter for word in words if re.match(r"-[^-]", word) for letter in word[1:]}
+    return set(want[1:]) <= letters
+
+
+def _named(name: str, known: Known) -> bool:
+    """Whether a program is named in the arguments of one that may start it."""
+    pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{re.escape(program(name))}(?![\w-])", re.IGNORECASE)
+    return any(pattern.search(text) for text in known.texts)
+
+
+# --- tools and paths -------------------------------------------------------------------------------------------------
 
 
 def _tool_fits(rule: Rule, action: Action) -> bool:
@@ -287,16 +323,6 @@ def _path_fits(rule: Rule, path: str, *, loose: bool) -> bool:
 
 def _spelling(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
-
-
-def _command_fits(pattern: str, command: Simple) -> bool:
-    if not pattern:
-        return False
-    parsed = simple_commands(pattern.removesuffix(" *"))
-    if not parsed or len(parsed) != 1 or command.assigns:
-        return False
-    wanted = parsed[0].words
-    return command.words[: len(wanted)] == wanted if pattern.endswith(" *") else command.words == wanted
 
 
 def runs_later(path: str) -> bool:

@@ -76,7 +76,7 @@ def test_danger_asks_although_edits_are_allowed() -> None:
         ("git status *", "g'i't status", True),
         ("git status *", "/tmp/git status", False),
         ("git status *", "sudo git status", False),
-        ("git *", "git -c core.pager=evil log", True),
+        ("git *", "git -c core.pager=evil log", False),
     ],
 )
 def test_a_rule_about_a_command_is_not_stretched_to_another(rule: str, line: str, *, fits: bool) -> None:
@@ -103,10 +103,40 @@ def test_a_forbidden_command_is_found_anywhere_in_a_line(line: str) -> None:
     )
 
 
-@pytest.mark.parametrize("line", ["r\\m -rf x", "$X -rf x", "eval r''m x", "echo cm0= | base64 -d | sh > x"])
-def test_where_commands_are_held_back_what_cannot_be_read_is_asked_for(line: str) -> None:
-    assert verdict(command(line), Mode.ALLOW_ALL, Rule("deny", command="rm *")) == "ask"
-    assert verdict(command(line), Mode.ALLOW_ALL) == "allow"
+@pytest.mark.parametrize("line", ["$X -rf x", "eval $x", "echo cm0= | base64 -d | sh > x"])
+def test_what_the_shell_hides_is_asked_for_in_every_mode_that_does_not_refuse(line: str) -> None:
+    for mode in (Mode.ASK, Mode.ALLOW_EDITS, Mode.ALLOW_ALL):
+        decision = decide(command(line), mode, [Rule("allow", "run_command")], sandboxed=True)
+        assert (decision.verdict, decision.scopes) == ("ask", ("once",))
+    assert verdict(command(line), Mode.READ_ONLY) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "expected"),
+    [
+        ("rm *", "A=1 /bin/rm x", "deny"),
+        ("rm", "rm -r x", "deny"),
+        ("git push *", "git -C . --no-pager push", "deny"),
+        ("git push *", "/usr/bin/git push", "deny"),
+        ("git push *", "git $what", "ask"),
+        ("git push *", "git -c alias.p=push p", "ask"),
+        ("git push *", "git log --grep push", "allow"),
+        ("git push --force *", "git push origin main --force", "deny"),
+        ("git push --force *", "git push origin main", "allow"),
+        ("rm -rf *", "rm -f -r x", "deny"),
+        ("rm -rf *", "rm x", "allow"),
+        ("npm publish *", "npm --prefix sub publish", "ask"),
+        ("rm *", 'perl -e \'unlink; exec "rm", "x"\'', "ask"),
+        ("rm *", "weird-runner rm x", "ask"),
+        ("rm *", "uv run rm x", "ask"),
+        ("rm *", "echo rm x", "allow"),
+        ("rm *", "git commit -m 'rm x'", "allow"),
+        ("rm *", "grep -rn rm .", "allow"),
+        ("rm *", "docker run --rm image ls", "allow"),
+    ],
+)
+def test_a_rule_that_denies_means_the_program_however_it_is_started(rule: str, line: str, expected: str) -> None:
+    assert verdict(command(line), Mode.ALLOW_ALL, Rule("deny", command=rule)) == expected
 
 
 @pytest.mark.parametrize(
@@ -117,6 +147,11 @@ def test_where_commands_are_held_back_what_cannot_be_read_is_asked_for(line: str
         ("python x.py", "python x.py"),
         ("bash -c 'rm x'", "bash -c 'rm x'"),
         ("./run.sh now", "./run.sh now"),
+        ("python3.11 -m pytest", "python3.11 -m pytest"),
+        ("uv run pytest", "uv run pytest"),
+        ("tar xf a.tar", "tar xf a.tar"),
+        ("git config user.name x", "git config user.name x"),
+        ("cargo test -q", "cargo test *"),
         ("git -c a=b log", "git -c a=b log"),
     ],
 )

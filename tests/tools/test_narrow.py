@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.tools.narrow import remembered, safe_prefix
+from helix_desktop.tools.programs import Known, programs
+
+
+@pytest.mark.parametrize(
+    ("words", "safe"),
+    [
+        ("ls", True),
+        ("git log", True),
+        ("git config", False),
+        ("git", False),
+        ("npm run", False),
+        ("env", False),
+        ("x", False),
+    ],
+)
+def test_which_words_may_be_followed_by_anything(words: str, *, safe: bool) -> None:
+    assert safe_prefix(words.split()) is safe
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("git log -3", "git log *"),
+        ("git -C x log", "git -C x log"),
+        ("grep -rn 'a b' .", "grep *"),
+        ("setsid ls", "setsid ls"),
+        ("rg --pre x y", "rg --pre x y"),
+        ("echo '*'", "echo *"),
+        ("tool '*' 'it''s'", "tool '*' its"),
+    ],
+)
+def test_what_always_stands_for(line: str, kept: str) -> None:
+    known = programs(line)
+    assert isinstance(known, Known)
+    assert remembered(known.commands[0]) == kept
