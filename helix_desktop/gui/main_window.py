@@ -51,6 +51,7 @@ from helix_desktop.gui.words import tr
 from helix_desktop.settings import Settings
 
 TITLE = "Helix Desktop"
+LONGEST_NAME = 80  # characters of a workspace's name
 
 
 class MainWindow(Frame):
@@ -66,6 +67,7 @@ class MainWindow(Frame):
     ) -> None:
         super().__init__(theme, memory)
         self._desk: Desk | None = None
+        self._waiting: list[Callable[[], object]] = []  # what was asked for before the stores could be opened
         self._listed: Sequence[WorkspaceRow] = ()
         self.doing = doing
         self.settings = settings
@@ -118,6 +120,9 @@ class MainWindow(Frame):
         """The stores can be opened now."""
         self._desk = desk
         self.welcome.show_ready(ready=True)
+        waiting, self._waiting = self._waiting, []
+        for act in waiting:
+            act()
         self.start()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -134,7 +139,7 @@ class MainWindow(Frame):
         """List them anew, in a thread, and show them in the rail."""
 
         def listed(rows: Sequence[WorkspaceRow]) -> None:
-            self._listed = rows
+            rows = self._listed = self._in_order(rows)
             self.rail.show_workspaces(rows, self.bench.id if self.bench else "")
             for name, watched in self._watched.items():
                 self.rail.show_running(name, watched.running)
@@ -144,12 +149,23 @@ class MainWindow(Frame):
         work = asyncio.to_thread(self.desk.workspaces)
         self.doing.do(work, name="list the workspaces", then=listed, owner=self)
 
+    def _in_order(self, rows: Sequence[WorkspaceRow]) -> Sequence[WorkspaceRow]:
+        """A new one comes last, so that Ctrl+1 to Ctrl+9 go on meaning what they meant."""
+        known: list[str] = self.memory.get("rail", default=[])
+        order = [*known, *(row.id for row in rows if row.id not in known)]
+        there = {row.id for row in rows}
+        self.memory.put("rail", value=[name for name in order if name in there])
+        return sorted(rows, key=lambda row: order.index(row.id))
+
     def open_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
         """Bring a workspace to the front; what runs in the others goes on. The last one that was asked for is shown."""
         self._wanted_workspace = workspace
         if self.bench is not None and self.bench.id == workspace:
             if then is not None:
                 then()
+            return
+        if self._desk is None:
+            self._waiting.append(partial(self.open_workspace, workspace, then))
             return
 
         def opened(bench: Workbench) -> None:
@@ -163,6 +179,9 @@ class MainWindow(Frame):
 
     def create_workspace(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
+        if self._desk is None:
+            self._waiting.append(partial(self.create_workspace, folder))
+            return
 
         def created(bench: Workbench) -> None:
             if self._wanted_workspace == wanted:
@@ -186,9 +205,18 @@ class MainWindow(Frame):
         if known is not None:
             return await self.desk.open(known.id)
         colour = WORKSPACE_COLOURS[len(self.workspaces()) % len(WORKSPACE_COLOURS)]
-        bench = await self.desk.create(folder.name or str(folder), folder)
+        bench = await self.desk.create(self._name_for(folder), folder)
         await self.desk.recolour(bench.id, colour)
         return bench
+
+    def _name_for(self, folder: Path) -> str:
+        """The folder's name; with the folder it lies in where another workspace is called so."""
+        taken = {row.name.casefold() for row in self.workspaces()}
+        name = folder.name[:LONGEST_NAME] or str(folder)
+        if name.casefold() not in taken:
+            return name
+        longer = f"{name} ({folder.parent.name})"[:LONGEST_NAME]
+        return longer if longer.casefold() not in taken else f"{name[: LONGEST_NAME - 5]} ({len(taken) + 1})"
 
     def show_workbench(self, bench: Workbench) -> None:
         """Everything of an open workspace: its layout, its list, the conversation that was open last."""

@@ -38,6 +38,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import intents
+from helix_desktop.gui.wiring import wire
 from helix_desktop.settings import Settings
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
@@ -751,3 +752,42 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
     assert preview.height() >= preview.fontMetrics().lineSpacing() * 2
     assert card.mapTo(window, QPoint(0, card.height())).y() <= window.chat.composer.mapTo(window, QPoint(0, 0)).y()
     theme.set_zoom(1.0)
+
+
+def test_a_folder_opened_while_the_program_starts_is_opened_when_it_has_started(
+    theme: Theme, memory: Memory, settings: Settings, doing: Doing, tmp_path: Path
+) -> None:
+    window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    wire(window)
+    window.create_workspace(tmp_path)
+    assert window.notices.text == ""
+    window.begin(FakeDesk())
+    assert window.bench is not None
+    assert window.bench.folder == tmp_path
+
+
+def test_a_folder_with_a_long_or_a_taken_name_gets_a_workspace(window: MainWindow, tmp_path: Path) -> None:
+    made = []
+    for folder in (
+        tmp_path / ("x" * 120),
+        tmp_path / "a" / "same",
+        tmp_path / "b" / "same",
+        tmp_path / "b" / "b" / "same",
+    ):
+        folder.mkdir(parents=True)
+        window.create_workspace(folder)
+        assert window.bench is not None
+        made.append(window.bench.name)
+        window.refresh_workspaces()
+    assert made[:3] == ["x" * 80, "same", "same (b)"]
+    assert len({*made}) == 4
+
+
+def test_a_new_workspace_comes_last_in_the_rail(window: MainWindow, tmp_path: Path) -> None:
+    before = [row.id for row in window.workspaces()]
+    first = tmp_path / "aaa"
+    first.mkdir()
+    window.create_workspace(first)
+    window.refresh_workspaces()
+    assert [row.id for row in window.workspaces()][: len(before)] == before
+    assert [row.name for row in window.workspaces()][-1] == "aaa"
