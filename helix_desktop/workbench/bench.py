@@ -51,6 +51,7 @@ from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Child, Delegation
 from helix_desktop.workbench import folders, rows, setup
 from helix_desktop.workbench.models import Access, Models
+from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.rows import ConversationRow, Rows
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.sessions import Sessions
@@ -98,6 +99,7 @@ class Workbench:
         self._listeners: list[Listener] = []
         self._instead: dict[str, str] = {}
         self._room = Room(workspace, self._tasks.spawn)
+        self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn, self._last_seq)
         workspace.cache.changed = self._room.look
         workspace.watch(self._room.look)
 
@@ -179,7 +181,9 @@ class Workbench:
         async with self._reading:
             session = self._sessions.find(conversation)
             if session is None:
-                session = self._made(await Conversation.open(self.workspace.journal, conversation))
+                opened = await Conversation.open(self.workspace.journal, conversation)
+                await self._partial.recover(opened, self.model_of(conversation), self._shared.access.tokens.count)
+                session = self._made(opened)
                 if len(session.facts) > MANY:
                     gc.freeze()  # so many facts that last are not looked through again at every collection
             self._sessions.keep(session)
@@ -310,6 +314,7 @@ class Workbench:
         again what has changed; Refused while one of them works.
         """
         async with self._reading, self._sessions.still():
+            await asyncio.to_thread(self._partial.clear)
             purged = await self.workspace.forget(text=text, entries=entries, report=report)
             await self._rows.read_again(purged.conversations)
         return purged
@@ -475,7 +480,12 @@ class Workbench:
         """The user said "always": a rule of the workspace from now on."""
         self.workspace.change(lambda now: {"permissions.rules": [*now.rules, rule.plain()]})
 
+    def _last_seq(self, conversation: str) -> int:
+        session = self._sessions.find(conversation)
+        return session.conversation.state.last_seq if session is not None else 0
+
     def _heard(self, event: Event) -> None:
+        self._partial.take(event)
         if isinstance(event, FactAppended):
             self._note(event.recorded)
         elif isinstance(event, StateChanged | Queued | Folding):

@@ -1,0 +1,104 @@
+"""What a model is writing, kept on the disk about every second, so that a kill in the middle of an answer loses no more.
+
+One small file for each reply that streams. It is removed when the reply is a fact; one that is found when a conversation
+is opened is the beginning of an answer whose program was killed, and becomes a fact then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from helix_desktop import durable
+from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.collaborators import Spawn
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.events import Event, FactAppended, Streamed
+from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, Text, TurnEnded
+from helix_desktop.errors import StoreFailed
+
+EVERY = 1.0  # seconds
+
+
+@dataclass(slots=True)
+class _Streaming:
+    after: int  # the last fact before it
+    pieces: list[str] = field(default_factory=list)
+    written: int = 0  # pieces on the disk
+
+
+class PartialReplies:
+    """Hears a workbench's events; `sleep` is the clock's."""
+
+    def __init__(self, folder: Path, spawn: Spawn, last_seq: Callable[[str], int]) -> None:
+        self._folder = folder
+        self._spawn = spawn
+        self._last_seq = last_seq
+        self._of: dict[str, _Streaming] = {}
+        self._writing = False
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, Streamed) and isinstance(event.delta, TextDelta):
+            name = event.conversation
+            streaming = self._of.setdefault(name, _Streaming(self._last_seq(name)))
+            streaming.pieces.append(event.delta.text)
+            if not self._writing:
+                self._writing = True
+                self._spawn(self._write(), name="keep partial replies")
+        elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | TurnEnded | Rewound):
+            streaming_over = self._of.pop(event.recorded.conversation, None)
+            if streaming_over is not None and streaming_over.written:
+                self._spawn(asyncio.to_thread(self._remove, event.recorded.conversation), name="drop a partial reply")
+
+    async def recover(self, conversation: Conversation, model: str, count: Callable[[str], int]) -> None:
+        """What the last run of the program left of an answer becomes a fact, as an answer that was cut off."""
+        found = await asyncio.to_thread(self._read, conversation.id)
+        if found is None:
+            return
+        after, text = found
+        facts = conversation.state.facts
+        if text and not any(isinstance(each.fact, ModelReplied | TurnEnded | Rewound) for each in facts[after:]):
+            reply = ModelReplied((Text(text, count(text)),), model, Stop.CUT, saw=after)
+            await conversation.append(reply)
+        await asyncio.to_thread(self._remove, conversation.id)
+
+    def clear(self) -> None:
+        """Nothing of it may outlast a forgetting."""
+        self._of.clear()
+        for file in self._folder.glob("*.json"):
+            file.unlink(missing_ok=True)
+
+    async def _write(self) -> None:
+        try:
+            while behind := {name: each for name, each in self._of.items() if each.written < len(each.pieces)}:
+                for name, streaming in behind.items():
+                    streaming.written = len(streaming.pieces)
+                    value = {"after": streaming.after, "text": "".join(streaming.pieces)}
+                    await asyncio.to_thread(self._put, name, json.dumps(value))
+                    if self._of.get(name) is not streaming:  # it became a fact while it was written
+                        await asyncio.to_thread(self._remove, name)
+                await asyncio.sleep(EVERY)
+        except StoreFailed:
+            return  # a full disk: the answer itself is in memory, and its turn says what is wrong
+        finally:
+            self._writing = False
+
+    def _file(self, conversation: str) -> Path:
+        return self._folder / f"{conversation}.json"
+
+    def _put(self, conversation: str, text: str) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        durable.write(self._file(conversation), text, private=True)
+
+    def _remove(self, conversation: str) -> None:
+        self._file(conversation).unlink(missing_ok=True)
+
+    def _read(self, conversation: str) -> tuple[int, str] | None:
+        try:
+            value = json.loads(self._file(conversation).read_text("utf-8"))
+            return int(value["after"]), str(value["text"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
