@@ -14,7 +14,7 @@ import itertools
 import re
 import string
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 LONGEST = 4_000  # characters that are looked at
@@ -81,6 +81,18 @@ def said(text: str) -> str:
     if not _plain or not text:
         return text
     return _each(text[:LONGEST], _SENTENCES, DEPTH) + text[LONGEST:]
+
+
+def said_of(text: str, show: Callable[[str], str]) -> str:
+    """A title that names what something is done to: known as a whole or not at all, and `show` shows the names."""
+    plain = _plain.get(_lowered(text))
+    if plain is not None:
+        return plain
+    for template in _beginning_like(text):
+        values = template.read(text)
+        if values is not None:
+            return template.other.format(**{name: show(value) for name, value in values.items()})
+    return show(text)
 
 
 def in_a_row(*sentences: str) -> str:

@@ -14,7 +14,7 @@ _LONG = 1500
 
 def unified(before: str, after: str, name: str) -> str:
     """A unified diff; empty where nothing changed."""
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    old, new = _lines(before), _lines(after)
     if old == new:
         return ""
     start = _common(old, new)
@@ -30,9 +30,14 @@ def unified(before: str, after: str, name: str) -> str:
     return "".join([f"--- {name}\n", f"+++ {name}\n", *map(_ended, lines)])
 
 
+def _lines(text: str) -> list[str]:
+    """As git sees them: only a line feed ends one. What else passes for an end of a line stays within it, to be seen."""
+    return [f"{line}\n" for line in text.split("\n")[:-1]] + [last for last in [text.rpartition("\n")[2]] if last]
+
+
 def counts(diff: str) -> tuple[int, int]:
     """How many lines came and went."""
-    body = diff.splitlines()[2:]
+    body = diff.split("\n")[2:]
     return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
 
 

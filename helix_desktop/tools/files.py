@@ -31,7 +31,6 @@ MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
 LARGEST_IMAGE = 10 * 1024 * 1024
 _PIECE = 1 << 20
-_PREVIEW = 60_000
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
 # --- read_file -------------------------------------------------------------------------------------------------------
@@ -225,9 +224,9 @@ async def apply(use: Use, change: Change, title: str) -> Result:
     shown = use.roots.shown(change.place)
     if change.before == change.after:
         return Result(f"{shown} already is exactly so; nothing was written.", source=shown, note="no change")
-    diff = await asyncio.to_thread(change.diff, shown)
+    diff = await asyncio.to_thread(change.diff, printable(shown))
     danger = "other programs run what is in this file" if runs_later(shown) else ""
-    await use.permit(Action(use.call.name, Effect.EDIT, title, diff[:_PREVIEW], path=shown, danger=danger))
+    await use.permit(Action(use.call.name, Effect.EDIT, title, diff, path=shown, danger=danger))
     fact = FileChanged(
         str(change.place.path), await _kept(use, change.before, shown), await _kept(use, change.after, shown)
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults import keyring, mcp_servers, network
+from tests.faults import cards, keyring, mcp_servers, network
 from tests.faults.__main__ import ALL, Tally, counts, table
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, or starts dbus")
@@ -32,6 +32,12 @@ def test_a_network_that_fails_loses_no_turn() -> None:
     found: Counter[str] = Counter()
     network.trials(8, 5, found, each=1)
     assert (lost(found), found["turns"] >= 8, found["conversations"]) == ([], True, 4)
+
+
+def test_what_a_card_shows_is_what_runs() -> None:
+    found: Counter[str] = Counter()
+    cards.trials(4_000, 7, found)
+    assert (lost(found), found["values"]) == ([], 4_000)
 
 
 @needs_linux

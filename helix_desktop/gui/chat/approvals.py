@@ -1,7 +1,8 @@
 """Permission questions, above the composer: what exactly is to be done, and for how long it is allowed.
 
 A question never takes the focus from somebody who is writing; the keys on its buttons work from everywhere in the
-window. What a model wrote is shown as it is, with nothing hidden in it.
+window. What is to be done is shown exactly (`engine/exact.py`), made from the value that runs; it cannot be allowed before
+its end has been shown.
 """
 
 from __future__ import annotations
@@ -10,41 +11,36 @@ import math
 import time
 from collections.abc import Mapping
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QResizeEvent, QSyntaxHighlighter, QTextCharFormat, QTextDocument
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
     QBoxLayout,
-    QFrame,
     QHBoxLayout,
     QLabel,
     QLineEdit,
-    QPlainTextEdit,
     QPushButton,
-    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
+from helix_desktop.engine import exact
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
 from helix_desktop.gui.chat.attachments import Flow
 from helix_desktop.gui.chat.forms import SchemaForm
-from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.engine_sentences import said, said_of
 from helix_desktop.gui.links import open_link
+from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import count, tr
 
 COLUMN = 720
-LINES = 12
 LOW = 400  # pixels of a window that has no room for more than what is asked
 WORDS = 120  # pixels of the field for what to do instead
-LONGEST = 2_000  # characters of a line that is shown; one endless line would take seconds to lay out
-SHOWN = 200_000
+LONGEST = 2_000  # characters of what a sub-agent asks for
 READING = 0.7  # seconds; nobody has read a question sooner, so a key was meant for what had the focus before
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
-_HEAD = 2  # the lines of a unified difference that name the files
 
 
 def scope_words(scope: str) -> str:
@@ -63,59 +59,23 @@ def of_a_server(question: Question) -> bool:
 
 def question_words(question: Question) -> str:
     """What is asked, for who hears it."""
-    title = said(question.title)
+    title = title_words(question)
     words = title if of_a_server(question) else tr("Permission needed: {what}", what=title)
     return f"{words} {asked_by(question)}".strip()
 
 
+def title_words(question: Question) -> str:
+    """What is to be done and to what, which is named exactly."""
+    return said_of(question.title, exact.one_line)
+
+
 def asked_by(question: Question) -> str:
     """Who asks, where it is not the conversation's own agent."""
-    return tr("A sub-agent asks, for: {task}", task=question.by) if question.by else ""
-
-
-def shown_preview(text: str) -> str:
-    """A command or a difference, with nothing hidden and no line too long to lay out. Says what it leaves out."""
-    lines = harmless(text[:SHOWN]).split("\n")
-    cut = [
-        line if len(line) <= LONGEST else line[:LONGEST] + tr(" … {n} more characters", n=f"{len(line) - LONGEST:,}")
-        for line in lines
-    ]
-    if len(text) > SHOWN:
-        cut.append(tr("… {n} more characters", n=f"{len(text) - SHOWN:,}"))
-    return "\n".join(cut)
-
-
-class Differences(QSyntaxHighlighter):
-    """Added lines on green, removed lines on red; the signs + and - stand there as well."""
-
-    def __init__(self, document: QTextDocument, theme: Theme) -> None:
-        super().__init__(document)
-        self._theme = theme
-
-    def highlightBlock(self, text: str) -> None:
-        name = {"+": "added_soft", "-": "danger_soft"}.get(text[:1], "")
-        if name and self.currentBlock().blockNumber() >= _HEAD:
-            style = QTextCharFormat()
-            style.setBackground(QColor(self._theme.colour(name)))
-            self.setFormat(0, len(text), style)
-
-
-class Preview(QPlainTextEdit):
-    """As high as its lines, where there is room for them."""
-
-    def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._theme = theme
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
-
-    def sizeHint(self) -> QSize:
-        return QSize(200, self._high(min(max(self.document().blockCount(), 1), LINES)))
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(100, self._high(1))
-
-    def _high(self, lines: int) -> int:
-        return lines * self.fontMetrics().lineSpacing() + self._theme.px(26)
+    if not question.by:
+        return ""
+    task, more = exact.shown(question.by[:LONGEST]), len(question.by) - LONGEST
+    words = tr("A sub-agent asks, for: {task}", task=task)
+    return words + (tr(" … {n} more characters", n=f"{more:,}") if more > 0 else "")
 
 
 class QuestionCard(QWidget):
@@ -136,14 +96,14 @@ class QuestionCard(QWidget):
         self._inside = QVBoxLayout(self)
         self._inside.setContentsMargins(14, 11, 14, 11)
         self._inside.setSpacing(8)
-        self._label(said(question.title), "title")
+        self._label(title_words(question), "title")
         if question.by:
             self._label(asked_by(question), "small")
         why = question.why if of_a_server(question) and not question.form else said(question.why)
-        self._why = self._label(why[:1].upper() + why[1:], "small")
+        self._why = self._label(exact.shown(why[:1].upper() + why[1:]), "small")
         self._why.setVisible(bool(why))
-        if question.preview:
-            self._inside.addWidget(self._preview())
+        self._allowing: list[QPushButton] = []
+        self._preview = self._previewed() if question.preview else None
         if self._form is not None:
             self._form.entered.connect(self._send)
             self._inside.addWidget(self._form)
@@ -152,10 +112,14 @@ class QuestionCard(QWidget):
         self._first: QWidget = self
         self._words = QLineEdit(self)
         self._inside.addLayout(self._ways(keys) if of_a_server(question) else self._buttons(keys))
+        self._read_on()
 
     def allow(self, scope: str) -> None:
-        """Say yes, for a scope the question offers."""
+        """Say yes, for a scope the question offers. Before the end has been shown it shows what comes next."""
         if scope not in self._question.scopes:
+            return
+        if self._preview is not None and not self._preview.end_seen:
+            self._preview.page_on()
             return
         try:
             values = self._form.values() if self._form is not None else ""
@@ -175,7 +139,8 @@ class QuestionCard(QWidget):
     def focus(self) -> None:
         """Put the keyboard where an answer begins."""
         self._taken = time.monotonic()
-        self._first.setFocus(Qt.FocusReason.OtherFocusReason)
+        first = self._first if self._first.isEnabled() or self._preview is None else self._preview
+        first.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Of the buttons: a press that comes too soon to be meant is let go."""
@@ -185,25 +150,29 @@ class QuestionCard(QWidget):
         )
 
     def _label(self, text: str, look: str) -> QLabel:
-        label = QLabel(harmless(text[:2_000]), self)
+        label = QLabel(text, self)
         label.setTextFormat(Qt.TextFormat.PlainText)
         label.setWordWrap(True)
         label.setProperty("look", look)
         self._inside.addWidget(label)
         return label
 
-    def _preview(self) -> QPlainTextEdit:
-        text = Preview(self._theme, self)
-        text.setProperty("look", "code")
-        text.setReadOnly(True)
-        text.setFrameShape(QFrame.Shape.NoFrame)
+    def _previewed(self) -> ExactText:
+        text = ExactText(self._theme, self._question.preview, self)
         text.setAccessibleName(tr("What exactly is to be done"))
-        text.setTabChangesFocus(True)
-        text.setPlainText(shown_preview(self._question.preview))
-        text.setFont(self._theme.mono())
-        if self._question.preview.lstrip().startswith(("---", "@@", "diff ")):
-            Differences(text.document(), self._theme)
+        text.changed.connect(self._read_on)
+        self._inside.addWidget(text)
+        self._length = self._label("", "faint")
         return text
+
+    def _read_on(self) -> None:
+        """More of the preview has been shown."""
+        if self._preview is None:
+            return
+        self._length.setText(self._preview.facts())
+        self._length.setVisible(bool(self._length.text()))
+        for button in self._allowing:
+            button.setEnabled(self._preview.end_seen)
 
     def _ways(self, keys: Mapping[str, str]) -> QHBoxLayout:
         """A server asks the user, not for permission: values are sent or a page is opened, else declined or left."""
@@ -222,11 +191,12 @@ class QuestionCard(QWidget):
             button.clicked.connect(lambda _checked=False, a=act: a())
             row.addWidget(button)
             self._first = button
+        self._allowing = [button]
         self._first = self._form.first or self._first if self._form is not None else self._first
         return row
 
     def _send(self) -> None:
-        if self._form is None:
+        if self._form is None and (self._preview is None or self._preview.end_seen):
             open_link(self._question.preview)
         self.allow("once")
 
@@ -250,6 +220,7 @@ class QuestionCard(QWidget):
             button = self._button(scope_words(scope), keys.get(f"allow-{scope}", ""), look)
             button.clicked.connect(lambda _checked=False, s=scope: self.allow(s))
             ways.addWidget(button)
+            self._allowing.append(button)
             self._first = button
         return row
 

@@ -146,7 +146,7 @@ class Front(QObject):
         def trust() -> None:
             self._window.doing.do(bench.trust(file), name="trust a rules file", then=trusted, owner=self._window)
 
-        RulesDialog(file, trust, self._window).open()
+        RulesDialog(self._window.theme, file, trust, self._window).open()
 
     # --- settings
 

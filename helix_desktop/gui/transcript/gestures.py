@@ -18,6 +18,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QMenu, QToolTip, QWidget
 
+from helix_desktop.engine import exact
 from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
 from helix_desktop.gui.questions import ask_which
 from helix_desktop.gui.theme import Theme
@@ -380,7 +381,7 @@ class TranscriptView(Canvas):
 
     def _ask_to_open(self, address: str) -> None:
         """A link is shown as it is before anything is opened."""
-        shown = harmless(address[:2_000])
+        shown = exact.one_line(address)
         if not address.lower().startswith(_OPENED):
             QGuiApplication.clipboard().setText(address)
             QToolTip.showText(self.cursor().pos(), hint(tr("Copied: {address}", address=shown[:200])), self)

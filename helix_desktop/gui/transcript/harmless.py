@@ -2,6 +2,7 @@
 
 What could hide something from the reader, turn the direction of other text, or mean something to a terminal is
 removed (escape sequences) or made visible (`⟨202E⟩`). What languages need stays: joiners between letters, direction marks.
+This is for reading outputs. What somebody is to agree to is shown by `engine/exact.py`, which removes nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from html import escape
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colours, cursor movement
-    r"|\x1b[\]P^_X][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and their like: titles, links, clipboard
+    r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and their like on one line: titles, links, clipboard
     r"|\x1b[@-Z\\-_a-z0-9=>()#%]"
 )
 _SUSPECT = re.compile(

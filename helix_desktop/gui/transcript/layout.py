@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from helix_desktop.engine import exact
 from helix_desktop.engine.facts import (
     Attachment,
     Folded,
@@ -254,11 +255,11 @@ def _arguments(text: str) -> str:
     if len(text) <= 60 or (text.count('":') <= 1 and len(text) < 200):
         return ""
     if len(text) > LONGEST_ARGUMENTS:
-        return harmless(text[:LONGEST_ARGUMENTS]) + "…"
+        return exact.shown(text[:LONGEST_ARGUMENTS]) + "…"
     try:
-        return harmless(json.dumps(json.loads(text), indent=2, ensure_ascii=False).replace("\\n", "\n"))
+        return exact.shown(json.dumps(json.loads(text), indent=2, ensure_ascii=False).replace("\\n", "\n"))
     except (ValueError, RecursionError):
-        return harmless(text)
+        return exact.shown(text)
 
 
 def _live_call(at: At) -> Iterator[Box]:

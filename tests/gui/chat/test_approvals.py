@@ -6,12 +6,23 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QCheckBox, QComboBox, QLabel, QLineEdit, QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QWidget,
+)
 
+from helix_desktop.engine import exact
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
-from helix_desktop.gui.chat.approvals import LONGEST, SHOWN, Approvals, shown_preview
+from helix_desktop.gui.chat.approvals import LONGEST, Approvals, question_words
 from helix_desktop.gui.chat.forms import SchemaForm
+from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
 
@@ -107,17 +118,66 @@ def test_the_oldest_question_stands_alone_and_the_next_follows(approvals: Approv
     assert not approvals.isVisible()
 
 
-def test_nothing_is_hidden_in_a_preview() -> None:
-    shown = shown_preview("rm -rf ~\u202e txt.\u200b\x1b[8m")
-    assert "\u202e" not in shown
-    assert "⟨202E⟩" in shown
-    assert "\x1b" not in shown
+def shown_by(theme: Theme, preview: str) -> tuple[Approvals, ExactText]:
+    made = Approvals(theme, {})
+    made.resize(900, 400)
+    made.show_questions({1: replace(COMMAND, preview=preview)})
+    made.show()
+    QApplication.processEvents()
+    return made, made.findChildren(ExactText)[0]
 
 
-def test_an_endless_line_is_cut_and_says_so() -> None:
-    shown = shown_preview("x" * 1_000_000)
-    assert len(shown) < LONGEST + 100
-    assert f"{1_000_000 - SHOWN:,} more characters" in shown
+def test_nothing_is_removed_from_what_is_allowed(theme: Theme) -> None:
+    """What a terminal would hide ran unseen: the card showed `ls -la`."""
+    line = "ls -la \x1b]\nrm -f precious.txt; echo RAN\n#\x07"
+    _, text = shown_by(theme, line)
+    assert text.toPlainText() == "ls -la ⟨001B⟩]\nrm -f precious.txt; echo RAN\n#⟨0007⟩"
+    assert text.facts() == "3 lines · 41 characters · 2 hidden or look-alike characters, marked ⟨…⟩"
+
+
+def test_a_title_names_its_path_exactly(theme: Theme) -> None:
+    told = question_words(replace(COMMAND, title="Edit a\u202etxt.\nb"))
+    assert told == "Permission needed: Edit a⟨202E⟩txt.⟨000A⟩b"
+
+
+def test_a_sub_agents_long_task_says_what_is_left_out(theme: Theme) -> None:
+    made = Approvals(theme, {})
+    made.show_questions({1: replace(COMMAND, by="x" * (LONGEST + 5))})
+    assert any(label.text().endswith("x … 5 more characters") for label in made.findChildren(QLabel))
+
+
+@pytest.mark.parametrize(
+    "preview", ["echo " + "x" * 100_000, "\n".join(map(str, range(1_000))), "a" + "\n" * 5_000 + "b"]
+)
+def test_a_long_text_is_allowed_once_its_end_has_been_shown(theme: Theme, preview: str) -> None:
+    made, text = shown_by(theme, preview)
+    spy = QSignalSpy(made.answered)
+    assert made.card is not None
+    assert not buttons(made)["Allow once"].isEnabled()
+    assert "scroll to the end to go on" in text.facts()
+    made.card.allow("once")
+    assert spy.count() == 0, "the key shows the next page"
+    for _ in range(3_000):
+        if text.end_seen:
+            break
+        text.page_on()
+        QApplication.processEvents()
+    assert exact.read_back(text.toPlainText()) == preview
+    assert buttons(made)["Always allow"].isEnabled()
+    made.card.allow("once")
+    assert spy.count() == 1
+
+
+def test_a_text_that_does_not_fit_has_to_be_scrolled_however_short_it_is(theme: Theme) -> None:
+    around = QWidget()
+    text = ExactText(theme, "\n".join("abcdefghijk"), around)
+    for high, seen in ((60, False), (400, True), (60, True)):
+        text.resize(400, high)
+        around.resize(500, 500)
+        around.show()
+        QApplication.processEvents()
+        text.viewport().repaint()
+        assert text.end_seen is seen
 
 
 SCHEMA = json.dumps(

@@ -18,6 +18,7 @@ from helix_desktop.gui.transcript.harmless import _SUSPECT, harmless, hint, prin
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b]0;a title\x07after", "after"),
         ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("ls \x1b]\nrm x\n#\x07", "ls \nrm x\n#␇"),
         ("if admin\u202e // check", "if admin⟨202E⟩ // check"),
         ("pass\u200bword", "pass⟨200B⟩word"),
         ("a\x00b\x07", "a␀b␇"),

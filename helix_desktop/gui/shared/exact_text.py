@@ -1,0 +1,152 @@
+"""A text that is to be agreed to, shown exactly: a command, a difference, rules.
+
+All of it can be read, whatever its length: its lines are taken in as the reader comes near them. The widget knows when
+the end has been shown, so that nobody agrees to what they cannot have seen.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtGui import (
+    QColor,
+    QPaintEvent,
+    QResizeEvent,
+    QSyntaxHighlighter,
+    QTextCharFormat,
+    QTextCursor,
+    QTextDocument,
+)
+from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
+
+from helix_desktop.engine import exact
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import count, tr
+
+LINES = 12  # shown at once where there is room
+_PIECE = 200  # lines taken in at once
+_HEAD = 2  # the lines of a unified difference that name the files
+_INHERITED = {"+": 1, "-": 2}
+_COLOURS = {1: "added_soft", 2: "danger_soft"}
+
+
+class Differences(QSyntaxHighlighter):
+    """Added lines on green, removed lines on red; the signs + and - stand there as well."""
+
+    def __init__(self, document: QTextDocument, theme: Theme) -> None:
+        super().__init__(document)
+        self._theme = theme
+
+    def highlightBlock(self, text: str) -> None:
+        goes_on = self.currentBlock().previous().text().endswith(exact.GOES_ON)
+        kind = self.previousBlockState() if goes_on else _INHERITED.get(text[:1], 0)
+        self.setCurrentBlockState(kind)
+        if kind in _COLOURS and self.currentBlock().blockNumber() >= _HEAD:
+            style = QTextCharFormat()
+            style.setBackground(QColor(self._theme.colour(_COLOURS[kind])))
+            self.setFormat(0, len(text), style)
+
+
+class ExactText(QPlainTextEdit):
+    """As high as its lines, where there is room for them. `changed`: more of it is known, or its end has been shown."""
+
+    changed = Signal()
+
+    def __init__(self, theme: Theme, text: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._text = text
+        self._lines = exact.lines(text)
+        self._more = True  # lines wait to be taken in
+        self._begun = False
+        self._marks = 0
+        self._end_seen = self._short = len(text) < LINES * 50 and text.count("\n") < LINES
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
+        self.setProperty("look", "code")
+        self.setReadOnly(True)
+        self.setUndoRedoEnabled(False)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setTabChangesFocus(True)
+        self.setFont(theme.mono())
+        self._take_in()
+        self.verticalScrollBar().valueChanged.connect(self._near_the_end)
+        if text.lstrip().startswith(("---", "@@", "diff ")):
+            Differences(self.document(), theme)
+
+    @property
+    def end_seen(self) -> bool:
+        """Whether the last line has been shown."""
+        return self._end_seen
+
+    def facts(self) -> str:
+        """How long it is, and what the reader should know of it."""
+        lines = self._text.count("\n") + 1
+        told = [count(lines, "{n} line", "{n} lines"), count(len(self._text), "{n} character", "{n} characters")]
+        if self._marks:
+            told.append(
+                count(
+                    self._marks,
+                    "{n} hidden or look-alike character, marked ⟨…⟩",
+                    "{n} hidden or look-alike characters, marked ⟨…⟩",
+                )
+            )
+        if not self._end_seen:
+            told.append(tr("scroll to the end to go on"))
+        return " · ".join(told) if lines > 1 or self._marks or not self._end_seen else ""
+
+    def page_on(self) -> None:
+        """Show what comes next."""
+        bar = self.verticalScrollBar()
+        bar.setValue(bar.value() + bar.pageStep())
+        self._near_the_end()
+
+    def sizeHint(self) -> QSize:
+        return QSize(200, self._high(min(max(self._rows(), 1), LINES)))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(100, self._high(1))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.oldSize().width() != event.size().width():
+            self.updateGeometry()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        bar = self.verticalScrollBar()
+        at_end = not self._more and bar.value() >= bar.maximum()
+        if at_end:
+            self._short = False
+        if at_end != self._end_seen and (at_end or self._short):
+            self._short = False
+            self._end_seen = at_end
+            self.changed.emit()
+
+    def _rows(self) -> int:
+        """Lines as they are wrapped at this width, as far as they can be shown at once."""
+        across = max(1, self.viewport().width() // max(1, self.fontMetrics().horizontalAdvance("0")))
+        blocks = (self.document().findBlockByNumber(at) for at in range(min(self.blockCount(), LINES)))
+        return sum(-(-max(block.length() - 1, 1) // across) for block in blocks)
+
+    def _high(self, lines: int) -> int:
+        return lines * self.fontMetrics().lineSpacing() + self._theme.px(26)
+
+    def _near_the_end(self) -> None:
+        bar = self.verticalScrollBar()
+        if self._more and bar.value() + 2 * bar.pageStep() >= bar.maximum():
+            self._take_in()
+
+    def _take_in(self) -> None:
+        piece = list(islice(self._lines, _PIECE))
+        self._more = len(piece) == _PIECE
+        text = "\n".join(piece)
+        self._marks += exact.marks(text)
+        if not self._begun:
+            self._begun = True
+            self.setPlainText(text)
+        elif piece:
+            end = QTextCursor(self.document())
+            end.movePosition(QTextCursor.MoveOperation.End)
+            end.insertText(f"\n{text}")
+        self.changed.emit()
