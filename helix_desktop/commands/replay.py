@@ -43,6 +43,14 @@ def add(nouns: Subparsers) -> None:
     noun.add_argument("--cache-read", metavar="X", type=_price, default=0.1, help="of the input price (0.1)")
     noun.add_argument("--cache-write", metavar="X", type=_price, default=1.25, help="of the input price (1.25)")
     noun.add_argument("--output", metavar="X", type=_price, default=5.0, help="of the input price (5)")
+    noun.add_argument(
+        "--head", metavar="N", type=_head, default=None, help="tokens of system prompt and tools (this program's own)"
+    )
+    noun.add_argument(
+        "--no-recalls",
+        action="store_true",
+        help="do not bill the recalls of what a reply uses and the view no longer shows",
+    )
     noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the models that write folds behave: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language, too-long")  # fmt: skip
     noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
     noun.add_argument(
@@ -127,6 +135,7 @@ def _progress(where: str, count: int) -> Callable[[int], None]:
 
 
 def _terms(arguments: argparse.Namespace, name: str) -> Terms:
+    from helix_desktop.replay.billing import HEAD_TOKENS
     from helix_desktop.replay.player import Terms
     from helix_desktop.replay.standin import KINDS
 
@@ -134,7 +143,8 @@ def _terms(arguments: argparse.Namespace, name: str) -> Terms:
         known = ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
         raise WrongUse(f"There is no stand-in {arguments.stand_in!r}.", remedy=f"There are: {known}.")
     chosen, prices = _settings(arguments, name)
-    return Terms(chosen, arguments.window, prices, arguments.stand_in)
+    head = HEAD_TOKENS if arguments.head is None else arguments.head
+    return Terms(chosen, arguments.window, prices, arguments.stand_in, head, recalls=not arguments.no_recalls)
 
 
 def _settings(arguments: argparse.Namespace, name: str) -> tuple[Policy, Prices]:
@@ -171,6 +181,16 @@ def _price(text: str) -> float:
     return share
 
 
+def _head(text: str) -> int:
+    try:
+        head = int(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        head = -1
+    if not 0 <= head <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens")
+    return head
+
+
 def _window(text: str) -> int:
     try:
         window = int(text.replace("_", "").replace(",", ""))
@@ -187,7 +207,8 @@ def _note(terms: Terms) -> str:
     price = terms.prices
     return (
         f"Window {terms.window:,} tokens. As shares of the input price: cache read {price.read:g}, cache write {price.write:g}, output "
-        f"{price.output:g}. Models that write folds: a stand-in that {_kind(terms.stand_in)}. One request before every recorded reply."
+        f"{price.output:g}. In every request: {terms.head:,} tokens of system prompt and tools. Models that write folds: a stand-in that "
+        f"{_kind(terms.stand_in)}. One request before every recorded reply."
     )
 
 

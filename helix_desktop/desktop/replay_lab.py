@@ -125,7 +125,7 @@ def _played(name: str, found: Mapping[str, Any]) -> Played:
         name,
         total["steps"],
         total["sent"],
-        total["billed"],
+        total["effective"],
         total["none"]["sent"],
         total["none"]["billed"],
         total["peak"],

@@ -33,7 +33,9 @@ from helix_desktop.engine.strategies.caching import about_output
 from helix_desktop.engine.view import State
 from helix_desktop.errors import NotThere, WrongUse
 
-PAGE_TOKENS = 3_500
+PAGE_TOKENS = 1_200  # what is wanted is mostly a passage; a longer page costs its price on every step it stands
+COMPACTED_TOKENS = 3_500
+AROUND, PASSAGES, PASSAGE = 12, 3, 1_600  # lines around a hit, hits shown with them, characters of each
 PAGE_BYTES = 24_000
 PIECE = 1 << 20
 COMPACT_BYTES = 2 << 20
@@ -102,17 +104,33 @@ async def recall(
     return f"{head}{text if text.strip() else '(empty lines)'}{rest}"
 
 
-async def search(index: Index, query: str, *, tool: str = "", limit: int = 10) -> str:
-    """Where the words stand in everything the workspace has cached: hash, tool, source, line and a snippet."""
+async def search(index: Index, query: str, *, tool: str = "", limit: int = 10, cache: Cache | None = None) -> str:
+    """Where the words stand in everything the workspace has cached: hash, tool, source, line and a snippet; with a
+    `cache`, the lines around the first hits, so that no recall has to follow.
+    """
     if not query.strip():
         raise WrongUse("A query is needed.", remedy="Give the words to look for.")
     hits = await index.search(query, tool=tool, limit=max(1, min(limit, MOST_HITS)), entries_only=True)
-    rows = []
+    rows: list[str] = []
     for hit in hits:
         name = hit.digest.hex if hit.digest else f"message {hit.seq}"
         about = " ".join(part for part in (hit.about.tool, hit.about.source) if part)
-        rows.append(f"{name}  {about}  line {hit.line}\n    {' '.join(hit.snippet.split())[:SNIPPET]}")
+        shown = f"    {' '.join(hit.snippet.split())[:SNIPPET]}"
+        if cache is not None and hit.digest is not None and len(rows) < PASSAGES:
+            shown = await _passage(cache, hit.digest, hit.line) or shown
+        rows.append(f"{name}  {about}  line {hit.line}\n{shown}")
     return "\n".join(rows) or f"[nothing in the cache contains {query}]"
+
+
+async def _passage(cache: Cache, digest: Digest, line: int) -> str:
+    """The lines around a hit; empty where the entry has gone meanwhile, or its lines are too long to be shown."""
+    try:
+        stored = (await cache.about(digest)).stored
+        lines = await read_lines(cache, stored, max(1, line - AROUND), line + AROUND)
+    except NotThere:
+        return ""
+    text = "\n".join(lines)
+    return text if len(text) <= PASSAGE else ""
 
 
 async def compact(cache: Cache, client: ModelClient, name: str, keep: str, spent: Callable[[Spent], None]) -> str:
@@ -121,8 +139,8 @@ async def compact(cache: Cache, client: ModelClient, name: str, keep: str, spent
     entry = await cache.about(digest)
     text = await transcript.stored_text(cache, entry.stored)
     about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
-    question = admission.compaction_question(about, keep, PAGE_TOKENS // 2)
-    request = plain_request(text[:COMPACT_BYTES], question, Purpose.COMPACTION, PAGE_TOKENS)
+    question = admission.compaction_question(about, keep, COMPACTED_TOKENS // 2)
+    request = plain_request(text[:COMPACT_BYTES], question, Purpose.COMPACTION, COMPACTED_TOKENS)
     answer = await Asking(spent).text(client, request, COMPACT_SECONDS)
     return answer[: PAGE_BYTES // 2] or "[the model found nothing to say about it]"
 

@@ -1,4 +1,8 @@
-"""What requests would be billed: a provider's cache that holds the longest common prefix with the request before.
+"""What requests would be billed, by a provider's prompt cache as Anthropic documents it.
+
+A request marks at most four of its blocks. It reads from the cache the longest beginning that an earlier request had marked,
+that is at most 20 blocks before one of its own marks and was used in the last five minutes; what follows up to its last mark
+is written. A beginning shorter than 1,024 tokens is not cached at all.
 
 The unit is one fresh input token. Tokens are those of o200k_base, four more for each message.
 """
@@ -7,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
+from helix_desktop.engine import marks
 from helix_desktop.engine.blocks import Image, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
@@ -15,10 +21,21 @@ from helix_desktop.histories.recording import RecordedMessage
 
 MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600
-SYSTEM_TOKENS = 6_000  # system prompt and tools, in every request
+HEAD_TOKENS = 2_000  # system prompt and tools, where nobody says what is really sent
+PAUSE = 10.0  # seconds between two requests of a session without times
 
 Count = Callable[[str], int]
 Piece = tuple[object, int]  # what stands there, to be compared, and its tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Caching:
+    """The rules of a provider's cache. `look_back` 0: any common beginning is found, without marks."""
+
+    look_back: int = 20  # blocks before a mark
+    least: int = 1_024  # tokens
+    lifetime: float = 300.0  # seconds
+    at_the_change: bool = True  # whether a mark is set before the first block that changed
 
 
 @dataclass(slots=True)
@@ -27,29 +44,45 @@ class Ledger:
 
     prices: Prices
     window: int
+    caching: Caching = Caching()
     sent: int = 0
     billed: float = 0.0
+    recalls: float = 0.0  # of what was billed: asking for recalls, writing and carrying what they brought
     cache_read: int = 0
     output: int = 0
     peak: int = 0
     overflowed: int = 0
     steps: list[int] = field(default_factory=list)  # the tokens of each step's request
-    _before: Sequence[Piece] = ()
+    _before: Sequence[int] = ()  # the last request, each block with all before it
+    _known: dict[int, float] = field(default_factory=dict)  # marked beginnings, and when they were used last
 
-    def step(self, pieces: Sequence[Piece], output: int) -> Usage:
-        """One request of the agent itself, and the usage a provider would report."""
-        usage = self.cached(pieces, output)
+    def step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: int = 0) -> Usage:
+        """One request of the agent itself, and the usage a provider would report. `brought`: see `cached`."""
+        usage = self.cached(pieces, output, at, brought)
         self.steps.append(usage.input)
         return usage
 
-    def cached(self, pieces: Sequence[Piece], output: int) -> Usage:
-        """A request to the main model: a step, or a summary over the same prefix."""
-        total, known = sum(tokens for _, tokens in pieces), common(self._before, pieces)
-        self._before = pieces
+    def cached(self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: int = 0) -> Usage:
+        """A request to the main model: a step, a recall, or a summary over the same prefix.
+
+        `at`: seconds. `brought`: tokens of it that stand there because of a recall.
+        """
+        total = sum(tokens for _, tokens in pieces)
+        known, written = self._found(pieces, at)
         self._count(total, output)
         self.cache_read += known
-        self.billed += known * self.prices.read + (total - known) * self.prices.write + output * self.prices.output
-        return Usage(input=total, cache_read=known, cache_write=total - known, output=output)
+        price = self.prices
+        cost = known * price.read + written * price.write + (total - known - written)
+        self.billed += cost + output * price.output
+        self.recalls += brought * cost / max(1, total)
+        return Usage(input=total, cache_read=known, cache_write=written, output=output)
+
+    def recall(self, pieces: Sequence[Piece], output: int, at: float = 0.0) -> Usage:
+        """The request in which the agent asks for what it misses; all of it is a recall's."""
+        before, of_recalls = self.billed, self.recalls
+        usage = self.cached(pieces, output, at)
+        self.recalls = of_recalls + self.billed - before
+        return usage
 
     def aside(self, pieces: Sequence[Piece], output: int) -> Usage:
         """A request to another model, at the same prices and without its cache."""
@@ -59,21 +92,46 @@ class Ledger:
         self.billed += total + output * self.prices.output
         return Usage(input=total, output=output)
 
+    def _found(self, pieces: Sequence[Piece], at: float) -> tuple[int, int]:
+        """The tokens read from the cache, and those written to it."""
+        chain = list(accumulate((content for content, _ in pieces), lambda sofar, one: hash((sofar, one)), initial=0))[
+            1:
+        ]
+        sizes = list(accumulate(tokens for _, tokens in pieces))
+        marked = self._marked(chain)
+        self._before = chain
+        alive = self.caching.lifetime
+        for hit in self._reachable(marked):
+            if at - self._known.get(chain[hit], -alive - at - 1) <= alive:
+                break
+        else:
+            hit = -1
+        places = range(len(chain)) if not self.caching.look_back else marked
+        used = [one for one in chain[: hit + 1] if one in self._known] + [
+            chain[i] for i in places if sizes[i] >= self.caching.least
+        ]
+        self._known.update(dict.fromkeys(used, at))
+        known = sizes[hit] if hit >= 0 else 0
+        written = sizes[-1] - known if sizes and sizes[-1] >= self.caching.least else 0
+        return known, written
+
+    def _marked(self, chain: Sequence[int]) -> Sequence[int]:
+        if not self.caching.at_the_change:
+            return sorted({0, len(chain) - 1})
+        return marks.places(len(chain), marks.common(self._before, chain))
+
+    def _reachable(self, marked: Sequence[int]) -> list[int]:
+        """The blocks behind which a cached beginning may end, the longest first."""
+        if not self.caching.look_back:
+            return list(range(marked[-1], -1, -1)) if marked else []
+        near = {place - back for place in marked for back in range(self.caching.look_back)}
+        return sorted((one for one in near if one >= 0), reverse=True)
+
     def _count(self, total: int, output: int) -> None:
         self.sent += total
         self.output += output
         self.peak = max(self.peak, total)
         self.overflowed += total > self.window
-
-
-def common(before: Sequence[Piece], now: Sequence[Piece]) -> int:
-    """The tokens of the longest common prefix."""
-    known = 0
-    for (one, _), (other, tokens) in zip(before, now, strict=False):
-        if one is not other and one != other:
-            break
-        known += tokens
-    return known
 
 
 def pieces_of(request: Request, system_tokens: int, count: Count) -> list[Piece]:
@@ -115,12 +173,22 @@ def output_tokens(message: RecordedMessage, count: Count) -> int:
     return sum(tokens for _, tokens in recorded_pieces(message, count))
 
 
-def unmanaged(messages: Sequence[RecordedMessage], prices: Prices, window: int, count: Count) -> Ledger:
-    """What sending everything every time would have come to, as if it had been possible beyond the window too."""
-    ledger = Ledger(prices, window)
-    standing: list[Piece] = [("", SYSTEM_TOKENS)]
+def times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
+    """When each request of a session is made: by the session's own times, where it has them."""
+    now, last = 0.0, 0.0
     for message in messages:
         if message.role == "assistant":
-            ledger.step(list(standing), output_tokens(message, count))
+            now += max(0.0, message.time - last) if last and message.time else PAUSE
+            last = message.time or last
+            yield now
+
+
+def unmanaged(messages: Sequence[RecordedMessage], ledger: Ledger, count: Count, head: int = HEAD_TOKENS) -> Ledger:
+    """What sending everything every time would have come to, as if it had been possible beyond the window too."""
+    standing: list[Piece] = [("", head)]
+    at = times(messages)
+    for message in messages:
+        if message.role == "assistant":
+            ledger.step(list(standing), output_tokens(message, count), next(at))
         standing.extend(recorded_pieces(message, count))
     return ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 COUNTED = ("found", "kept", "added", "entry", "lost")
 
@@ -25,7 +25,10 @@ class Figures:
     `overflowed`: sessions with a request larger than the window. `fallbacks`: folds that a strategy gave up, or that
     took a rung of the ladder beyond the usual writer. `waited`: the seconds a turn waited for folds, the longest;
     `longest_admission`: of them, for one batch of outputs.
-    `plain_sent`, `plain_billed`: what sending everything every time would have come to.
+    `plain_sent`, `plain_billed`, `plain_peak`: what sending everything every time would have come to.
+    `billed` is without recalls, `recalls_billed` is what asking for them, writing and carrying what they brought came to;
+    both hold the head, whose tokens `head_tokens` is. `standing_plain`: of `standing`, what stands in more than a marker
+    or a list of names.
     """
 
     name: str
@@ -47,6 +50,11 @@ class Figures:
     failed_folds: int = 0
     used: int = 0
     standing: int = 0
+    standing_plain: int = 0
+    recalls_billed: int = 0
+    recalled_pages: int = 0
+    head_tokens: int = 0
+    plain_peak: int = 0
     undo_identical: bool = True
     repeats_served: int = 0
     output_tokens: int = 0  # of tool outputs, as they came
@@ -55,10 +63,25 @@ class Figures:
     longest_admission: float = 0.0
     marks: Sequence[Mark] = ()
     sessions: int = 1
+    of: Sequence[Figures] = ()  # of a total: the sessions
 
     @property
     def retention(self) -> float:
         return self.standing / self.used if self.used else 1.0
+
+    @property
+    def retention_plain(self) -> float:
+        return self.standing_plain / self.used if self.used else 1.0
+
+    @property
+    def effective(self) -> int:
+        """All that was billed: with the head, with recalls."""
+        return self.billed + self.recalls_billed
+
+    @property
+    def fits(self) -> bool:
+        """Whether the session fits the window as it is."""
+        return self.plain_peak <= self.window
 
     @property
     def median_use(self) -> float:
@@ -75,6 +98,10 @@ class Figures:
             "steps": len(self.steps),
             "sent": self.sent,
             "billed": self.billed,
+            "effective": self.effective,
+            "recalls_billed": self.recalls_billed,
+            "recalled_pages": self.recalled_pages,
+            "head_tokens": self.head_tokens,
             "cache_read": self.cache_read,
             "peak": round(self.peak_share, 4),
             "overflowed": self.overflowed,
@@ -87,6 +114,7 @@ class Figures:
             "fallbacks": self.fallbacks,
             "failed_folds": self.failed_folds,
             "retention": round(self.retention, 4),
+            "retention_plain": round(self.retention_plain, 4),
             "median_use": round(self.median_use, 4),
             "undo_identical": self.undo_identical,
             "repeats_served": self.repeats_served,
@@ -95,7 +123,23 @@ class Figures:
             "waited_seconds": round(self.waited, 1),
             "longest_admission_seconds": round(self.longest_admission, 1),
             "none": {"sent": self.plain_sent, "billed": self.plain_billed},
+        } | self._apart()
+
+    def _apart(self) -> dict[str, object]:
+        """Of a total: the sessions that fit the window as they are, and those that do not."""
+        groups = {
+            "fitting": [one for one in self.of if one.fits],
+            "overflowing": [one for one in self.of if not one.fits],
         }
+        return {name: _brief(group) for name, group in groups.items()} if self.of else {}
+
+
+def _brief(group: Sequence[Figures]) -> dict[str, object]:
+    if not group:
+        return {"sessions": 0}
+    whole = replace(total(group), of=())
+    names = ("steps", "billed", "effective", "recalls_billed", "retention", "retention_plain", "details", "none")
+    return {"sessions": len(group)} | {name: value for name, value in whole.as_json().items() if name in names}
 
 
 def total(all_of: Sequence[Figures]) -> Figures:
@@ -125,6 +169,12 @@ def total(all_of: Sequence[Figures]) -> Figures:
         failed_folds=sum(one.failed_folds for one in all_of),
         used=sum(one.used for one in all_of),
         standing=sum(one.standing for one in all_of),
+        standing_plain=sum(one.standing_plain for one in all_of),
+        recalls_billed=sum(one.recalls_billed for one in all_of),
+        recalled_pages=sum(one.recalled_pages for one in all_of),
+        head_tokens=all_of[0].head_tokens,
+        plain_peak=max(one.plain_peak for one in all_of),
+        of=tuple(all_of),
         undo_identical=all(one.undo_identical for one in all_of),
         repeats_served=sum(one.repeats_served for one in all_of),
         output_tokens=sum(one.output_tokens for one in all_of),

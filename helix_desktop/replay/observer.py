@@ -25,12 +25,13 @@ from helix_desktop.engine.facts import (
     ToolCall,
     Unfolded,
 )
-from helix_desktop.engine.ports import Cache
+from helix_desktop.engine.ports import Cache, Tokens
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.histories.recording import RecordedMessage
 from helix_desktop.replay import legality, losses
 from helix_desktop.replay.figures import Mark
-from helix_desktop.replay.retention import Retention
+from helix_desktop.replay.misses import Misses, Page
+from helix_desktop.replay.retention import SUMMARIES, Retention
 
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 
@@ -49,6 +50,7 @@ class Watched:
     failed: int
     used: int
     standing: int
+    standing_plain: int
     undo_identical: bool
     output_tokens: int
     output_shown: int
@@ -57,7 +59,7 @@ class Watched:
 class Watching:
     """Told of every step by the player, and of every fact by the conversation."""
 
-    def __init__(self, conversation: Conversation, cache: Cache, usual: Sequence[str]) -> None:
+    def __init__(self, conversation: Conversation, cache: Cache, usual: Sequence[str], tokens: Tokens) -> None:
         conversation.listeners.append(self._noted)
         self._conversation = conversation
         self._cache = cache
@@ -65,6 +67,7 @@ class Watching:
         self._contents = Contents(cache)
         self._texts: dict[Digest, str] = {}
         self._retention = Retention(self._text)
+        self._misses = Misses(tokens)
         self._details: dict[str, None] = {}
         self._folds: list[Folded] = []
         self._marks: list[Mark] = []
@@ -83,6 +86,7 @@ class Watching:
     def heard(self, message: RecordedMessage, tokens: int) -> None:
         """A message of the recording has become facts; `tokens` is what it counts."""
         self._retention.heard(message)
+        self._misses.heard(message)
         self._details.update(dict.fromkeys(losses.details(message)))
         self._foreign.update(losses.named(message))
         if message.role == "tool":
@@ -95,8 +99,7 @@ class Watching:
     async def step(self, view: View, request: Request, reply: RecordedMessage) -> None:
         """One request, and the recorded reply to it."""
         self._steps += 1
-        self._illegal += bool(laws.violations(request) or legality.complaints(request))
-        await self._read(view.blocks)
+        await self.sees(view, request)
         self._retention.show(view.blocks)
         self._retention.uses(reply)
         self._output_tokens += self._outputs
@@ -105,6 +108,26 @@ class Watching:
         if self._document_is_new:
             self._document_is_new = False
             await self._look_for_losses(view.blocks)
+
+    async def sees(self, view: View, request: Request) -> None:
+        """A request that is sent, whatever for."""
+        self._illegal += bool(laws.violations(request) or legality.complaints(request))
+        await self._read(view.blocks)
+
+    async def missed(self, view: View, reply: RecordedMessage) -> list[Page]:
+        """The pages an agent would have recalled from this view before it wrote the reply."""
+        self._misses.show(view.blocks, self._says)
+        missed = self._misses.of(reply)
+        if not missed:
+            return []
+        summarised = any(block.kind in SUMMARIES for block in view.blocks)
+        entries = []
+        indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
+        for digest in dict.fromkeys(losses.hashes(view.blocks, self._says)):
+            if digest not in indexes:  # which name what was there, and do not say it
+                content = await losses.recalled(digest, self._cache.get)
+                entries += [(digest.hex, content.decode("utf-8", "replace"))] if content is not None else []
+        return self._misses.pages(missed, entries, summarised=summarised)
 
     async def closed(self) -> Watched:
         """The last looks, and all that was seen."""
@@ -128,6 +151,7 @@ class Watching:
             failed=self._failed,
             used=self._retention.used,
             standing=self._retention.standing,
+            standing_plain=self._retention.standing_plain,
             undo_identical=undo_is_exact(self._conversation.state.facts),
             output_tokens=self._output_tokens,
             output_shown=self._output_shown,

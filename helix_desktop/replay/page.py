@@ -28,7 +28,7 @@ svg text { fill: var(--quiet); font-size: 11px; } .grid { stroke: var(--line); }
 .key { display: inline-block; margin-right: 1.2rem; } .key svg { display: inline-block; vertical-align: middle; }
 """
 HEADINGS = (
-    "policy", "steps", "sent", "billed", "sent of none", "billed of none", "kept in view", "peak", "median use",
+    "policy", "steps", "sent", "effective", "of recalls", "sent of none", "effective of none", "kept in view", "plain", "peak", "median use",
     "overflowed", "illegal", "recalls failed", "details lost", "undo", "longest wait", "folds",
 )  # fmt: skip
 
@@ -64,10 +64,12 @@ def _cells(name: str, one: Figures) -> list[str]:
         name,
         f"{len(one.steps):,}",
         f"{one.sent:,}",
-        f"{one.billed:,}",
+        f"{one.effective:,}",
+        f"{one.recalls_billed:,}",
         f"{one.sent / max(1, one.plain_sent):.3f}",
-        f"{one.billed / max(1, one.plain_billed):.3f}",
+        f"{one.effective / max(1, one.plain_billed):.3f}",
         f"{one.retention:.3f}",
+        f"{one.retention_plain:.3f}",
         f"{one.peak_share:.2f}",
         f"{one.median_use:.2f}",
         str(one.overflowed),

@@ -1,19 +1,21 @@
 """Plays one recorded session through the real engine: conversation, steward, strategies and laws.
 
 What a person and a model said and what tools returned comes from the recording; what the folds say comes from a
-stand-in. One request is made before every recorded reply, ten seconds after the step before.
+stand-in. One request is made before every recorded reply, when it was made, or ten seconds after the step before. Where
+the reply uses what the view no longer shows, the pages that hold it are recalled first, and that is billed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from helix_desktop.engine import laws
-from helix_desktop.engine.blocks import Request
+from helix_desktop.engine.blocks import Request, ToolResult, View
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.economics import Prices
@@ -38,16 +40,17 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.ports import About, Cache, Index, Journal, ModelClient, Tokens
 from helix_desktop.engine.steward import Steward
-from helix_desktop.histories.recording import RecordedMessage, Recording
-from helix_desktop.replay.billing import SYSTEM_TOKENS, Ledger, Piece, output_tokens, pieces_of, unmanaged
+from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
+from helix_desktop.replay.billing import HEAD_TOKENS, Caching, Ledger, Piece, output_tokens, pieces_of, times, unmanaged
 from helix_desktop.replay.clock import LoopClock
 from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures
+from helix_desktop.replay.misses import Page
 from helix_desktop.replay.observer import Watching
 from helix_desktop.replay.standin import Asked, StandIn
 
 T = TypeVar("T")
-PAUSE = 10.0  # seconds between steps
+RECALLED = "recalled-"  # how the ids of recalls begin that the recorded agent would have made
 HEAD = 2_000
 MAIN, FAST = "recorded", "stand-in"
 SYSTEM = "You are the agent of a recorded session."
@@ -55,12 +58,17 @@ SYSTEM = "You are the agent of a recorded session."
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a replay is about besides the session."""
+    """What a replay is about besides the session. `head`: tokens of system prompt and tools, in every request;
+    `recalls`: whether what a reply misses is recalled and billed.
+    """
 
     policy: Policy
     window: int = 128_000
     prices: Prices = Prices(0.1, 1.25, 5.0)
     stand_in: str = "works"
+    head: int = HEAD_TOKENS
+    caching: Caching = Caching()
+    recalls: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +90,10 @@ class Player:
         self._tokens = Counting(tokens)
         said = [message.text for message in recording.messages if message.role == "system"]
         self._system_text = "\n\n".join([SYSTEM, *said])
-        self._system_tokens = SYSTEM_TOKENS + sum(self._tokens.count(text) for text in said)
-        self._ledger = Ledger(terms.prices, terms.window)
+        self._system_tokens = terms.head + sum(self._tokens.count(text) for text in said)
+        self._ledger = Ledger(terms.prices, terms.window, terms.caching)
+        self._times = times(recording.messages)
+        self._recalled = 0
         self._contents = Contents(stores.cache)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waited = 0.0
@@ -96,7 +106,7 @@ class Player:
     async def play(self, moved: Callable[[int], None] = lambda _: None) -> Figures:
         """The whole session. `moved` is told of every message, for a progress bar."""
         self._conversation = await Conversation.open(self._stores.journal, "replay")
-        self._watching = Watching(self._conversation, self._stores.cache, (MAIN, FAST))
+        self._watching = Watching(self._conversation, self._stores.cache, (MAIN, FAST), self._tokens)
         self._steward = self._new_steward()
         await self._conversation.append(*self._setup())
         try:
@@ -180,14 +190,46 @@ class Player:
         self._steward.after_turn()
 
     async def _replied(self, message: RecordedMessage) -> None:
-        await asyncio.sleep(PAUSE)
-        await self._timed(self._steward.before_step())
-        saw = self._conversation.state.last_seq
-        view = self._conversation.view()
-        request = laws.request(view, await self._contents.of(view))
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, next(self._times) - loop.time()))
+        view, request = await self._next()
         await self._watching.step(view, request, message)
-        usage = self._ledger.step(self._pieces(request), output_tokens(message, self._tokens.count))
+        if self._terms.recalls and (pages := await self._watching.missed(view, message)):
+            await self._recall(request, pages)
+            view, request = await self._next()
+            await self._watching.sees(view, request)
+        saw, pieces = self._conversation.state.last_seq, self._pieces(request)
+        output = output_tokens(message, self._tokens.count)
+        usage = self._ledger.step(pieces, output, loop.time(), _brought(pieces))
         await self._conversation.append(self._reply(message, usage, saw))
+
+    async def _next(self) -> tuple[View, Request]:
+        """What the next request shows, after what the steward does before it."""
+        await self._timed(self._steward.before_step())
+        view = self._conversation.view()
+        return view, laws.request(view, await self._contents.of(view))
+
+    async def _recall(self, request: Request, pages: Sequence[Page]) -> None:
+        """The agent asks for the pages, and they stand in the view from here on: by the hash the view names, or, where only
+        a summary stands for it, by a search that shows where it found the words.
+        """
+        await self._asked(request, [_recall_of(page) for page in pages])
+
+    async def _asked(self, request: Request, calls: Sequence[tuple[str, dict[str, str], str]]) -> None:
+        """A request that is answered with these calls, and what they bring: tool, arguments, output."""
+        named = [
+            RecordedCall(f"{RECALLED}{self._recalled + n}", tool, json.dumps(of))
+            for n, (tool, of, _) in enumerate(calls)
+        ]
+        self._recalled += len(named)
+        reply = RecordedMessage("assistant", "", tuple(named))
+        output = output_tokens(reply, self._tokens.count)
+        usage = self._ledger.recall(self._pieces(request), output, asyncio.get_running_loop().time())
+        await self._conversation.append(self._reply(reply, usage, self._conversation.state.last_seq))
+        brought = [
+            RecordedMessage("tool", text, answers=call.id) for call, (_, _, text) in zip(named, calls, strict=True)
+        ]
+        await self._admitted([await self._returned(message) for message in brought])
 
     def _reply(self, message: RecordedMessage, usage: Usage, saw: int) -> ModelReplied:
         parts: list[ReplyPart] = []
@@ -254,7 +296,7 @@ class Player:
     def _aside(self, asked: Asked) -> None:
         pieces = self._pieces(asked.request)
         if asked.client == MAIN:
-            self._ledger.cached(pieces, asked.output)
+            self._ledger.cached(pieces, asked.output, asyncio.get_running_loop().time(), _brought(pieces))
         else:
             self._ledger.aside(pieces, asked.output)
 
@@ -269,7 +311,8 @@ class Player:
     # --- the end
 
     async def _figures(self) -> Figures:
-        plain = unmanaged(self._recording.messages, self._terms.prices, self._terms.window, self._tokens.count)
+        terms, messages = self._terms, self._recording.messages
+        plain = unmanaged(messages, Ledger(terms.prices, terms.window, terms.caching), self._tokens.count, terms.head)
         self._waited = max(self._waited, self._waited_now)
         watched = await self._watching.closed()
         folds = Counter(str(fold.kind) for fold in watched.folds)
@@ -278,7 +321,10 @@ class Player:
             window=self._terms.window,
             steps=tuple(self._ledger.steps),
             sent=self._ledger.sent,
-            billed=round(self._ledger.billed),
+            billed=round(self._ledger.billed - self._ledger.recalls),
+            recalls_billed=round(self._ledger.recalls),
+            recalled_pages=self._recalled,
+            head_tokens=self._terms.head,
             cache_read=self._ledger.cache_read,
             peak=self._ledger.peak,
             overflowed=int(self._ledger.overflowed > 0),
@@ -293,6 +339,8 @@ class Player:
             failed_folds=watched.failed,
             used=watched.used,
             standing=watched.standing,
+            standing_plain=watched.standing_plain,
+            plain_peak=plain.peak,
             undo_identical=watched.undo_identical,
             repeats_served=self._repeats,
             output_tokens=watched.output_tokens,
@@ -301,3 +349,20 @@ class Player:
             longest_admission=self._longest_admission,
             marks=watched.marks,
         )
+
+
+def _brought(pieces: Sequence[Piece]) -> int:
+    """The tokens of a request that stand there because of a recall."""
+    return sum(tokens for part, tokens in pieces if _of_a_recall(part))
+
+
+def _of_a_recall(part: object) -> bool:
+    name = part.call if isinstance(part, ToolResult) else part.id if isinstance(part, ToolCall) else ""
+    return name.startswith(RECALLED)
+
+
+def _recall_of(page: Page) -> tuple[str, dict[str, str], str]:
+    """The call that brings a page: tool, arguments, output."""
+    if page.named:
+        return "recall_cached_content", {"sha256": page.entry, "lines": f"{page.first}-{page.last}"}, page.text
+    return "search_cached_content", {"query": min(page.holds)}, f"{page.entry}  line {page.first}\n{page.text}"

@@ -11,9 +11,11 @@ _COLUMNS = (
     ("session", 34),
     ("steps", 6),
     ("sent", 12),
-    ("billed", 12),
+    ("effective", 12),
+    ("of recalls", 10),
     ("of none", 13),
     ("kept", 6),
+    ("plain", 6),
     ("peak", 5),
     ("median", 6),
     ("over", 4),
@@ -25,8 +27,9 @@ _COLUMNS = (
     ("folds", 0),
 )
 LEGEND = (
-    "sent, billed: tokens, and in tokens at the input price · of none: both as shares of sending everything every time · kept: identifiers that came "
-    "again and stood in the view · recalls: hashes that gave back the original, of those that stood in a view · lost: details"
+    "sent: tokens · effective: what is billed for all of it, in tokens at the input price: with the system prompt and the tools, and with the recalls of "
+    "what a reply uses and the view no longer shows (of recalls) · of none: both as shares of sending everything every time · kept: identifiers that "
+    "came again and stood in the view; plain: without markers and lists of names · recalls: hashes that gave back the original, of those that stood in a view · lost: details"
 )
 
 
@@ -58,7 +61,7 @@ def lines(result: Result) -> list[str]:
     """A heading, a line for each session, and the total."""
     head = f"{result.policy} · window {result.window:,}"
     rows = [head, _row([name for name, _ in _COLUMNS]), *(_row(_cells(one)) for one in result.sessions)]
-    return [*rows, _row(_cells(result.total))]
+    return [*rows, _row(_cells(result.total)), *apart(result)]
 
 
 def side_by_side(results: Sequence[Result]) -> list[str]:
@@ -66,6 +69,20 @@ def side_by_side(results: Sequence[Result]) -> list[str]:
     heading = ["policy", *(name for name, _ in _COLUMNS[1:])]
     rows = [_row([result.policy, *_cells(result.total)[1:]]) for result in results]
     return [f"{len(results[0].sessions)} sessions · window {results[0].window:,}", _row(heading), *rows]
+
+
+def apart(result: Result) -> list[str]:
+    """What the sessions come to that fit the window as they are, and those that do not: the second save most."""
+    groups = {
+        "fit the window": [one for one in result.sessions if one.fits],
+        "overflow it": [one for one in result.sessions if not one.fits],
+    }
+    totals = {name: total(group) for name, group in groups.items() if group}
+    return [
+        f"{one.sessions} sessions that {name}: {_share(one.effective, one.plain_billed)} of sending everything, "
+        f"plain retention {one.retention_plain:.3f}"
+        for name, one in totals.items()
+    ]
 
 
 def shown_folds(folds: Mapping[str, int]) -> str:
@@ -93,9 +110,11 @@ def _cells(one: Figures) -> list[str]:
         one.name,
         str(len(one.steps)),
         f"{one.sent:,}",
-        f"{one.billed:,}",
-        f"{_share(one.sent, one.plain_sent)} / {_share(one.billed, one.plain_billed)}",
+        f"{one.effective:,}",
+        f"{one.recalls_billed:,}",
+        f"{_share(one.sent, one.plain_sent)} / {_share(one.effective, one.plain_billed)}",
         f"{one.retention:.3f}",
+        f"{one.retention_plain:.3f}",
         f"{one.peak_share:.2f}",
         f"{one.median_use:.2f}",
         str(one.overflowed),

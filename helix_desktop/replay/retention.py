@@ -1,7 +1,8 @@
 """How much of what the agent uses still stood in the view it worked from.
 
 Of the identifiers in a reply and its arguments that had occurred earlier in the session, the share that stood in the
-view the reply was made from. Handovers, observations and truncations count as nothing, whatever they say.
+view the reply was made from. Handovers, observations and truncations count as nothing, whatever they say. Plain
+retention counts markers and lists of names as nothing too: only text that says what it is about.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from helix_desktop.histories.recording import RecordedMessage, texts
 
 IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 SUMMARIES = (Kind.HANDOVER, Kind.OBSERVATIONS)
+_NAMES_ONLY = re.compile(r'^\[CACHED\][^\n]*\n?[^\n]*$|^Names in it: .*$|\[CACHED\](?:[^"\\\n]|\\.)*', re.MULTILINE)
 
 Resolve = Callable[[Stored], str]
 
@@ -26,10 +28,12 @@ class Retention:
     def __init__(self, resolve: Resolve) -> None:
         self.used = 0
         self.standing = 0
+        self.standing_plain = 0
         self._resolve = resolve
         self._earlier: set[str] = set()
-        self._shown: dict[int, tuple[Block, frozenset[str]]] = {}
+        self._shown: dict[int, tuple[Block, frozenset[str], frozenset[str]]] = {}
         self._counts: Counter[str] = Counter()
+        self._plain: Counter[str] = Counter()
         self._found: dict[str, frozenset[str]] = {}
 
     @property
@@ -46,11 +50,14 @@ class Retention:
         """The view the next reply is made from. Views share their blocks, so only what changed is looked at."""
         now = {id(block): block for block in blocks if block.role is not Role.SYSTEM}
         for key in self._shown.keys() - now.keys():
-            self._counts.subtract(self._shown.pop(key)[1])
+            _, names, said = self._shown.pop(key)
+            self._counts.subtract(names)
+            self._plain.subtract(said)
         for key in now.keys() - self._shown.keys():
-            names = self._names(now[key])
-            self._shown[key] = (now[key], names)
+            names, said = self._names(now[key])
+            self._shown[key] = (now[key], names, said)
             self._counts.update(names)
+            self._plain.update(said)
 
     def uses(self, reply: RecordedMessage) -> None:
         """The reply made from the view shown last."""
@@ -60,17 +67,22 @@ class Retention:
         known = named & self._earlier
         self.used += len(known)
         self.standing += sum(self._counts[name] > 0 for name in known)
+        self.standing_plain += sum(self._plain[name] > 0 for name in known)
 
-    def _names(self, block: Block) -> frozenset[str]:
-        if block.kind in SUMMARIES:
-            return frozenset()
+    def _names(self, block: Block) -> tuple[frozenset[str], frozenset[str]]:
+        """All identifiers, and those that stand in more than a marker or a list of names."""
+        text = "" if block.kind in SUMMARIES else self._says(block)
+        names = self._identifiers(text)
+        return names, self._identifiers(_NAMES_ONLY.sub("", text)) if block.fold else names
+
+    def _says(self, block: Block) -> str:
         match block.content:
             case Text(text=text) | Reasoning(text=text):
-                return self._identifiers(text)
+                return text
             case ToolCall(arguments=arguments):
-                return self._identifiers(arguments)
+                return arguments
             case Attachment(stored=stored) | (Stored() as stored):
-                return self._identifiers(self._resolve(stored))
+                return self._resolve(stored)
 
     def _identifiers(self, text: str) -> frozenset[str]:
         if text not in self._found:

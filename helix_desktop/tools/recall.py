@@ -50,7 +50,8 @@ async def recall_cached_content(args: Arguments, use: Use) -> Result:
 
 async def search_cached_content(args: Arguments, use: Use) -> Result:
     query = args.text("query")
-    said = await recall.search(use.index, query, tool=args.text("tool"), limit=args.number("limit", 10))
+    tool, limit = args.text("tool"), args.number("limit", 10)
+    said = await recall.search(use.index, query, tool=tool, limit=limit, cache=use.cache)
     return Result(said, source=query[:100])
 
 

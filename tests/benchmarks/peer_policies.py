@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from helix_desktop.engine.economics import Prices
 from helix_desktop.histories.recording import RecordedMessage, Recording, texts
-from helix_desktop.replay.billing import MESSAGE_TOKENS, SYSTEM_TOKENS, Count, Ledger, Piece, output_tokens
+from helix_desktop.replay.billing import HEAD_TOKENS, MESSAGE_TOKENS, Count, Ledger, Piece, output_tokens
 from helix_desktop.replay.figures import Figures
 from helix_desktop.replay.retention import IDENTIFIER
 
@@ -55,10 +55,10 @@ class Context:
 
     @property
     def tokens(self) -> int:
-        return SYSTEM_TOKENS + sum(part.tokens for part in self.parts)
+        return HEAD_TOKENS + sum(part.tokens for part in self.parts)
 
     def pieces(self) -> list[Piece]:
-        return [("system", SYSTEM_TOKENS), *(part.as_piece() for part in self.parts)]
+        return [("system", HEAD_TOKENS), *(part.as_piece() for part in self.parts)]
 
     def shorten(self, part: Part, form: str, tokens: int) -> None:
         """A marker or an excerpt in place of a part; neither counts as remembering."""

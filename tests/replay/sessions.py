@@ -69,10 +69,11 @@ def play(
     window: int = 128_000,
     stand_in: str = "works",
     prices: Prices = USUAL,
+    recalls: bool = True,
     **values: object,
 ) -> Figures:
     """The session under a policy, in memory, counting words."""
-    terms = Terms(policy.preset(name).with_values(values), window, prices, stand_in)
+    terms = Terms(policy.preset(name).with_values(values), window, prices, stand_in, recalls=recalls)
 
     async def played() -> Figures:
         now = clock.LoopClock().now

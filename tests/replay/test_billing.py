@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helix_desktop.engine.blocks import Image, Message, Request, Role, ToolResult
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.replay import billing
-from helix_desktop.replay.billing import Ledger, Piece
+from helix_desktop.replay.billing import Caching, Ledger, Piece
 from tests.replay.sessions import says, user
 
 PRICES = Prices(0.1, 1.25, 5.0)
+ANY = Caching(least=0)
 
 
 def words(text: str) -> int:
@@ -23,7 +26,7 @@ def pieces(*tokens: int) -> list[Piece]:
 
 
 def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
-    ledger = Ledger(PRICES, 1_000)
+    ledger = Ledger(PRICES, 1_000, ANY)
     ledger.step(pieces(100, 50), 10)
     usage = ledger.step(pieces(100, 50, 30), 20)
     assert (usage.cache_read, usage.cache_write, usage.output) == (150, 30, 20)
@@ -32,14 +35,14 @@ def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
 
 
 def test_a_change_ends_the_prefix() -> None:
-    ledger = Ledger(PRICES, 1_000)
+    ledger = Ledger(PRICES, 1_000, ANY)
     ledger.step([("a", 100), ("b", 50), ("c", 70)], 0)
     usage = ledger.step([("a", 100), ("B", 5), ("c", 70)], 0)
     assert usage.cache_read == 100
 
 
 def test_a_summary_reads_the_prefix_and_counts_for_the_peak_but_is_no_step() -> None:
-    ledger = Ledger(PRICES, 160)
+    ledger = Ledger(PRICES, 160, ANY)
     ledger.step(pieces(100, 50), 0)
     ledger.cached([*pieces(100, 50), ("question", 30)], 40)
     assert ledger.cache_read == 150
@@ -48,7 +51,7 @@ def test_a_summary_reads_the_prefix_and_counts_for_the_peak_but_is_no_step() -> 
 
 
 def test_another_model_reads_uncached() -> None:
-    ledger = Ledger(PRICES, 1_000)
+    ledger = Ledger(PRICES, 1_000, ANY)
     ledger.step(pieces(100), 0)
     before = ledger.billed
     ledger.aside(pieces(100, 20), 4)
@@ -71,7 +74,56 @@ def test_each_message_costs_four_tokens_more() -> None:
 
 
 def test_without_management_each_request_is_all_that_came_before() -> None:
-    ledger = billing.unmanaged([user("a b"), says("c"), user("d"), says("e")], PRICES, 10, words)
-    assert ledger.steps == [6_006, 6_016]
+    session = [user("a b"), says("c"), user("d"), says("e")]
+    ledger = billing.unmanaged(session, Ledger(PRICES, 10), words)
+    assert ledger.steps == [2_006, 2_016]
     assert ledger.output == 10
     assert ledger.overflowed == 2
+
+
+def test_a_beginning_that_is_too_short_is_not_cached_and_costs_what_input_costs() -> None:
+    ledger = Ledger(PRICES, 10_000)
+    ledger.step(pieces(500, 500), 0)
+    assert (ledger.billed, ledger.cache_read) == (1_000, 0)
+    assert ledger.step(pieces(500, 500, 100), 0).cache_write == 1_100
+
+
+def test_after_five_minutes_the_cache_is_cold() -> None:
+    ledger = Ledger(PRICES, 10_000, ANY)
+    ledger.step(pieces(100, 50), 0, at=0.0)
+    assert ledger.step(pieces(100, 50), 0, at=300.0).cache_read == 150
+    assert ledger.step(pieces(100, 50), 0, at=600.0).cache_read == 150
+    assert ledger.step(pieces(100, 50), 0, at=901.0).cache_read == 0
+
+
+def many(count: int) -> list[Piece]:
+    return [(index, 100) for index in range(count)]
+
+
+@pytest.mark.parametrize(("at_the_change", "found"), [(True, 3_000), (False, 100)])
+def test_after_a_change_far_from_the_end_only_a_mark_before_it_finds_the_cache(at_the_change: bool, found: int) -> None:
+    ledger = Ledger(PRICES, 100_000, Caching(least=0, at_the_change=at_the_change))
+    for count in range(2, 60, 2):
+        ledger.step(many(count), 0)
+    changed = [*many(30), ("a marker", 60), *many(60)[31:]]
+    assert ledger.step(changed, 0).cache_read == found
+
+
+def test_a_cache_without_marks_finds_any_common_beginning() -> None:
+    ledger = Ledger(PRICES, 100_000, Caching(look_back=0, least=0))
+    ledger.step(many(60), 0)
+    assert ledger.step([*many(31), ("a marker", 60), *many(60)[32:]], 0).cache_read == 3_100
+
+
+def test_what_a_recall_brought_is_billed_apart() -> None:
+    ledger = Ledger(PRICES, 10_000, ANY)
+    ledger.step(pieces(1_000), 0)
+    ledger.recall(pieces(1_000), 20)
+    assert ledger.recalls == pytest.approx(100 + 100)
+    ledger.step(pieces(1_000, 250), 0, brought=250)
+    assert ledger.recalls == pytest.approx(200 + (100 + 250 * 1.25) * 250 / 1_250)
+
+
+def test_times_are_the_sessions_own_where_it_has_them() -> None:
+    said = [replace(says("a"), time=1_000.0), replace(says("b"), time=1_400.0), says("c")]
+    assert list(billing.times(said)) == [10.0, 410.0, 420.0]

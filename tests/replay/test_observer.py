@@ -65,12 +65,12 @@ def test_a_hash_that_does_not_come_back_is_counted() -> None:
     from helix_desktop.engine.contents import Contents
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.store.memory import MemoryCache, MemoryJournal
-    from tests.replay.sessions import says
+    from tests.replay.sessions import Words, says
 
     async def watched() -> tuple[int, int]:
         cache = MemoryCache()
         conversation = await Conversation.open(MemoryJournal(), "c")
-        watching = Watching(conversation, cache, ())
+        watching = Watching(conversation, cache, (), Words())
         await conversation.append(*turn(1))
         view = conversation.view()
         request = laws.request(view, await Contents(cache).of(view))

@@ -13,13 +13,14 @@ RESULT = Result("layered", 1_000, [ONE, replace(ONE, name="a/very/long/name/of/a
 
 
 def test_one_line_per_session_and_a_total() -> None:
-    heading, columns, first, second, summed = report.lines(RESULT)
+    heading, columns, first, second, summed, fitting = report.lines(RESULT)
     assert heading == "layered · window 1,000"
     assert first.startswith("a ")
     assert second.startswith("…")
     assert "fit.jsonl" in second
     assert summed.startswith("total")
     assert "0.500 / 0.333" in first
+    assert fitting.startswith("2 sessions that fit the window: 0.333")
     assert columns.index("folds") == first.index("3 marker")
 
 

@@ -31,7 +31,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One policy over everything. `billed` in tokens at the input price; `plain_…`: without any folding."""
+    """One policy over everything. `billed` in tokens at the input price, recalls and tools included; `plain_…`: without any folding."""
 
     policy: str
     steps: int

@@ -1,0 +1,124 @@
+"""What a reply uses that the view no longer shows, and the pages that bring it back.
+
+A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood in the
+session and stands nowhere in the view. A word of ordinary prose is no identifier: it has a joint in it. Where an entry that the view names holds it, the agent would have recalled that page; where only a
+summary stands for it, it would have searched first. Nothing here asks what the engine thinks it kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from helix_desktop.engine.blocks import Block, Role
+from helix_desktop.engine.ports import Tokens
+from helix_desktop.engine.recall import page
+from helix_desktop.histories.recording import RecordedMessage, texts
+from helix_desktop.replay.losses import plain
+from helix_desktop.replay.retention import IDENTIFIER
+
+LINE = (24, 300)  # characters of a line that is told from others by its words
+MOST_PAGES = 8  # an agent asks for, at once
+_JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
+_NUMBER = re.compile(r"\s*\d+[\t|:→]\s?")  # that tools put before a line
+
+Uses = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some lines of what was said or put out. `named`: the view names the entry, so that no search is needed."""
+
+    entry: str
+    first: int
+    last: int
+    text: str
+    holds: Uses
+    named: bool
+
+
+class Misses:
+    """The account of one session. `show` takes each step's view, `of` what the reply to it misses."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._earlier: set[str] = set()
+        self._said: dict[str, str] = {}  # every text of the session, by a name of its own
+        self._shown: dict[int, tuple[Block, Uses]] = {}
+        self._counts: Counter[str] = Counter()
+        self._found: dict[str, Uses] = {}
+        self._pages: dict[str, list[tuple[int, int, str]]] = {}
+
+    def heard(self, message: RecordedMessage) -> None:
+        """A message of the session: what it says has stood there from now on."""
+        for text in texts(message):
+            self._earlier |= self.uses(text)
+            if text.strip():
+                self._said[f"message {len(self._said)}"] = text
+
+    def show(self, blocks: Iterable[Block], says: Callable[[Block], str]) -> None:
+        """The view the next reply is made from."""
+        now = {id(block): block for block in blocks if block.role is not Role.SYSTEM}
+        for key in self._shown.keys() - now.keys():
+            self._counts.subtract(self._shown.pop(key)[1])
+        for key in now.keys() - self._shown.keys():
+            self._shown[key] = (now[key], self.uses(says(now[key])))
+            self._counts.update(self._shown[key][1])
+
+    def of(self, reply: RecordedMessage) -> set[str]:
+        """What the reply uses, had stood in the session, and stands nowhere in the view."""
+        used: set[str] = set()
+        for text in texts(reply):
+            used |= self.uses(text)
+        used -= {line for line in self.uses(reply.text) if " " in line}  # what it says to the person it can say anew
+        return {one for one in used & self._earlier if self._counts[one] <= 0}
+
+    def pages(self, missed: set[str], entries: Sequence[tuple[str, str]], *, summarised: bool) -> list[Page]:
+        """The fewest pages that hold it, of the entries the view names (name and text); where a summary stands in the
+        view, of everything it may stand for as well.
+        """
+        chosen, left = self._chosen(missed, entries, MOST_PAGES, named=True)
+        if left and summarised and len(chosen) < MOST_PAGES:
+            behind = [(name, text) for name, text in self._said.items()]
+            chosen += self._chosen(left, behind, MOST_PAGES - len(chosen), named=False)[0]
+        return chosen
+
+    def _chosen(
+        self, missed: set[str], entries: Sequence[tuple[str, str]], most: int, *, named: bool
+    ) -> tuple[list[Page], set[str]]:
+        """Page after page, each time the one that holds the most of what is missed, of equal ones the shortest."""
+        left = set(missed)
+        holding = [(name, text) for name, text in entries if not left.isdisjoint(self.uses(text))]
+        every = [one for name, text in holding for one in self._pages_of(name, text, named=named)]
+        chosen: list[Page] = []
+        while left and every and len(chosen) < most:
+            best = max(every, key=lambda one: (len(one.holds & left), -len(one.text)))
+            if best.holds.isdisjoint(left):
+                break
+            chosen.append(best)
+            left -= best.holds
+        return chosen, left
+
+    def _pages_of(self, name: str, text: str, *, named: bool) -> list[Page]:
+        if name not in self._pages:
+            self._pages[name] = list(_cut(self._tokens, text.split("\n")))
+        return [Page(name, first, last, said, self.uses(said), named) for first, last, said in self._pages[name]]
+
+    def uses(self, text: str) -> Uses:
+        """Identifiers and paths of a text, and its lines as they are without numbers and indentation."""
+        if text not in self._found:
+            values = plain(text)
+            lines = (_NUMBER.sub("", line, count=1).strip() for line in values.splitlines())
+            named = (name for found in IDENTIFIER.findall(values) if _JOINT.search(name := found.rstrip("./-")))
+            self._found[text] = frozenset((*named, *(line for line in lines if LINE[0] <= len(line) <= LINE[1])))
+        return self._found[text]
+
+
+def _cut(tokens: Tokens, lines: Sequence[str]) -> Iterable[tuple[int, int, str]]:
+    first = 1
+    while first <= len(lines):
+        text, last = page(tokens, lines[first - 1 : first + 2_000], first)
+        yield first, last, text
+        first = last + 1

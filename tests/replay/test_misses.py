@@ -1,0 +1,87 @@
+"""What a reply uses that the view does not show, and the pages that bring it back."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.facts import PartRef, Text
+from helix_desktop.histories.recording import RecordedCall, Recording
+from helix_desktop.replay.misses import MOST_PAGES, Misses
+from tests.replay.sessions import Words, long_session, play, returned, says, step, user
+
+OUTPUT = "def merge_tables(left, right):\n    return left + right  # nothing is dropped here"
+
+
+def shows(misses: Misses, *texts: str) -> None:
+    blocks = [Block(Kind.OUTPUT, Role.TOOL, PartRef(n), Text(text), 1) for n, text in enumerate(texts, 1)]
+    misses.show(blocks, lambda block: block.content.text if isinstance(block.content, Text) else "")
+
+
+def heard() -> Misses:
+    misses = Misses(Words())
+    misses.heard(user("Look at merge_tables in src/tables.py"))
+    misses.heard(returned("c", OUTPUT))
+    return misses
+
+
+def test_a_name_that_stands_nowhere_any_more_is_missed() -> None:
+    misses = heard()
+    shows(misses, "[CACHED] something")
+    assert misses.of(says("I change merge_tables")) == {"merge_tables"}
+    shows(misses, "[CACHED] something", OUTPUT)
+    assert misses.of(says("I change merge_tables")) == set()
+
+
+def test_words_of_prose_and_what_is_new_are_not_missed() -> None:
+    misses = heard()
+    misses.heard(says("Documentation and configuration come later."))
+    shows(misses, "nothing")
+    assert misses.of(says("The documentation of brand_new_name")) == set()
+
+
+def test_a_line_is_missed_where_a_call_repeats_it() -> None:
+    misses = heard()
+    shows(misses, "merge_tables src/tables.py")
+    edit = RecordedCall("e", "edit", '{"old_text": "    return left + right  # nothing is dropped here"}')
+    assert misses.of(says("", edit)) == {"return left + right  # nothing is dropped here"}
+    assert misses.of(says("return left + right  # nothing is dropped here")) == set()
+
+
+def test_numbers_before_lines_do_not_hide_them() -> None:
+    misses = heard()
+    shows(misses, "    12\t    return left + right  # nothing is dropped here\nmerge_tables")
+    edit = RecordedCall("e", "edit", '{"old_text": "return left + right  # nothing is dropped here"}')
+    assert misses.of(says("", edit)) == set()
+
+
+def test_the_entry_the_view_names_comes_first_and_a_search_only_behind_a_summary() -> None:
+    misses = heard()
+    shows(misses, "nothing")
+    missed = misses.of(says("merge_tables"))
+    named = misses.pages(missed, [("aa", OUTPUT)], summarised=True)
+    assert [(page.entry, page.named) for page in named] == [("aa", True)]
+    assert misses.pages(missed, [], summarised=False) == []
+    assert [page.named for page in misses.pages(missed, [], summarised=True)] == [False]
+
+
+def test_no_more_pages_than_an_agent_asks_for_at_once() -> None:
+    misses = Misses(Words())
+    entries = []
+    for number in range(MOST_PAGES + 5):
+        misses.heard(returned("c", f"identifier_{number:03}"))
+        entries.append((f"{number}", f"identifier_{number:03}"))
+    shows(misses, "nothing")
+    missed = misses.of(says(" ".join(f"identifier_{number:03}" for number in range(MOST_PAGES + 5))))
+    assert len(misses.pages(missed, entries, summarised=True)) == MOST_PAGES
+
+
+def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
+    session = long_session(4, 90)
+    first = step(900, " ".join(f"other_word_{n:02}" for n in range(40)) * 9 + " the_first_output_of_all")
+    asks = says("Now to the_first_output_of_all.")
+    said = Recording("used again", (session.messages[0], *first, *session.messages[1:], user("go on"), asks))
+    with_them, without = play(said), play(said, recalls=False)
+    assert with_them.recalls_billed > 0
+    assert with_them.recalled_pages > 0
+    assert with_them.effective == with_them.billed + with_them.recalls_billed
+    assert (without.recalls_billed, without.recalled_pages, without.effective) == (0, 0, without.billed)
+    assert with_them.retention_plain <= with_them.retention
