@@ -1,4 +1,4 @@
-"""`conversation`: list those of a workspace; what changed in the context of one between two moments."""
+"""`conversation`: list those of a workspace, bring in those of other programs; what changed in the context of one between two moments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands import as_json, bringing_in, on_workspace, open_workspace
 from helix_desktop.commands.open_workspace import Work, say_json
 from helix_desktop.console import Console
 from helix_desktop.errors import Ambiguous, NotThere, WrongUse
@@ -30,6 +30,7 @@ def add(nouns: Subparsers) -> None:
     one.add_argument("conversation", metavar="CONVERSATION", help="its id; may be shortened while it is unique")
     one.add_argument("before", type=int, metavar="FROM", help="the number of a fact: the context as it was then")
     one.add_argument("after", type=int, nargs="?", metavar="TO", help="the number of a fact; without it: now")
+    bringing_in.add(verbs)
 
 
 def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:

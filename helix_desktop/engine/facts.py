@@ -343,12 +343,37 @@ class Rewound:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The program another history comes from, its name for the session, the file, and the program's version."""
+
+    kind: str = ""
+    session: str = ""
+    path: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationStarted:
     title: str = ""
     parent: str = ""  # the conversation that delegated this one
     parent_call: str = ""
     forked_from: str = ""
     forked_at: int = 0
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtIn:
+    """The facts before this one that are not of this program come from `origin`, as the file was when it had `size` bytes and was
+    `modified` (nanoseconds since 1970). `run` names the import; `first`: the first fact that it appended. `undone`: it was undone.
+    """
+
+    origin: Origin
+    run: str
+    first: int = 0
+    size: int = 0
+    modified: int = 0
+    undone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,6 +473,7 @@ Fact = (
     | Excluded
     | Included
     | ConversationStarted
+    | BroughtIn
     | ConversationChanged
     | SystemSet
     | RulesSet

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
 from helix_desktop.engine.calls import wrapped
@@ -112,7 +112,7 @@ class _Writing:
             self.reply = seq
         if not self.written:
             self._add(Role.USER, [Text(BEGIN)])
-        self._add(Role.ASSISTANT, [wrapped(part) if isinstance(part, ToolCall) else part])
+        self._add(Role.ASSISTANT, [plainly(wrapped(part)) if isinstance(part, ToolCall) else part])
         if isinstance(part, ToolCall):
             self.waiting[part.id] = None
 
@@ -175,6 +175,13 @@ class _Writing:
             self.written[-1][1].extend(parts)
         else:
             self.written.append((role, list(parts)))
+
+
+def plainly(call: ToolCall) -> ToolCall:
+    """A call under a name every provider takes: another program's tool may have any."""
+    if _PLAIN_NAME.fullmatch(call.name):
+        return call
+    return replace(call, name=re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name).strip("_")[:64] or "tool")
 
 
 # --- legal cuts ------------------------------------------------------------------------------------------------------

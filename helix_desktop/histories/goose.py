@@ -44,8 +44,9 @@ def is_one(value: Mapping[str, object]) -> bool:
 
 def from_database(connection: sqlite3.Connection, path: Path, told: Told, only: str = "") -> Iterator[Recording]:
     """The sessions of the database, one by one. `only`: this one alone."""
-    condition, values = ("WHERE id = ?", [only]) if only else ("", [])
-    for session in sqlite_files.read(connection, f"SELECT * FROM sessions {condition} ORDER BY id", values, told):  # noqa: S608
+    for session in sqlite_files.read(
+        connection, "SELECT * FROM sessions WHERE ? IN ('', id) ORDER BY id", [only], told
+    ):
         query = "SELECT * FROM messages WHERE session_id = ? ORDER BY id"
         rows = []
         for row in sqlite_files.read(connection, query, [string(session, "id")], told):

@@ -31,6 +31,9 @@ from helix_desktop.histories.rows import (
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})
 CLEARED = "[Old tool result content cleared]"
+_SESSIONS = "SELECT * FROM session WHERE ? IN ('', id) ORDER BY parent_id IS NOT NULL, id"
+_PARTS = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY message_id, id"
+_MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
 Parts = Sequence[Mapping[str, object]]
 
 
@@ -40,18 +43,13 @@ def is_database(tables: frozenset[str]) -> bool:
 
 def from_database(connection: sqlite3.Connection, path: Path, told: Told, only: str = "") -> Iterator[Recording]:
     """The sessions of the database, one by one. `only`: this one alone."""
-    condition, values = ("WHERE id = ?", [only]) if only else ("", [])
-    sessions = sqlite_files.read(connection, f"SELECT * FROM session {condition} ORDER BY id", values, told)  # noqa: S608
-    for session in sessions:
+    for session in sqlite_files.read(connection, _SESSIONS, [only], told):
         name = string(session, "id")
-        query = "SELECT id, message_id, time_created, data FROM {} WHERE session_id = ? ORDER BY {}id"
         parts: dict[str, list[Mapping[str, object]]] = {}
-        for row in sqlite_files.read(connection, query.format("part", "message_id, "), [name], told):
+        for row in sqlite_files.read(connection, _PARTS, [name], told):
             if (part := sqlite_files.parsed(row["data"], f"{path}, part {row['id']}", told)) is not None:
                 parts.setdefault(string(row, "message_id"), []).append(part.value)
-        listed = sqlite_files.read(
-            connection, query.replace("message_id, ", "").format("message", "time_created, "), [name], told
-        )
+        listed = sqlite_files.read(connection, _MESSAGES, [name], told)
         found = [
             (one.value, parts.get(string(row, "id"), []))
             for row in listed

@@ -29,7 +29,7 @@ from helix_desktop.providers.transport import (
     Transport,
     is_loopback,
 )
-from helix_desktop.providers.wire import dump_body
+from helix_desktop.providers.wire import dump_body, own_reasoning
 
 SHORTEST_KEY = 8  # shorter ones are words, put in for servers that want anything at all
 MOST_RELAXED = 4  # optional parameters taken off one after the other
@@ -73,7 +73,7 @@ class Client:
             attempt += 1
 
     def _compile(self, request: Request) -> Post:
-        return self.dialect.compile(replace(request, model=self.info.id), self.info.abilities)
+        return self.dialect.compile(own_reasoning(replace(request, model=self.info.id)), self.info.abilities)
 
     async def _once(self, post: Post, request: Request) -> AsyncGenerator[Delta]:
         """One try: the deltas and the Reply; or the failure, which only comes while nothing has been shown."""

@@ -7,9 +7,10 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from helix_desktop.engine.blocks import Image, Message, Role, ToolResult
-from helix_desktop.engine.facts import ToolCall, ToolSpec
+from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
+from helix_desktop.engine.facts import Reasoning, ToolCall, ToolSpec
 
 Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 Object = dict[str, Json]
@@ -126,6 +127,18 @@ def legal_ids(messages: Sequence[Message], legal: re.Pattern[str], length: int) 
 
 def _made_from(call_id: str, length: int) -> str:
     return hashlib.sha256(call_id.encode("utf-8", errors="replace")).hexdigest()[:length]
+
+
+def own_reasoning(request: Request) -> Request:
+    """Without the reasoning that another program recorded of another model: it can go back to its own alone."""
+
+    def own(part: MessagePart) -> bool:
+        return not isinstance(part, Reasoning) or part.model in ("", request.model)
+
+    if all(own(part) for message in request.messages for part in message.parts):
+        return request
+    kept = (replace(message, parts=tuple(filter(own, message.parts))) for message in request.messages)
+    return replace(request, messages=tuple(kept))
 
 
 def base64_text(image: Image) -> str:

@@ -69,6 +69,16 @@ class Journal:
         self._changed()
         return recorded
 
+    async def bring_in(self, conversation: str, facts: Sequence[tuple[float, Fact]]) -> Sequence[Recorded]:
+        """Append facts of another program's history, each with its own time; all of them or none."""
+        recorded = await self._thread.run(self._file.bring_in, conversation, facts)
+        self._changed()
+        return recorded
+
+    async def brought_in(self) -> Sequence[Recorded]:
+        """What was brought in from elsewhere: every fact that tells of it, the oldest first."""
+        return await self._thread.run(self._file.brought_in)
+
     async def conversations(self) -> Sequence[Row]:
         """All of them, the one changed last first."""
         return await self._thread.run(self._file.conversations)

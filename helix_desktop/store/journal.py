@@ -36,6 +36,9 @@ CREATE TABLE conversations({", ".join(f"{name} {kind}" for name, kind in COLUMNS
 CREATE TABLE meters(conversation TEXT PRIMARY KEY, meter TEXT NOT NULL);
 """
 _UPSERT = f"INSERT OR REPLACE INTO conversations VALUES({', '.join('?' * len(COLUMNS))})"
+_BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
+_BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
+_BROUGHT_FACTS = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE {_BROUGHT} ORDER BY id"  # noqa: S608
 _INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest) VALUES(?, ?, ?, ?, ?)"
 
 
@@ -116,6 +119,24 @@ class JournalFile:
             recorded = tuple(Recorded(conversation, row.last_seq + 1 + i, time, fact) for i, fact in enumerate(facts))
             self._insert(row, recorded)
         return recorded
+
+    def bring_in(self, conversation: str, facts: Sequence[tuple[float, Fact]]) -> tuple[Recorded, ...]:
+        """Like `append`, for facts that happened at other times: each has its own, and none is before the one in front of it."""
+        with self._writing():
+            row = self._row(conversation) or empty(conversation, facts[0][0] if facts else self._now())
+            recorded, time = [], row.updated
+            for number, (when, fact) in enumerate(facts, row.last_seq + 1):
+                time = max(time, when)
+                recorded.append(Recorded(conversation, number, time, fact))
+            self._insert(row, recorded)
+        return tuple(recorded)
+
+    def brought_in(self) -> tuple[Recorded, ...]:
+        """Every fact that tells of an import, the oldest first; found by an index of their own."""
+        with self._reading():
+            self.connection.execute(_BROUGHT_INDEX)
+            rows = self.connection.execute(_BROUGHT_FACTS)
+            return tuple(_line(row).recorded() for row in rows)
 
     def _insert(self, row: Row, recorded: Sequence[Recorded]) -> None:
         for each in recorded:

@@ -7,8 +7,8 @@ import gc
 import secrets as random
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from helix_desktop.engine import budget, recall
 from helix_desktop.engine.collaborators import Crew, Setup
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import Event, FactAppended, Folding, Queued, Running, StateChanged
+from helix_desktop.engine.events import Event, FactAppended, Folding, Queued, ReadAnew, Running, StateChanged
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
@@ -49,7 +49,7 @@ from helix_desktop.tools.on_demand import OnDemand
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Child, Delegation
-from helix_desktop.workbench import folders, rows, setup
+from helix_desktop.workbench import bring_in, folders, rows, setup
 from helix_desktop.workbench.models import Access, Models
 from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.rows import ConversationRow, Rows
@@ -306,6 +306,37 @@ class Workbench:
         finally:
             session.ask_instead(None)  # who goes on with it by hand is asked where they are
         return _result(session)
+
+    # --- histories of other programs
+
+    async def bring_in(
+        self, files: Sequence[Path], *, kind: str = "", report: bring_in.Report = bring_in.unheard
+    ) -> bring_in.Result:
+        """Make conversations of them, or add what is new of those that are here. Stopped, it leaves whole conversations."""
+        work = bring_in.Import(self.workspace, self._shared.access.tokens, kind, self._held)
+        try:
+            return await work.read(files, report)
+        finally:
+            await self._rows.read_again({one.id for one in work.result.imported})
+            if work.result.imported:
+                self._heard(ReadAnew(work.result.imported[-1].id))
+
+    async def undo_import(self, run: str) -> tuple[int, list[str]]:
+        """Take an import back."""
+        found = {one.conversation for one in await self.workspace.journal.brought_in()}
+        try:
+            return await bring_in.undo(self.workspace, run, self._held)
+        finally:
+            await self._rows.read_again(found)
+
+    @asynccontextmanager
+    async def _held(self, conversation: str) -> AsyncIterator[None]:
+        """Its facts may change: its session, where it has one, holds still, and nobody opens it meanwhile."""
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._reading)
+            if (session := self._sessions.find(conversation)) is not None:
+                await held.enter_async_context(session.held())
+            yield
 
     # --- content
 

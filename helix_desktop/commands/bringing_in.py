@@ -1,0 +1,229 @@
+"""`conversation import`, `find`, `imports` and `undo-import`: histories of other programs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands.open_workspace import say_json
+from helix_desktop.console import Console
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.histories.finding import Found
+    from helix_desktop.store.workspace import Workspace
+    from helix_desktop.workbench.bring_in import Result
+
+SHOWN = 20  # complaints that are printed
+KEYS_SHOWN = 20
+
+
+def add(verbs: Subparsers) -> None:
+    one = _verb(
+        verbs, "import", "bring in conversations of other programs; what is here already is not brought in again"
+    )
+    one.add_argument(
+        "paths", metavar="PATH", nargs="*", type=Path, help="a file or a folder; without one, all that `find` names"
+    )
+    one.add_argument(
+        "--from", dest="kind", metavar="KIND", default="", help="the program or form, where the file does not show it"
+    )
+    one.add_argument("--watch", action="store_true", help="go on, and bring in what comes, until Ctrl+C")
+    one.add_argument("--forget-keys", action="store_true", help="forget what looks like a key when it is done")
+    one.set_defaults(run=run_import, work=bring_in, counts=True)
+    found = verbs.add_parser("find", help="conversations of other programs on this computer", description="Conversations of other programs on this computer.")  # fmt: skip
+    as_json(found)
+    found.set_defaults(run=run_find)
+    _verb(verbs, "imports", "what was brought in, the newest first").set_defaults(work=imports)
+    back = _verb(verbs, "undo-import", "take an import back; what it made goes to the trash")
+    back.add_argument("import_run", metavar="IMPORT", help="its name, as `conversation imports` tells it")
+    back.set_defaults(work=undo)
+
+
+def _verb(verbs: Subparsers, name: str, sentence: str) -> argparse.ArgumentParser:
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    on_workspace(one)
+    as_json(one)
+    one.set_defaults(run=open_workspace.run, counts=False)
+    return one
+
+
+# --- finding --------------------------------------------------------------------------------------------------------
+
+
+def run_find(arguments: argparse.Namespace) -> int:
+    import json
+
+    from helix_desktop.histories import finding
+
+    found = list(finding.find(finding.Places.of_this_user()))
+    if arguments.json:
+        print(json.dumps({"found": [_as_json(one) for one in found]}, ensure_ascii=False, indent=1))
+        return 0
+    if not found:
+        print("No conversations of other programs were found on this computer.")
+        return 0
+    for line in _by_folder(found):
+        print(line)
+    return 0
+
+
+def _as_json(one: Found) -> dict[str, object]:
+    return {**asdict(one), "path": str(one.path)}
+
+
+def _by_folder(found: Sequence[Found]) -> Sequence[str]:
+    """A line for each program and folder, and one for all."""
+    from helix_desktop.histories.finding import NAMES
+
+    groups: dict[tuple[str, str], list[Found]] = {}
+    for one in found:
+        groups.setdefault((one.kind, one.folder), []).append(one)
+    lines = []
+    for (kind, folder), those in sorted(groups.items()):
+        count, size = sum(one.conversations for one in those), sum(one.size for one in those)
+        days = f"{_day(min(one.first for one in those))} to {_day(max(one.last for one in those))}"
+        lines.append(
+            f"{NAMES.get(kind, kind):<12} {count:>5}  {size / 1e6:>9,.1f} MB  {days}  {folder or '(no folder)'}"
+        )
+    whole = sum(one.conversations for one in found)
+    return [*lines, f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB."]
+
+
+def _day(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d")
+
+
+# --- bringing in ----------------------------------------------------------------------------------------------------
+
+
+def run_import(arguments: argparse.Namespace) -> int:
+    """The paths as whoever does the work has to see them: it may be a program in another folder."""
+    from helix_desktop.histories import finding
+
+    given = {str(path): str(path.absolute()) for path in arguments.paths}
+    if not given:
+        found = [file for one in finding.find(finding.Places.of_this_user()) for file in finding.belonging(one)]
+        arguments.argv = [*arguments.argv, *map(str, found)]
+        arguments.paths = found
+    arguments.argv = [given.get(word, word) for word in arguments.argv]
+    arguments.paths = [path.absolute() for path in arguments.paths]
+    arguments.lasting = arguments.watch
+    return open_workspace.run(arguments)
+
+
+async def bring_in(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop.workbench import bring_in as bringing
+
+    if not arguments.watch:
+        files = await asyncio.to_thread(bringing.files_of, arguments.paths)
+        await _tell(arguments, workspace, await _one(workspace, files, arguments.kind), console)
+        return 0
+    await _watch(arguments, workspace, console)
+    return 0
+
+
+async def _one(workspace: Workspace, files: Sequence[Path], kind: str) -> Result:
+    from helix_desktop import workbench
+    from helix_desktop.tokens import Counter
+    from helix_desktop.workbench.bring_in import Import
+
+    if (bench := workbench.of(workspace)) is not None:
+        return await bench.bring_in(files, kind=kind)
+    return await Import(workspace, Counter(), kind).read(files)
+
+
+async def _watch(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> None:
+    """Import, and again whenever a file has changed."""
+    import watchfiles
+
+    from helix_desktop.workbench import bring_in as bringing
+
+    folders = {path if path.is_dir() else path.parent for path in arguments.paths}
+    files = await asyncio.to_thread(bringing.files_of, arguments.paths)
+    await _tell(arguments, workspace, await _one(workspace, files, arguments.kind), console)
+    async for _ in watchfiles.awatch(*folders, step=200, debounce=1_000):
+        files = await asyncio.to_thread(bringing.files_of, arguments.paths)
+        result = await _one(workspace, files, arguments.kind)
+        if result.imported:
+            await _tell(arguments, workspace, result, console)
+
+
+async def _tell(arguments: argparse.Namespace, workspace: Workspace, result: Result, console: Console) -> None:
+    from helix_desktop.histories.keys import masked
+    from helix_desktop.workbench.bench import forgetting
+
+    keys = [{"key": masked(key), "places": counts} for key, counts in result.keys.places.items()]
+    forgotten = 0
+    if arguments.forget_keys:
+        for key in result.keys.places:
+            await forgetting(workspace)(text=key)
+            forgotten += 1
+    if arguments.json:
+        told = {
+            "run": result.run,
+            "imported": [asdict(one) for one in result.imported],
+            "unchanged": result.unchanged,
+            "complaints": result.complaints,
+            "keys": keys,
+            "forgotten": forgotten,
+        }
+        await say_json(console, told)
+        return
+    for one in result.imported:
+        await console.say(f"{one.id}  {one.messages:>5} messages {one.outputs:>5} outputs  {one.title or one.path}")
+    await _tell_rest(result, console)
+    for found in keys[:KEYS_SHOWN]:
+        await console.say(f"This looks like a key: {found['key']}{' (forgotten)' if forgotten else ''}")
+    if keys and not forgotten:
+        await console.say(
+            "To remove what looks like a key for good: `helix-desktop forget`, or import again with --forget-keys."
+        )
+
+
+async def _tell_rest(result: Result, console: Console) -> None:
+    for complaint in result.complaints[:SHOWN]:
+        await console.complain(complaint)
+    if len(result.complaints) > SHOWN:
+        await console.complain(f"… and {len(result.complaints) - SHOWN} more; --json tells them all.")
+    await console.say(
+        f"{len(result.imported):,} brought in (import {result.run}), {result.unchanged:,} were here already."
+    )
+
+
+async def imports(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop.workbench.bring_in import runs
+
+    found = await runs(workspace)
+    if arguments.json:
+        await say_json(
+            console, [{"run": run, "conversations": count, "undone": undone} for run, count, undone in found]
+        )
+        return 0
+    for run, count, undone in found:
+        await console.say(f"{run}  {count:>5} conversations{'  (undone)' if undone else ''}")
+    return 0
+
+
+async def undo(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop import workbench
+    from helix_desktop.workbench import bring_in as bringing
+
+    bench = workbench.of(workspace)
+    if bench is not None:
+        count, stayed = await bench.undo_import(arguments.import_run)
+    else:
+        count, stayed = await bringing.undo(workspace, arguments.import_run)
+    if arguments.json:
+        await say_json(console, {"undone": count, "stayed": stayed})
+        return 0
+    for sentence in stayed:
+        await console.complain(sentence)
+    await console.say(f"{count:,} conversations taken back. The new ones are in the trash.")
+    return 0

@@ -1,0 +1,301 @@
+"""Histories of other programs as conversations: all of it, once, taken back, and gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop import places
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import BroughtIn, Folded, ModelReplied, Text, ToolReturned, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.view import state_of
+from helix_desktop.errors import NotThere
+from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.secrets import Secrets
+from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.workbench import Desk, bring_in
+from helix_desktop.workbench.bring_in import Import, Result
+from helix_desktop.workbench.tour import Quick
+from tests.histories import written
+from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
+from tests.peers.anthropic_server import AnthropicServer
+from tests.peers.chat_server import ChatServer
+from tests.peers.gemini_server import GeminiServer
+from tests.peers.peer import Answer, Peer
+from tests.peers.responses_server import ResponsesServer
+from tests.peers.strict import strictly
+
+
+class Words:
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+@pytest.fixture
+async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
+    workspaces = Workspaces(tmp_path / "workspaces")
+    opened = await workspaces.open(workspaces.create("Work", tmp_path).id)
+    yield opened
+    await opened.aclose()
+
+
+async def brought(workspace: Workspace, *paths: Path) -> Result:
+    return await Import(workspace, Words()).read(bring_in.files_of(paths))
+
+
+async def whole(workspace: Workspace) -> list[Any]:
+    rows = await workspace.journal.conversations()
+    return [await workspace.journal.read(row.id) for row in sorted(rows, key=lambda row: row.id)]
+
+
+@pytest.mark.parametrize("kind", written.KINDS)
+async def test_every_output_can_be_recalled_and_a_second_import_changes_nothing(
+    workspace: Workspace, tmp_path: Path, kind: str
+) -> None:
+    path = written.KINDS[kind](tmp_path)
+    result = await brought(workspace, path)
+    (one,) = result.imported
+    assert (one.state, one.kind in (kind, "messages")) == ("new", True)
+    assert await workspace.cache.get(Digest.of(written.OUTPUT.encode())) == written.OUTPUT.encode()
+    facts = await workspace.journal.read(one.id)
+    output = next(fact.fact for fact in facts if isinstance(fact.fact, ToolReturned))
+    assert output.output.digest == Digest.of(written.OUTPUT.encode())
+    before = await whole(workspace)
+    again = await brought(workspace, path)
+    assert (again.imported, again.unchanged) == ([], 1)
+    path.touch()
+    assert (await brought(workspace, path)).imported == []
+    assert await whole(workspace) == before
+    await workspace.index.caught_up()
+    assert await workspace.index.search("look")
+
+
+async def test_times_models_and_usage_are_those_of_the_file(workspace: Workspace, tmp_path: Path) -> None:
+    (one,) = (await brought(workspace, written.claude(tmp_path))).imported
+    facts = await workspace.journal.read(one.id)
+    assert facts[0].time == facts[1].time == 1767323041.0
+    assert facts[-1].time == 1767323048.0
+    reply = next(fact.fact for fact in facts if isinstance(fact.fact, ModelReplied))
+    assert (reply.model, reply.usage.input, reply.saw) == ("claude-sonnet-4-5", 100, 2)
+    (row,) = await workspace.journal.conversations()
+    assert (row.title, row.updated) == ("list the files", 1767323048.0)
+    assert state_of(facts).view().blocks
+
+
+async def test_a_file_that_has_grown_adds_what_is_new(workspace: Workspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", values[:6])
+    (first,) = (await brought(workspace, path)).imported
+    before = await workspace.journal.read(first.id)
+    written.lines(path, values)
+    (more,) = (await brought(workspace, path)).imported
+    assert (more.id, more.state, more.messages) == (first.id, "more", 2)
+    after = await workspace.journal.read(first.id)
+    assert after[: len(before)] == before
+    said = [fact.fact for fact in after if isinstance(fact.fact, UserSaid | ModelReplied)]
+    fresh = tmp_path / "fresh"
+    at_once = await Workspaces(fresh).open(Workspaces(fresh).create("Fresh", tmp_path).id)
+    (other,) = (await brought(at_once, path)).imported
+    facts = [fact.fact for fact in await at_once.journal.read(other.id)]
+    await at_once.aclose()
+    assert [getattr(one, "parts", ()) for one in said] == [
+        one.parts for one in facts if isinstance(one, UserSaid | ModelReplied)
+    ]
+
+
+async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(workspace: Workspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    task = written.claude_reply(9, 8, "m4", written.use("t9", "Task", prompt="look deep", description="d"))
+    values += [
+        task,
+        written.claude_said(10, 9, [written.result("t9", "found")], toolUseResult={"agentId": "a1"}),
+        written.claude_said(20, 6, "another way"),
+        written.claude_reply(21, 20, "m9", written.text("Another answer.")),
+    ]
+    path = written.lines(tmp_path / "session-1.jsonl", values)
+    child = [
+        {**written.claude_said(30, None, "look deep"), "isSidechain": True, "agentId": "a1"},
+        {**written.claude_reply(31, 30, "c1", written.text("deep")), "isSidechain": True, "agentId": "a1"},
+    ]
+    beside = written.lines(tmp_path / "session-1" / "subagents" / "agent-a1.jsonl", child)
+    result = await brought(workspace, path, beside)
+    main, fork, sub = result.imported
+    assert fork.forked_from == main.id
+    facts = await workspace.journal.read(fork.id)
+    of_main = await workspace.journal.read(main.id)
+    shared = next(one.seq for one in facts[1:] if getattr(one.fact, "forked_from", "")) - 1
+    assert [one.fact for one in facts[1:shared]] == [one.fact for one in of_main[1:shared]]
+    texts = [
+        part.text
+        for one in facts
+        if isinstance(one.fact, UserSaid)
+        for part in one.fact.parts
+        if isinstance(part, Text)
+    ]
+    assert texts == ["list the files", "another way"]
+    assert sub.parent == main.id
+    returned = [one.fact for one in of_main if isinstance(one.fact, ToolReturned)]
+    assert returned[-1].child == sub.id
+    row = await workspace.journal.conversation(sub.id)
+    assert (row.parent, row.parent_call) == (main.id, "t9")
+    assert (await brought(workspace, path, beside)).imported == []
+
+
+async def test_what_comes_after_it_was_continued_here_is_a_fork(workspace: Workspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", values[:6])
+    (first,) = (await brought(workspace, path)).imported
+    await workspace.journal.append(first.id, [UserSaid((Text("my own", 2),)), TurnEnded(TurnEnd.DONE)])
+    before = await workspace.journal.read(first.id)
+    written.lines(path, values)
+    (fork,) = (await brought(workspace, path)).imported
+    assert (fork.state, fork.forked_from) == ("fork", first.id)
+    assert await workspace.journal.read(first.id) == before
+    values.append(written.claude_said(9, 8, "third"))
+    values.append(written.claude_reply(10, 9, "m4", written.text("Third.")))
+    written.lines(path, values)
+    (more,) = (await brought(workspace, path)).imported
+    assert (more.id, more.state) == (fork.id, "more")
+
+
+async def test_a_file_that_tells_it_differently_now_rewinds(workspace: Workspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", values[:3])
+    (first,) = (await brought(workspace, path)).imported
+    written.lines(path, values)
+    (again,) = (await brought(workspace, path)).imported
+    assert again.id == first.id
+    facts = await workspace.journal.read(first.id)
+    replies = [one for one in state_of(facts).present() if isinstance(one.fact, ModelReplied)]
+    assert len(replies) == 3
+    assert (await brought(workspace, path)).imported == []
+
+
+async def test_an_import_is_taken_back_and_comes_again(workspace: Workspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", values[:6])
+    first = await brought(workspace, path)
+    written.lines(path, values)
+    second = await brought(workspace, path)
+    assert await bring_in.undo(workspace, second.run) == (1, [])
+    name = first.imported[0].id
+    present = state_of(await workspace.journal.read(name)).present()
+    assert sum(isinstance(one.fact, ModelReplied) for one in present) == 2
+    with pytest.raises(NotThere):
+        await bring_in.undo(workspace, second.run)
+    (again,) = (await brought(workspace, path)).imported
+    assert again.state == "more"
+    assert (await brought(workspace, path)).imported == []
+
+
+async def test_a_new_conversation_that_was_taken_back_comes_out_of_the_trash(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    path = written.pi(tmp_path)
+    first = await brought(workspace, path)
+    await bring_in.undo(workspace, first.run)
+    (row,) = await workspace.journal.conversations()
+    assert row.trashed
+    (again,) = (await brought(workspace, path)).imported
+    assert again.state == "back"
+    assert not (await workspace.journal.conversation(again.id)).trashed
+    assert {undone for _, _, undone in await bring_in.runs(workspace)} == {False, True}
+
+
+async def test_a_foreign_compaction_can_be_undone(workspace: Workspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    boundary = written.claude_line(11, "system", None, subtype="compact_boundary", logicalParentUuid="u8", compactMetadata={"trigger": "auto"})  # fmt: skip
+    values += [
+        boundary,
+        written.claude_said(12, 11, "The summary.", isCompactSummary=True),
+        written.claude_said(13, 12, "after it"),
+        written.claude_reply(14, 13, "m5", written.text("Yes.")),
+    ]
+    (one,) = (await brought(workspace, written.lines(tmp_path / "s.jsonl", values))).imported
+    assert one.folds == 1
+    facts = await workspace.journal.read(one.id)
+    fold = next(fact.fact for fact in facts if isinstance(fact.fact, Folded))
+    assert fold.why == "Claude Code compacted here (auto)"
+    shown = " ".join(str(block.content) for block in state_of(facts).view().blocks)
+    assert "The summary." in shown
+    assert "list the files" not in shown
+
+
+async def test_keys_are_found(workspace: Workspace, tmp_path: Path) -> None:
+    key = "sk-ant-" + "api03-" + "a1B2" * 8
+    values = written.claude_session()
+    values[0] = written.claude_said(1, None, f"use {key} please")
+    result = await brought(workspace, written.lines(tmp_path / "s.jsonl", values))
+    assert list(result.keys.places) == [key]
+    await workspace.forget(text=key)
+    facts = await workspace.journal.read(result.imported[0].id)
+    assert key not in str(facts)
+    written.lines(tmp_path / "s.jsonl", [*values, written.claude_said(9, 8, "more"), written.claude_reply(10, 9, "m4", written.text("ok"))])  # fmt: skip
+    again = await brought(workspace, tmp_path / "s.jsonl")
+    assert again.imported[0].state == "more"
+    assert key not in str(await workspace.journal.read(result.imported[0].id))
+
+
+async def test_a_stopped_import_leaves_whole_conversations_and_the_next_goes_on(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    paths = [written.claude(tmp_path), written.pi(tmp_path), written.codex(tmp_path)]
+    work = Import(workspace, Words())
+    seen: list[str] = []
+
+    def report(_done: int, _total: int, file: str) -> None:
+        seen.append(file)
+        if len(seen) == 2:
+            task.cancel()
+
+    task = asyncio.ensure_future(work.read(paths, report))  # noqa: TID251
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    for facts in await whole(workspace):
+        assert isinstance(facts[-1].fact, BroughtIn)
+    result = await brought(workspace, *paths)
+    assert len(result.imported) + result.unchanged == 3
+    assert len(await whole(workspace)) == 3
+
+
+# --- continued -------------------------------------------------------------------------------------------------------
+
+PROTOCOLS: dict[str, tuple[type[Peer], Callable[..., Answer]]] = {
+    "openai-chat": (ChatServer, chat_server.reply),
+    "openai-responses": (ResponsesServer, responses_server.reply),
+    "anthropic": (AnthropicServer, anthropic_server.reply),
+    "gemini": (GeminiServer, gemini_server.reply),
+}
+
+
+async def said(session: Session, words: str) -> None:
+    session.send((Text(words),))
+    await asyncio.wait_for(session.idle(), 30)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_every_kind_goes_on_with_every_protocol(tmp_path: Path, protocol: str) -> None:
+    peer, reply = PROTOCOLS[protocol]
+    where = places.find(tmp_path / "home")
+    (tmp_path / "project").mkdir()
+    with peer(default=strictly(protocol, lambda _: reply("Gone on."))) as server:
+        desk = Desk(where, Secrets(where.key_file, environ={"A_KEY": "k"}), clock=Quick())
+        desk.configured.put(ProviderConfig("peer", protocol, base_url=server.base_url, variable="A_KEY"))
+        bench = await desk.create("Seen", tmp_path / "project")
+        await bench.choose_model("peer/scripted")
+        files = [make(tmp_path / kind) for kind, make in written.KINDS.items()]
+        result = await bench.bring_in(files)
+        assert len(result.imported) == len(written.KINDS)
+        for one in result.imported:
+            session = await bench.session(one.id)
+            await said(session, "go on")
+            ended = next(fact.fact for fact in reversed(session.facts) if isinstance(fact.fact, TurnEnded))
+            assert ended.reason is TurnEnd.DONE, f"{one.kind}: {ended.why}"
+            assert "I look." in json.dumps(server.bodies[-1])
+        await desk.aclose()
