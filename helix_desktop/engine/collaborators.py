@@ -25,6 +25,14 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What holds word for word from some step on: rules of a folder, a skill, a plan. An empty text takes it back."""
+
+    by: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """What the view depends on besides what is said: compared before every step, appended where it changed."""
 
@@ -32,6 +40,7 @@ class Setup:
     policy: PolicySet
     models: tuple[ModelSet, ...]
     rules: tuple[RulesSet, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 class Spawn(Protocol):

@@ -123,7 +123,9 @@ class Conversation:
 
 
 def placed(fact: Fact, first: int) -> Fact:
-    """The fact with a cover that counts from the facts appended with it put in its place."""
+    """The fact with a cover, or a pin, that counts from the facts appended with it put in its place."""
     if isinstance(fact, Folded) and isinstance(fact.cover, PartRef) and fact.cover.seq <= 0:
         return replace(fact, cover=replace(fact.cover, seq=first - fact.cover.seq))
+    if isinstance(fact, Pinned) and isinstance(fact.ref, PartRef) and fact.ref.seq <= 0:
+        return replace(fact, ref=replace(fact.ref, seq=first - fact.ref.seq))
     return fact

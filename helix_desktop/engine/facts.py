@@ -229,10 +229,13 @@ class Included:
 
 @dataclass(frozen=True, slots=True)
 class UserSaid:
-    """`steering`: said while the agent worked; it stands after the whole batch of results of the step before."""
+    """`steering`: said while the agent worked; it stands after the whole batch of results of the step before. `by`: what
+    the program says on somebody's behalf, and whose it is: `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop`, `agent`.
+    """
 
     parts: tuple[UserPart, ...]
     steering: bool = False
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,139 @@
+"""One thing a folder brings, as it stands on the disk now, and how its file is read.
+
+Nothing here is believed: an item is text to be shown to the user, who trusts exactly this content, by its SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from helix_desktop.errors import WrongUse
+
+LARGEST = 256 * 1024
+KINDS = ("rules", "skill", "command", "hook", "agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """`text` is what the user is shown and trusts; `body` what the model is given. `own`: of the user's own folders.
+    `notes`: what is wrong with it or not supported, in sentences; `broken`: it cannot be used at all.
+    """
+
+    kind: str
+    name: str
+    path: Path
+    text: str
+    body: str
+    about: str = ""
+    own: bool = False
+    values: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    broken: bool = False
+    trusted: bool = False
+    known: bool = False  # an earlier content of it was trusted
+    off: bool = False
+    why: str = ""  # of rules: why they hold
+
+    @property
+    def key(self) -> str:
+        """How settings name it: its path, and for a hook which one of the file."""
+        return f"{self.path}#{self.name}" if self.kind == "hook" else str(self.path)
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def in_force(self) -> bool:
+        return self.trusted and not self.off and not self.broken
+
+    @property
+    def state(self) -> str:
+        """In a word or two, for a list."""
+        if self.broken:
+            return "cannot be used"
+        if self.off:
+            return "off"
+        if self.trusted:
+            return "in use"
+        return "changed: not trusted yet" if self.known else "new: not trusted yet"
+
+
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*$\r?\n?", re.DOTALL | re.MULTILINE)
+_read: dict[tuple[str, int, int, int], str] = {}
+
+
+def text_of(path: Path, within: Path) -> str | None:
+    """The file's text; None for what is no plain file inside `within`, is too large or cannot be read."""
+    try:
+        real = path.resolve(strict=True)
+        stat = real.stat()
+        if not real.is_relative_to(within.resolve()) or not real.is_file() or stat.st_size > LARGEST:
+            return None
+        key = (str(real), stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if key not in _read:
+            if len(_read) > 2_000:
+                _read.clear()
+            _read[key] = real.read_bytes().decode("utf-8", "replace")
+        return _read[key]
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def front_matter(text: str) -> tuple[dict[str, Any], str]:
+    """The values between the two lines `---`, all of them texts, lists or tables, and what follows. WrongUse says what is
+    wrong; a text without any has no values.
+    """
+    if not text.startswith("---"):
+        return {}, text
+    found = _FRONT.match(text)
+    if found is None:
+        raise WrongUse("The block between --- and --- at its beginning is not closed.")
+    try:
+        values = yaml.load(found[1], Loader=yaml.BaseLoader)  # noqa: S506 -- makes texts, lists and tables, nothing else
+    except (yaml.YAMLError, RecursionError, ValueError):
+        values = _line_by_line(found[1])
+    if values is None:
+        values = {}
+    if not isinstance(values, dict):
+        raise WrongUse("The block between --- and --- must be a table of names and values.")
+    return {str(name): value for name, value in values.items()}, text[found.end() :]
+
+
+def _line_by_line(text: str) -> dict[str, Any]:
+    """Published files have colons in their descriptions, which YAML refuses and everybody takes."""
+    values: dict[str, Any] = {}
+    for line in text.splitlines():
+        found = re.fullmatch(r"([A-Za-z][\w-]*):[ \t]+(\S.*)", line)
+        if found is None:
+            if line.strip() and not line.startswith((" ", "\t", "#")):
+                raise WrongUse("The block between --- and --- is not valid YAML.")
+            continue
+        values[found[1]] = found[2].strip().strip("\"'")
+    if not values:
+        raise WrongUse("The block between --- and --- is not valid YAML.")
+    return values
+
+
+def plain(value: object) -> str:
+    """A value that should be a text."""
+    return value.strip() if isinstance(value, str) else ""
+
+
+def listed(value: object) -> tuple[str, ...]:
+    """A value that should be a list of names: a list, or names with commas between them."""
+    if isinstance(value, str):
+        value = _split(value)
+    return tuple(str(each).strip() for each in value if str(each).strip()) if isinstance(value, Sequence) else ()
+
+
+def _split(text: str) -> list[str]:
+    """At commas and blanks that do not stand in brackets: `Bash(git add:*), Read`."""
+    return re.findall(r"[^\s,()]+(?:\([^)]*\))?", text)

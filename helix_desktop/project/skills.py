@@ -1,0 +1,123 @@
+"""Skills as agentskills.io describes them: a folder with SKILL.md, a name and a description in front, instructions behind."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.errors import WrongUse
+from helix_desktop.project.item import Item, front_matter, plain, text_of
+
+PLACES = (".agents/skills", ".claude/skills")
+FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
+LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1_024, 500
+MOST_FILES, MOST_BYTES = 500, 20 << 20
+
+
+def validate(folder: Path) -> list[str]:
+    """Everything in which a skill's folder differs from the specification, a sentence each."""
+    if not folder.exists():
+        return [f"The path does not exist: {folder}"]
+    if not folder.is_dir():
+        return [f"Not a directory: {folder}"]
+    path = file_of(folder)
+    if path is None:
+        return ["Missing required file: SKILL.md"]
+    try:
+        values, _ = properties(path.read_text("utf-8", "replace"))
+    except WrongUse as error:
+        return [str(error)]
+    return mistakes(values, folder.name)
+
+
+def file_of(folder: Path) -> Path | None:
+    return next((path for name in ("SKILL.md", "skill.md") if (path := folder / name).is_file()), None)
+
+
+def properties(text: str) -> tuple[dict[str, Any], str]:
+    """The values in front and the instructions behind; WrongUse where there are no values."""
+    if not text.startswith("---"):
+        raise WrongUse("SKILL.md must start with YAML frontmatter (---).")
+    values, body = front_matter(text)
+    return values, body.strip()
+
+
+def mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
+    """What is wrong with the values in front."""
+    found = []
+    if strange := sorted(set(values) - FIELDS):
+        found.append(f"Unexpected fields in frontmatter: {', '.join(strange)}.")
+    found += _name(values["name"], folder) if "name" in values else ["Missing required field in frontmatter: name"]
+    if "description" not in values:
+        found.append("Missing required field in frontmatter: description")
+    elif not plain(values["description"]):
+        found.append("The field 'description' must be a non-empty string.")
+    elif len(values["description"]) > LONGEST_DESCRIPTION:
+        found.append(f"The description exceeds {LONGEST_DESCRIPTION} characters ({len(values['description'])}).")
+    compatible = values.get("compatibility", "")
+    if not isinstance(compatible, str):
+        found.append("The field 'compatibility' must be a string.")
+    elif len(compatible) > LONGEST_COMPATIBILITY:
+        found.append(f"The field 'compatibility' exceeds {LONGEST_COMPATIBILITY} characters ({len(compatible)}).")
+    return found
+
+
+def _name(value: Any, folder: str) -> list[str]:
+    if not plain(value):
+        return ["The field 'name' must be a non-empty string."]
+    name = unicodedata.normalize("NFKC", value.strip())
+    found = []
+    if len(name) > LONGEST_NAME:
+        found.append(f"The skill name exceeds the {LONGEST_NAME} character limit ({len(name)}).")
+    if name != name.lower():
+        found.append(f"The skill name {name!r} must be lowercase.")
+    if name.startswith("-") or name.endswith("-"):
+        found.append("The skill name cannot start or end with a hyphen.")
+    if "--" in name:
+        found.append("The skill name cannot contain consecutive hyphens.")
+    if not all(letter.isalnum() or letter == "-" for letter in name):
+        found.append(f"The skill name {name!r} contains invalid characters: only letters, digits and hyphens may stand in it.")
+    if unicodedata.normalize("NFKC", folder) != name:
+        found.append(f"The directory name {folder!r} must match skill name {name!r}.")
+    return found
+
+
+def of_place(place: Path, within: Path, *, own: bool = False) -> Iterator[Item]:
+    """The skills in a folder of skills. What differs from the specification and does no harm is a note."""
+    try:
+        folders = sorted(each for each in place.iterdir() if each.is_dir())[:1_000]
+    except OSError:
+        return
+    for folder in folders:
+        path = file_of(folder)
+        text = text_of(path, within) if path else None
+        if path is None or text is None:
+            continue
+        try:
+            values, body = properties(text)
+        except WrongUse as error:
+            yield Item("skill", folder.name, path, text, "", own=own, notes=(str(error),), broken=True)
+            continue
+        name = unicodedata.normalize("NFKC", plain(values.get("name"))) or folder.name
+        about = " ".join(plain(values.get("description")).split())[:LONGEST_DESCRIPTION]
+        notes = tuple(mistakes(values, folder.name))
+        shown = text + _others(folder, path)
+        yield Item("skill", name, path, shown, body, about, own, values, notes, broken=not about)
+
+
+def _others(folder: Path, skill: Path) -> str:
+    """The names and hashes of the files beside SKILL.md: who trusts a skill trusts these as well."""
+    lines, size = [], 0
+    for path in sorted(each for each in folder.rglob("*") if each.is_file() and each != skill)[:MOST_FILES]:
+        try:
+            size += path.stat().st_size
+            if size > MOST_BYTES:
+                break
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError:
+            continue
+        lines.append(f"{path.relative_to(folder).as_posix()}  {digest[:16]}")
+    return "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n" if lines else ""
