@@ -15,7 +15,7 @@ from helix_desktop.engine import policy
 from helix_desktop.engine.blocks import View
 from helix_desktop.engine.budget import Meter, meter
 from helix_desktop.engine.events import Event, FactAppended, ReadAnew
-from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, PolicySet, Recorded
+from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Pinned, PolicySet, Recorded
 from helix_desktop.engine.ports import Journal
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.errors import NotThere, StoreFailed

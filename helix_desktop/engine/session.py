@@ -251,7 +251,8 @@ class Session:
     async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
         """Say the message at `seq` differently and go on from there."""
         self._refuse_while_running("edit and resend")
-        if not isinstance(self.conversation.fact(seq), UserSaid):
+        said = self.conversation.fact(seq)
+        if not isinstance(said, UserSaid) or said.by:
             raise NotThere(f"Number {seq} of this conversation is not a message of yours.")
         await self.conversation.append(Rewound(seq - 1))
         self.send(parts)
@@ -259,7 +260,7 @@ class Session:
     async def regenerate(self) -> None:
         """Ask for the last answer again: rewind to the message before it and go on."""
         self._refuse_while_running("ask again")
-        said = [r.seq for r in self.conversation.state.present() if isinstance(r.fact, UserSaid)]
+        said = [r.seq for r in self.conversation.state.present() if isinstance(r.fact, UserSaid) and not r.fact.by]
         if not said:
             raise NotThere("There is no message of yours to answer again.")
         await self.conversation.append(Rewound(said[-1]))

@@ -104,7 +104,7 @@ async def sources(branch: Branch, seqs: list[int], cache: Cache) -> list[Source]
         if isinstance(fact, ToolReturned):
             if not branch.is_excluded(PartRef(seq)):
                 found.append(await _output(branch, seq, fact, cache))
-        elif isinstance(fact, UserSaid):
+        elif isinstance(fact, UserSaid) and not fact.by:  # notes are pinned: nothing of them can be lost
             found.append(await _user(branch, seq, fact, cache))
         elif isinstance(fact, ModelReplied):
             found.extend(replied(branch, seq, fact))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.calls import meant, unwrapped
-from helix_desktop.engine.collaborators import Crew
+from helix_desktop.engine.collaborators import Crew, Note
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.events import CallMoved, Running, Stage, Streamed, ToolShowed
@@ -22,6 +22,8 @@ from helix_desktop.engine.facts import (
     Fact,
     ModelReplied,
     ModelRole,
+    PartRef,
+    Pinned,
     Reasoning,
     ReplyPart,
     Span,
@@ -33,6 +35,7 @@ from helix_desktop.engine.facts import (
     ToolsOffered,
     TurnEnd,
     TurnEnded,
+    Unpinned,
     UserPart,
     UserSaid,
 )
@@ -47,6 +50,7 @@ LATELY = 12
 HEAD = 2_000
 Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
 UNREAD = "This call was stopped before it was done."
+NO_LONGER = "[What stood here before, under the same name, no longer holds.]"
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
     "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
@@ -113,8 +117,23 @@ class Turn:
         offered = ToolsOffered(tools, counted, *self._crew.withheld())
         wanted: list[Fact] = [setup.system, *setup.rules, offered, setup.policy, *setup.models]
         changed = [fact for fact in wanted if not self._conversation.state.holds(fact)]
+        changed += self._new_notes(setup.notes, len(changed))
         if changed:
             await self._conversation.append(*changed)
+
+    def _new_notes(self, wanted: Sequence[Note], before: int) -> list[Fact]:
+        """Notes that are new or have changed, said at the end and pinned: the prefix stays, and no fold shortens them."""
+        branch, facts = self._conversation.state.branch, list[Fact]()
+        for note in wanted:
+            seq, said = branch.notes.get(note.by, (0, ""))
+            text = note.text or (NO_LONGER if seq else "")
+            if text == said:
+                continue
+            if seq:
+                facts.append(Unpinned(PartRef(seq)))
+            facts.append(UserSaid((Text(text, self._crew.tokens.count(text)),), steering=True, by=note.by))
+            facts.append(Pinned(PartRef(-(before + len(facts) - 1))))
+        return facts
 
     def _refuse_what_cannot_fit(self) -> None:
         """Pins are never folded: where they are why the request is larger than the window, it is not sent."""

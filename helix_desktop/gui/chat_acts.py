@@ -80,7 +80,11 @@ def _edit(window: MainWindow, session: Session, seq: int) -> None:
 
 def _regenerate(window: MainWindow, session: Session, seq: int) -> None:
     """The answer at `seq` again: what the user said before it is said again, as it was."""
-    said = [r for r in session.conversation.state.present() if r.seq < seq and isinstance(r.fact, UserSaid)]
+    said = [
+        r
+        for r in session.conversation.state.present()
+        if r.seq < seq and isinstance(r.fact, UserSaid) and not r.fact.by
+    ]
     if said and isinstance(said[-1].fact, UserSaid):
         work = session.edit_and_resend(said[-1].seq, said[-1].fact.parts)
         window.doing.do(work, name="answer again", owner=window)

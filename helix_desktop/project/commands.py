@@ -49,8 +49,12 @@ def of_place(place: Path, within: Path, *, own: bool = False) -> Iterator[Item]:
         except WrongUse as error:
             yield Item("command", name, path, text, "", own=own, notes=(str(error),), broken=True)
             continue
-        about = plain(values.get("description")) or next((line.strip("# ") for line in body.splitlines() if line.strip()), "")
-        notes = tuple(f"{key} is not supported in a command and does nothing here." for key in values if key in _UNSUPPORTED)
+        about = plain(values.get("description")) or next(
+            (line.strip("# ") for line in body.splitlines() if line.strip()), ""
+        )
+        notes = tuple(
+            f"{key} is not supported in a command and does nothing here." for key in values if key in _UNSUPPORTED
+        )
         yield Item("command", name, path, text, body.strip(), about[:200], own, values, notes)
 
 

@@ -5,14 +5,15 @@ Nothing here is believed: an item is text to be shown to the user, who trusts ex
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from helix_desktop.errors import WrongUse
 
@@ -40,6 +41,22 @@ class Item:
     known: bool = False  # an earlier content of it was trusted
     off: bool = False
     why: str = ""  # of rules: why they hold
+    below: Path | None = None  # of rules that hold for the files below a folder, once one of them is used
+    globs: tuple[str, ...] = ()  # of these, the files for which they hold; all where there are none
+
+    @property
+    def nested(self) -> bool:
+        """Whether it comes into force only when a file is used."""
+        return self.below is not None
+
+    def holds_for(self, paths: Iterable[Path]) -> bool:
+        """Whether one of these files brings it into force."""
+        return any(
+            self.below is not None
+            and path.is_relative_to(self.below)
+            and (not self.globs or any(fits(path.relative_to(self.below).as_posix(), glob) for glob in self.globs))
+            for path in paths
+        )
 
     @property
     def key(self) -> str:
@@ -95,7 +112,7 @@ def front_matter(text: str) -> tuple[dict[str, Any], str]:
         return {}, text
     found = _FRONT.match(text)
     if found is None:
-        raise WrongUse("The block between --- and --- at its beginning is not closed.")
+        raise WrongUse("The block between --- and --- at its beginning is not properly closed.")
     try:
         values = yaml.load(found[1], Loader=yaml.BaseLoader)  # noqa: S506 -- makes texts, lists and tables, nothing else
     except (yaml.YAMLError, RecursionError, ValueError):
@@ -103,7 +120,7 @@ def front_matter(text: str) -> tuple[dict[str, Any], str]:
     if values is None:
         values = {}
     if not isinstance(values, dict):
-        raise WrongUse("The block between --- and --- must be a table of names and values.")
+        raise WrongUse("The block between --- and --- must be a YAML mapping of names to values.")
     return {str(name): value for name, value in values.items()}, text[found.end() :]
 
 
@@ -112,13 +129,13 @@ def _line_by_line(text: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for line in text.splitlines():
         found = re.fullmatch(r"([A-Za-z][\w-]*):[ \t]+(\S.*)", line)
-        if found is None:
+        if found is None or found[2][0] in "[{&*|>%@`":
             if line.strip() and not line.startswith((" ", "\t", "#")):
-                raise WrongUse("The block between --- and --- is not valid YAML.")
+                raise WrongUse("Invalid YAML between --- and ---.")
             continue
         values[found[1]] = found[2].strip().strip("\"'")
     if not values:
-        raise WrongUse("The block between --- and --- is not valid YAML.")
+        raise WrongUse("Invalid YAML between --- and ---.")
     return values
 
 
@@ -137,3 +154,10 @@ def listed(value: object) -> tuple[str, ...]:
 def _split(text: str) -> list[str]:
     """At commas and blanks that do not stand in brackets: `Bash(git add:*), Read`."""
     return re.findall(r"[^\s,()]+(?:\([^)]*\))?", text)
+
+
+def fits(path: str, glob: str) -> bool:
+    """Whether a path fits a glob: `**` any folders, `*.ts` any file so named."""
+    return fnmatch.fnmatchcase(path, glob.replace("**/", "*")) or (
+        "/" not in glob and fnmatch.fnmatchcase(PurePath(path).name, glob)
+    )

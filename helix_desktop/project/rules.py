@@ -6,10 +6,10 @@ Those of a root hold always; those of a folder below it from the moment a file b
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePath
+from dataclasses import replace
+from pathlib import Path
 
 from helix_desktop.errors import WrongUse
 from helix_desktop.project.item import Item, front_matter, listed, plain, text_of
@@ -32,7 +32,7 @@ def of_roots(roots: Sequence[Path], touched: Iterable[Path] = ()) -> Iterator[It
         for folder in _folders(root, files):
             where = folder.relative_to(root).as_posix()
             for name in NAMES:
-                yield from _file(folder / name, root, f"a file in {where} was used")
+                yield from _file(folder / name, root, f"a file in {where} was used", below=folder)
             yield from _cursor(folder, root, files)
 
 
@@ -47,13 +47,14 @@ def _folders(root: Path, touched: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-def _file(path: Path, root: Path, why: str) -> Iterator[Item]:
+def _file(path: Path, root: Path, why: str, below: Path | None = None) -> Iterator[Item]:
     if path.is_symlink() and path.name in NAMES:
         return  # most often CLAUDE.md that points to AGENTS.md: the same text once is enough
     text = text_of(path, root)
     if text is not None and text.strip():
         whole, notes = with_imports(text, path, root)
-        yield Item("rules", path.name, path, whole, whole, why=why or "it belongs to the workspace's folder", notes=notes)
+        why = why or "it belongs to the workspace's folder"
+        yield Item("rules", path.name, path, whole, whole, why=why, notes=notes, below=below)
 
 
 def with_imports(text: str, path: Path, root: Path) -> tuple[str, tuple[str, ...]]:
@@ -65,13 +66,15 @@ def with_imports(text: str, path: Path, root: Path) -> tuple[str, tuple[str, ...
     def take(said: str, beside: Path, depth: int) -> None:
         for name in _IMPORT.findall(_CODE.sub(" ", said)):
             target = (beside.parent / name.rstrip(".")).resolve()
-            if target in seen or ("." not in target.name and not target.is_file()):
+            if target in seen or not ("/" in name or "." in name or target.is_file()):
                 continue
             seen.add(target)
             found = text_of(target, root) if depth < DEEPEST_IMPORT else None
             if found is None or sum(map(len, parts)) + len(found) > MOST_IMPORTED:
                 if "/" in name or "." in name[1:]:
-                    notes.append(f"@{name} was not imported: it is missing, too large, too deep, or outside of the folder.")
+                    notes.append(
+                        f"@{name} was not imported: it is missing, too large, too deep, or outside of the folder."
+                    )
                 continue
             parts.append(f"Imported from {target.relative_to(root.resolve())}:\n\n{found}")
             take(found, target, depth + 1)
@@ -94,27 +97,21 @@ def _cursor(folder: Path, root: Path, touched: Sequence[Path]) -> Iterator[Item]
         except WrongUse as error:
             yield Item("rules", path.name, path, text, text, notes=(str(error),), broken=True)
             continue
-        why = _holds(values, folder, touched)
-        if why:
-            yield Item("rules", path.name, path, text, body.strip(), plain(values.get("description")), why=why)
+        always, globs = plain(values.get("alwaysApply")).lower() == "true", listed(values.get("globs"))
+        below = None if always and folder == root else folder
+        if not always and not globs:
+            continue  # for the model to ask for: what it says of itself is no reason to send it
+        about = plain(values.get("description"))
+        item = Item("rules", path.name, path, text, body.strip(), about, below=below, globs=() if always else globs)
+        if why := _why(item, touched):
+            yield replace(item, why=why)
 
 
-def _holds(values: dict[str, object], folder: Path, touched: Sequence[Path]) -> str:
+def _why(item: Item, touched: Sequence[Path]) -> str:
     """Why a rule of Cursor's holds now; empty where it does not."""
-    if plain(values.get("alwaysApply")).lower() == "true":
+    if not item.nested:
         return "it says that it always applies"
-    globs = listed(values.get("globs"))
     for path in touched:
-        if path.is_relative_to(folder):
-            inside = path.relative_to(folder).as_posix()
-            for glob in globs:
-                if fits(inside, glob):
-                    return f"{inside} was used, and it is for {glob}"
+        if item.holds_for([path]):
+            return f"{path.name} was used, and it is for {', '.join(item.globs) or 'all files there'}"
     return ""
-
-
-def fits(path: str, glob: str) -> bool:
-    """Whether a path fits a glob: `**` any folders, `*.ts` any file so named."""
-    return fnmatch.fnmatchcase(path, glob.replace("**/", "*")) or (
-        "/" not in glob and fnmatch.fnmatchcase(PurePath(path).name, glob)
-    )

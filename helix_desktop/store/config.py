@@ -49,6 +49,7 @@ class Settings:
     limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # where a turn stops by itself; engine.crew.Limits
     trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
     approved: Mapping[str, str] = field(default_factory=dict)  # MCP tools as the user last allowed them, by fingerprint
+    off: tuple[str, ...] = ()  # rules, skills, commands, hooks and agents of the folders that the user switched off
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -123,6 +124,7 @@ _KEYS: Mapping[str, _Key] = {
     "limits.workspace_cost": _Key("dollars, like workspace_cost = 100, or 0 for no limit", _amount),
     "permissions.trusted": _Key("a table of rules files and their SHA-256", _table),
     "permissions.approved": _Key("a table of MCP tools and what they were when you allowed them", _table),
+    "permissions.off": _Key("a list of paths of rules, skills, commands, hooks and agents that are not used", _texts),
     "proposed": _Key("a table the program made from an import", _table),
 }
 _OPEN = (
@@ -234,6 +236,7 @@ def _settings(document: Mapping[str, Any], warnings: tuple[str, ...]) -> Setting
         limits=document.get("limits", {}),
         trusted=permissions.get("trusted", {}),
         approved=permissions.get("approved", {}),
+        off=tuple(permissions.get("off", ())),
         proposed=document.get("proposed", {}),
         warnings=warnings,
     )

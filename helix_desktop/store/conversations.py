@@ -90,7 +90,7 @@ def advance(row: Row, recorded: Recorded) -> Row:
             return _started(row, begun)
         case ConversationChanged() as changed:
             return _changed(row, changed)
-        case UserSaid() as said:
+        case UserSaid(by="") as said:
             words = " ".join(part.text for part in said.parts if isinstance(part, Text))
             return replace(row, begins=row.begins or " ".join(words[:1000].split())[:_BEGINS])
         case ModelReplied(usage=usage) | Spent(usage=usage):

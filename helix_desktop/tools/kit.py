@@ -21,7 +21,7 @@ from helix_desktop.tools.runner import ForeignTool, Permissions, Toolbox
 from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox
 from helix_desktop.tools.shell import Limits, Shell
 from helix_desktop.tools.subagent import Delegating, StartChild
-from helix_desktop.tools.tool import Around
+from helix_desktop.tools.tool import Around, Tool
 from helix_desktop.tools.undo import undo_changes
 
 
@@ -67,7 +67,7 @@ class Kit:
         commands = Shell(sandbox, environment, spawn, options.limits, options.names)
         return cls(Around(roots, *stores), permissions, sandbox, commands, options)
 
-    def toolbox(
+    def toolbox(  # noqa: PLR0913 -- all of them keywords with defaults
         self,
         *,
         compact: Compact | None = None,
@@ -77,11 +77,13 @@ class Kit:
         more: Callable[[], Sequence[ForeignTool]] = tuple,
         only: Sequence[str] = (),
         on_demand: OnDemand | None = None,
+        others: Sequence[Tool] = (),
     ) -> Toolbox:
         """The tools of one conversation. `depth`: 0 for the user's own, one more for each delegation above it."""
         tools = [*files.TOOLS, *search.tools(self.sandbox), *shell.tools(self.commands), *todo.TOOLS]
         tools += recall.tools(compact, history)
         tools += fetch.TOOLS if self.options.fetching else ()
+        tools += others
         if start_child is not None:
             tools += Delegating(start_child, depth=depth, names=lambda: box.names).tools()
         box = Toolbox(

@@ -7,6 +7,7 @@ line, stays as it is for the conversation: the provider's cache holds the array 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Lines of one kind under a heading: skills, agents."""
+
+    heading: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Room:
     """How much may stand in front of every request, in tokens. `definitions`: of servers' tools; `catalogue`: lines."""
 
@@ -88,7 +97,8 @@ class OnDemand:
     finder: Finder
     room: Callable[[], Room] = Room
     before: Callable[[], Sequence[ToolSpec]] = tuple
-    catalogues: Callable[[], Sequence[Line]] = tuple
+    catalogues: Callable[[], Sequence[Catalogue]] = tuple
+    also: Callable[[], Sequence[ToolSpec]] = tuple  # what is found besides tools: skills
     withheld: tuple[int, int] = (0, 0)  # how many definitions are not sent, and their tokens, about
     _sent: dict[str, bool] = field(default_factory=dict)  # by server, whether its definitions are sent
     _lines: dict[str, Line] = field(default_factory=dict)
@@ -116,7 +126,8 @@ class OnDemand:
     def tools(self, searchable: Callable[[], Sequence[ToolSpec]], allowed: Callable[[str], bool]) -> tuple[Tool, ...]:
         async def find(args: Arguments, _: Use) -> Result:
             limit = min(args.number("limit", 5), MOST_FOUND)
-            found = await self.finder.best(args.text("query"), limit, searchable(), allowed)
+            everything = (*searchable(), *self.also())
+            found = await self.finder.best(args.text("query"), limit, everything, allowed)
             return Result(_listed(found, args.text("query")), source=args.text("query"), note=f"{len(found)} found")
 
         return (Tool(FIND_TOOLS, _ABOUT_FIND, _FIND, find), Tool(CALL_TOOL, _ABOUT_CALL, _CALL, _not_understood))
@@ -130,7 +141,7 @@ class OnDemand:
         self._begun = True
         for spec in self.before():
             if spec.name == FIND_TOOLS and _HEADING in spec.description:
-                for line in spec.description.partition(_HEADING)[2].splitlines():
+                for line in spec.description.partition(_HEADING)[2].partition("\n\n")[0].splitlines():
                     name, _, said = line.removeprefix("- ").partition(": ")
                     self._lines[name] = Line(name, said)
                     self._sent.setdefault(name, False)
@@ -175,19 +186,28 @@ class OnDemand:
         return said
 
     def _own(self) -> tuple[ToolSpec, ...]:
-        lines = self._within([*self._lines.values(), *self.catalogues()])
-        about = _ABOUT_FIND + (_HEADING + "\n".join(lines) if lines else "")
+        servers = Catalogue(_HEADING.strip(), tuple(self._lines.values()))
+        shown = self._within([servers, *self.catalogues()])
+        about = "\n\n".join([_ABOUT_FIND, *shown]).replace(f"\n{_HEADING}", _HEADING)
         return (_spec(FIND_TOOLS, about, _FIND), _spec(CALL_TOOL, _ABOUT_CALL, _CALL))
 
-    def _within(self, lines: Sequence[Line]) -> list[str]:
-        """As many lines as the catalogue has room for; the rest is found by searching."""
-        room, shown = self.room().catalogue, []
-        for line in lines:
-            room -= self.tokens.count(f"{line}\n")
-            if room < 0:
-                break
-            shown.append(str(line))
-        return shown
+    def _within(self, catalogues: Sequence[Catalogue]) -> list[str]:
+        """As many lines as there is room for, of all catalogues in turn; the rest is found by searching."""
+        room = self.room().catalogue
+        shown: dict[int, list[str]] = {}
+        for row in itertools.zip_longest(*(each.lines for each in catalogues)):
+            for number, line in enumerate(row):
+                if line is None:
+                    continue
+                room -= self.tokens.count(f"{line}\n")
+                if room >= 0:
+                    shown.setdefault(number, []).append(str(line))
+        return [self._headed(catalogues[number], shown[number]) for number in sorted(shown)]
+
+    def _headed(self, catalogue: Catalogue, shown: Sequence[str]) -> str:
+        left = len(catalogue.lines) - len(shown)
+        more = [f"(and {left} more: search)"] if left else []
+        return "\n".join([catalogue.heading, *shown, *more])
 
 
 def server_of(name: str) -> str:

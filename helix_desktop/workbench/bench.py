@@ -39,6 +39,7 @@ from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import CacheCorrupt, NotThere, WrongUse
+from helix_desktop.project.item import Item
 from helix_desktop.store.config import Changes
 from helix_desktop.store.empty_trash import Emptied
 from helix_desktop.store.transfer import Report, unheard
@@ -52,6 +53,7 @@ from helix_desktop.tools.subagent import Child, Delegation
 from helix_desktop.workbench import bring_in, folders, rows, setup
 from helix_desktop.workbench.models import Access, Models
 from helix_desktop.workbench.partial_replies import PartialReplies
+from helix_desktop.workbench.project import Project
 from helix_desktop.workbench.rows import ConversationRow, Rows
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.sessions import Sessions
@@ -90,6 +92,7 @@ class Workbench:
         self.kit = kit
         self._tasks = tasks.Tasks(workspace.name)
         self.servers = Servers(workspace, shared.access.secrets, self._tasks.spawn)
+        self.project = Project(workspace)
         self.models = Models(shared.access, lambda: workspace.settings.models)
         self._shared = shared
         self._permissions = permissions
@@ -251,6 +254,7 @@ class Workbench:
             more=self.servers.tools,
             only=only,
             on_demand=self._on_demand(conversation),
+            others=self.project.tools(),
         )
         return Crew(
             cache=self.workspace.cache,
@@ -260,7 +264,7 @@ class Workbench:
             tools=toolbox,
             withheld=toolbox.withheld,
             models=partial(self._client, conversation.id),
-            setup=partial(self._setup, conversation.id),
+            setup=partial(self._setup, conversation),
             spawn=self._tasks.spawn,
             restore=self.kit.restore,
             forget=self.forget,
@@ -279,7 +283,10 @@ class Workbench:
         def before() -> Sequence[ToolSpec]:
             return conversation.state.settings.tools.tools
 
-        return OnDemand(self._shared.access.tokens, self.kit.finder, room, before)
+        project = self.project
+        return OnDemand(
+            self._shared.access.tokens, self.kit.finder, room, before, project.catalogues, project.searchable
+        )
 
     async def wire(self, conversation: str, seq: int | None = None) -> tuple[str, Mapping[str, Any]]:
         """The request of a step (None: the next one) as its provider gets it, after the model's name."""
@@ -459,14 +466,13 @@ class Workbench:
         self._permissions.mode = Mode(name)
         await self.change({"permissions.mode": name})
 
-    def rules_to_trust(self) -> Sequence[setup.RulesFile]:
-        """Rules files that are new or have changed since the user agreed to them: shown, then trusted or left."""
-        files = setup.rules_files(self.workspace.settings.roots, self.workspace.settings.trusted)
-        return [file for file in files if not file.trusted]
+    def to_trust(self) -> Sequence[Item]:
+        """What the folders bring that is new or has changed since the user agreed to it: shown, then trusted or left."""
+        return self.project.look().asking()
 
-    async def trust(self, file: setup.RulesFile) -> None:
-        """The user has seen this text and agrees: from the next step on it is pinned word for word."""
-        await self.change(lambda now: {"permissions.trusted": {**now.trusted, str(file.path): file.sha256}})
+    async def trust(self, item: Item) -> None:
+        """The user has seen this content and agrees: it is used from the next step on."""
+        await self.project.trust(item)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -490,14 +496,14 @@ class Workbench:
         instead = self._instead.get(conversation)
         return self.models.named(instead) if instead and role is ModelRole.MAIN else self.models.client(role)
 
-    async def _setup(self, conversation: str) -> Setup:
+    async def _setup(self, conversation: Conversation) -> Setup:
         """The files are read beside the loop: a folder may lie on a disk that does not answer."""
         settings, tokens = self.workspace.settings, self._shared.access.tokens
-        system, rules = await asyncio.gather(
+        system, (rules, notes) = await asyncio.gather(
             asyncio.to_thread(setup.system_prompt, self.name, settings.roots, tokens),
-            asyncio.to_thread(setup.rules_facts, settings.roots, settings.trusted, tokens),
+            self.project.for_step(conversation.id, conversation.state, tokens),
         )
-        models = self.models.facts(self._instead.get(conversation, ""))
+        models = self.models.facts(self._instead.get(conversation.id, ""))
         return Setup(
             system,
             setup.policy_fact(settings.preset, settings.policy),
@@ -505,6 +511,7 @@ class Workbench:
                 replace(model, effort=settings.effort) if model.role is ModelRole.MAIN else model for model in models
             ),
             rules,
+            notes,
         )
 
     def _remember(self, rule: Rule) -> None:

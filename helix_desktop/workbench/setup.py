@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import tomlkit
@@ -13,24 +11,11 @@ import tomlkit
 from helix_desktop import resources
 from helix_desktop.engine import policy
 from helix_desktop.engine.collaborators import Limits
-from helix_desktop.engine.facts import PolicySet, RulesSet, SystemSet
+from helix_desktop.engine.facts import PolicySet, SystemSet
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.store.config import Settings
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
-
-RULES = ("AGENTS.md", "CLAUDE.md")
-LARGEST_RULES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class RulesFile:
-    """A rules file as it stands on the disk now. `trusted`: the user has seen exactly this text and agreed."""
-
-    path: Path
-    text: str
-    sha256: str
-    trusted: bool
 
 
 def system_prompt(name: str, roots: Sequence[str], tokens: Tokens) -> SystemSet:
@@ -38,33 +23,6 @@ def system_prompt(name: str, roots: Sequence[str], tokens: Tokens) -> SystemSet:
     text = (resources.folder() / "system_prompt.md").read_text(encoding="utf-8")
     text = text.replace("{workspace}", name).replace("{roots}", ", ".join(roots) or "none")
     return SystemSet(text, tokens.count(text))
-
-
-def rules_files(roots: Sequence[str], trusted: Mapping[str, Any]) -> tuple[RulesFile, ...]:
-    """The rules files of the folders. A link, a huge file or one that cannot be read is not taken for one."""
-    found = []
-    for path in (Path(root) / name for root in roots for name in RULES):
-        try:
-            if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST_RULES:
-                continue
-            content = path.read_bytes()
-        except OSError:
-            continue
-        sha256 = hashlib.sha256(content).hexdigest()
-        text = content.decode("utf-8", "replace")
-        found.append(RulesFile(path, text, sha256, trusted.get(str(path)) == sha256))
-    return tuple(found)
-
-
-def rules_facts(roots: Sequence[str], trusted: Mapping[str, Any], tokens: Tokens) -> tuple[RulesSet, ...]:
-    """Trusted files word for word; one that is gone, or whose folder is no root any more, is taken out; one that changed
-    stays as it was trusted.
-    """
-    files = rules_files(roots, trusted)
-    there = {file.path: file for file in files}
-    facts = [RulesSet(str(f.path), f.text, tokens.count(f.text)) for f in files if f.trusted]
-    gone = dict.fromkeys([*(Path(root) / name for root in roots for name in RULES), *map(Path, trusted)])
-    return (*facts, *(RulesSet(str(path), "", 0) for path in gone if path not in there))
 
 
 def policy_fact(preset: str, values: Mapping[str, Any]) -> PolicySet:

@@ -10,7 +10,7 @@ import pytest
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Reply, Request, Role, ToolResult
-from helix_desktop.engine.collaborators import Limits
+from helix_desktop.engine.collaborators import Limits, Note
 from helix_desktop.engine.events import Asked, CallMoved, Event, Running, Stage
 from helix_desktop.engine.facts import (
     Decided,
@@ -18,6 +18,7 @@ from helix_desktop.engine.facts import (
     Folded,
     ModelReplied,
     PartRef,
+    Pinned,
     Purpose,
     Reasoning,
     Recorded,
@@ -31,11 +32,12 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     TurnEnd,
     TurnEnded,
+    Unpinned,
     Usage,
     UserSaid,
 )
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
-from helix_desktop.engine.turn import SKIPPED, TORN, UNREAD
+from helix_desktop.engine.turn import NO_LONGER, SKIPPED, TORN, UNREAD
 from helix_desktop.errors import BadKey, ContextTooLong, StoreFull
 from tests.conftest import Expect
 from tests.engine.agent import SteppedClock, World, calls, says, world
@@ -551,3 +553,28 @@ async def test_how_long_to_think_is_asked_for_at_every_step_and_known_of_earlier
     assert [request.reasoning for request in at.model.requests] == ["", "high"]
     replies = [recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, ModelReplied)]
     assert [(await at.session.request_at(seq)).reasoning for seq in (*replies, None)] == ["", "high", "high"]
+
+
+async def test_a_note_is_said_at_the_end_pinned_and_only_when_it_changes() -> None:
+    at = await world(calls("look"), calls("look"), says("done"))
+    at.setup = replace(at.setup, notes=(Note("rules:a/AGENTS.md", "Never push."),))
+    await told(at)
+    notes = [fact for fact in at.of(UserSaid) if fact.by]
+    assert [fact.parts for fact in notes] == [(Text("Never push.", 2),)]
+    seq = at.facts.index(notes[0]) + 1
+    assert at.of(Pinned) == [Pinned(PartRef(seq))]
+    at.setup = replace(at.setup, notes=(Note("rules:a/AGENTS.md", "Push."),))
+    await told(at)
+    assert at.of(Unpinned) == [Unpinned(PartRef(seq))]
+    at.setup = replace(at.setup, notes=(Note("rules:a/AGENTS.md", ""),))
+    await told(at)
+    await told(at)
+    said = [fact.parts[0] for fact in at.of(UserSaid) if fact.by]
+    assert [getattr(part, "text", "") for part in said] == ["Never push.", "Push.", NO_LONGER]
+
+
+async def test_a_note_that_is_not_there_is_not_taken_back() -> None:
+    at = await world(says("done"))
+    at.setup = replace(at.setup, notes=(Note("rules:a", ""),))
+    await told(at)
+    assert not [fact for fact in at.of(UserSaid) if fact.by]

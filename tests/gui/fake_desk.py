@@ -42,6 +42,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import NotThere, Refused, StoreFailed
+from helix_desktop.project.item import Item
 from tests.gui import story
 
 Listener = Callable[[Event], None]
@@ -281,12 +282,6 @@ def parts(system: int = 0, handover: int = 0, observations: int = 0, talk: int =
 
 
 @dataclass(frozen=True)
-class Rules:
-    path: Path
-    text: str
-
-
-@dataclass(frozen=True)
 class Emptied:
     conversations: tuple[str, ...]
     entries: int
@@ -305,8 +300,8 @@ class FakeWorkbench:
         self.policy, self.model, self.mode = "layered", story.MODEL, "ask"
         self.rows = {row.id: row for row in rows}
         self.sessions: dict[str, FakeSession] = {}
-        self.rules: list[Rules] = []
-        self.trusted: list[Rules] = []
+        self.rules: list[Item] = []
+        self.trusted: list[Item] = []
         self.notes: tuple[str, ...] = ()
         self.proposed = ""
         self.over = 0
@@ -381,10 +376,10 @@ class FakeWorkbench:
         self.decided.append(accept)
         self.proposed = ""
 
-    def rules_to_trust(self) -> Sequence[Rules]:
+    def to_trust(self) -> Sequence[Item]:
         return [rules for rules in self.rules if rules not in self.trusted]
 
-    async def trust(self, file: Rules) -> None:
+    async def trust(self, file: Item) -> None:
         self.trusted.append(file)
 
     def modes(self) -> Mapping[str, str]:

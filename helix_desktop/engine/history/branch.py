@@ -76,7 +76,9 @@ class Branch(Items):
     text_keys: dict[PartRef, str] = field(default_factory=dict)  # of calls that give a text: the file
     newest_text: dict[str, PartRef] = field(default_factory=dict)  # the last such call of each file
     clearable: list[int] = field(default_factory=list)  # tokens a marker could free, by the step they came after
-    notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # by whose it is: the last note, and where it stands
+    notes: dict[str, tuple[int, str]] = field(
+        default_factory=dict
+    )  # by whose it is: the last note, and where it stands
     todo: tuple[tuple[str, str], ...] = ()
     failures: Counter[FoldKind] = field(default_factory=Counter)
     handovers: int = 0
@@ -134,7 +136,10 @@ class Branch(Items):
         elif isinstance(fact, UserSaid):
             self._said(recorded.seq, steering=fact.steering)
             if fact.by:
-                self.notes[fact.by] = (recorded.seq, "".join(part.text for part in fact.parts if isinstance(part, Text)))
+                self.notes[fact.by] = (
+                    recorded.seq,
+                    "".join(part.text for part in fact.parts if isinstance(part, Text)),
+                )
         self.messages[recorded.seq] = recorded
         self.order.append(recorded.seq)
         self.born[recorded.seq] = len(self.steps)

@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject
 from helix_desktop.engine.events import Running
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Spawn
-from helix_desktop.gui.chat.rules_dialog import RulesDialog
+from helix_desktop.gui.chat.trust_dialog import TrustDialog, asks
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.notify import Notifier
 from helix_desktop.gui.frame.top_bar import policy_choices
@@ -21,7 +21,7 @@ from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.links import link as link_of
 from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.model_acts import ModelActs
-from helix_desktop.gui.ports import RulesFile, Workbench
+from helix_desktop.gui.ports import Brought, Workbench
 from helix_desktop.gui.questions import ask_folder, ask_which, tell_text
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Setup
@@ -128,25 +128,27 @@ class Front(QObject):
         """A rules file that is new or has changed is shown before it is followed."""
         bench, window = self._window.bench, self._window
         if bench is not None:
-            work = asyncio.to_thread(bench.rules_to_trust)
+            work = asyncio.to_thread(bench.to_trust)
             then = partial(self._rules_found, bench)
             window.doing.do(work, name="look for rules files", then=then, owner=window)
 
-    def _rules_found(self, bench: Workbench, files: Sequence[RulesFile]) -> None:
+    def _rules_found(self, bench: Workbench, files: Sequence[Brought]) -> None:
         if files and self._window.bench is bench:
             file = files[0]
-            words = tr("{name} has rules for agents. They are followed once you have read them.", name=file.path.name)
+            words = asks(file)
             self._window.notices.tell(words, button=tr("Read"), act=lambda: self._show_rules(bench, file), stays=30_000)
 
-    def _show_rules(self, bench: Workbench, file: RulesFile) -> None:
+    def _show_rules(self, bench: Workbench, file: Brought) -> None:
         def trusted(_done: None) -> None:
-            self._window.notices.tell(tr("{name} is followed from the next step on.", name=file.path.name))
+            self._window.notices.tell(tr("{name} is used from the next step on.", name=file.name))
             self._look_for_rules()
 
         def trust() -> None:
-            self._window.doing.do(bench.trust(file), name="trust a rules file", then=trusted, owner=self._window)
+            self._window.doing.do(
+                bench.trust(file), name="trust what a folder brings", then=trusted, owner=self._window
+            )
 
-        RulesDialog(self._window.theme, file, trust, self._window).open()
+        TrustDialog(self._window.theme, file, trust, self._window).open()
 
     # --- settings
 

@@ -421,7 +421,7 @@ class TranscriptView(Canvas):
         if item.recorded is None:
             return []
         found: list[tuple[str, Want]] = []
-        if isinstance(item.fact, UserSaid):
+        if item.kind is ItemKind.USER:
             found.append((tr("Edit and send again…"), Edit(item.seq)))
         if item.kind is ItemKind.REPLY:
             found.append((tr("Answer again"), Regenerate(item.seq)))

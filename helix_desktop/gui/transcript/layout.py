@@ -62,7 +62,7 @@ def boxes(page: Page, index: int, start: int = 0) -> Iterator[Box]:
 def text_of(item: Item) -> str:
     """The Markdown source of an item that has one."""
     fact = item.fact
-    if isinstance(fact, UserSaid):
+    if isinstance(fact, UserSaid) and item.kind is ItemKind.USER:
         return "\n\n".join(part.text for part in fact.parts if isinstance(part, Text))
     if isinstance(fact, ModelReplied) and item.kind in {ItemKind.REPLY, ItemKind.REASONING}:
         part = fact.parts[item.part]

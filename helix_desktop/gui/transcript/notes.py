@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helix_desktop.engine.blocks import Waiting
-from helix_desktop.engine.facts import Fact, FoldFailed, Forgotten, ModelReplied, Stop, TurnEnd, TurnEnded
+from helix_desktop.engine.facts import Fact, FoldFailed, Forgotten, ModelReplied, Stop, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.words import count, tr
@@ -12,6 +12,8 @@ from helix_desktop.gui.words import count, tr
 def note(fact: Fact) -> str:
     """What is to be said about a fact; empty where it speaks for itself."""
     match fact:
+        case UserSaid(by=by) if by:
+            return _on_behalf(by)
         case ModelReplied(stop=stop):
             return _cut_short(stop)
         case TurnEnded():
@@ -25,6 +27,18 @@ def note(fact: Fact) -> str:
                 facts=count(facts, "{n} fact", "{n} facts"),
             )
     return ""
+
+
+def _on_behalf(by: str) -> str:
+    kind, _, name = by.partition(":")
+    words = {
+        "rules": tr("The rules of {name} hold from here on, word for word.", name=name),
+        "skill": tr("The skill {name} is in use from here on, word for word.", name=name),
+        "plan": tr("The approved plan holds from here on, word for word."),
+        "hook": tr("A hook ({name}) told the agent something.", name=name),
+        "agent": tr("A message from the agent that delegated this."),
+    }
+    return words.get(kind, by)
 
 
 def waiting(delta: Waiting) -> str:

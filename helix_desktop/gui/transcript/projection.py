@@ -238,7 +238,9 @@ class Items:
 
     # --- one step for each kind of fact; each returns the items that look different now
 
-    def _said(self, recorded: Recorded, fact: Fact) -> Iterable[int]:
+    def _said(self, recorded: Recorded, fact: UserSaid) -> Iterable[int]:
+        if fact.by:
+            return self._note(recorded, fact)
         self._put(Item(ItemKind.USER, recorded))
         self._named = False
         return ()

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QMessageBox, QPlainTextEdit, QPushButton
 from helix_desktop.engine.events import Running
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.chat.rules_dialog import RulesDialog
+from helix_desktop.gui.chat.trust_dialog import TrustDialog
 from helix_desktop.gui.frame.first_start import ConnectDialog, WelcomePage
 from helix_desktop.gui.frame.front import Front
 from helix_desktop.gui.frame.notify import Notifier
@@ -26,10 +26,11 @@ from helix_desktop.gui.settings.storage import StoragePage
 from helix_desktop.gui.setup import Sure
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.wiring import wire
+from helix_desktop.project.item import Item
 from helix_desktop.settings import NOTIFY_DONE, Settings
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
-from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, Rules, now
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, now
 from tests.gui.fake_setup import QWEN, SONNET, FakeInstallation, FakeSetup
 
 
@@ -223,15 +224,15 @@ def test_where_no_desktop_listens_a_notification_is_nothing(
 
 def test_rules_are_shown_before_they_are_followed(front: Front, window: MainWindow, desk: FakeDesk) -> None:
     parser = desk.benches["parser"]
-    rules = Rules(Path("/x/AGENTS.md"), "Never push.\u202e")
+    rules = Item("rules", "AGENTS.md", Path("/x/AGENTS.md"), "Never push.\u202e", "")
     parser.rules = [rules]
     front._rules_found(parser, parser.rules)
     assert window.notices.text == ""
     window.open_workspace("parser")
     front._rules_found(parser, parser.rules)
-    assert window.notices.text == "AGENTS.md has rules for agents. They are followed once you have read them."
+    assert window.notices.text == "AGENTS.md has rules for agents. They are used once you trust them."
     window.notices.act()
-    dialog = window.findChildren(RulesDialog)[0]
+    dialog = window.findChildren(TrustDialog)[0]
     assert dialog.findChildren(QPlainTextEdit)[0].toPlainText() == "Never push.⟨202E⟩"
     next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust it").click()
     assert parser.trusted == [rules]

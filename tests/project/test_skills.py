@@ -1,0 +1,93 @@
+"""Skills: what the specification allows, and what published ones do all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.project import skills
+from helix_desktop.project.item import Item
+
+
+def skill(place: Path, folder: str, front: str, body: str = "Do it so.") -> Path:
+    made = place / folder
+    made.mkdir(parents=True)
+    (made / "SKILL.md").write_text(f"---\n{front}\n---\n{body}\n", encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("folder", "front", "words"),
+    [
+        ("good", "name: good\ndescription: Fine", ""),
+        (
+            "good",
+            "name: good\ndescription: Fine\nlicense: MIT\nmetadata:\n  author: me\nallowed-tools: Bash(jq:*) Read",
+            "",
+        ),
+        ("技能", "name: 技能\ndescription: 好", ""),
+        ("мой-навык", "name: мой-навык\ndescription: x", ""),
+        ("café", "name: cafe\u0301\ndescription: x", ""),
+        ("Good", "name: Good\ndescription: x", "lowercase"),
+        ("a" * 70, f"name: {'a' * 70}\ndescription: x", "character limit"),
+        ("-a", "name: -a\ndescription: x", "cannot start or end with a hyphen"),
+        ("a--b", "name: a--b\ndescription: x", "consecutive hyphens"),
+        ("a_b", "name: a_b\ndescription: x", "invalid characters"),
+        ("other", "name: good\ndescription: x", "must match skill name"),
+        ("good", "name: good", "Missing required field in frontmatter: description"),
+        ("good", "description: x", "Missing required field in frontmatter: name"),
+        ("good", "name: good\ndescription: ''", "non-empty"),
+        ("good", f"name: good\ndescription: {'x' * 1100}", "exceeds 1024"),
+        ("good", f"name: good\ndescription: x\ncompatibility: {'x' * 550}", "exceeds 500"),
+        ("good", "name: good\ndescription: x\nversion: 2", "Unexpected fields"),
+        ("good", "- a\n- b", "must be a YAML mapping"),
+        ("good", "name: [", "Invalid YAML"),
+    ],
+)
+def test_what_the_specification_says(tmp_path: Path, folder: str, front: str, words: str) -> None:
+    found = skills.validate(skill(tmp_path, folder, front))
+    assert found == [] if not words else any(words in one for one in found)
+
+
+def test_places_without_a_skill_are_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    assert "does not exist" in skills.validate(tmp_path / "gone")[0]
+    assert "Not a directory" in skills.validate(tmp_path / "file")[0]
+    assert "Missing required file: SKILL.md" in skills.validate(tmp_path / "empty")[0]
+    (tmp_path / "empty" / "SKILL.md").write_text("no front")
+    assert "must start with YAML frontmatter" in skills.validate(tmp_path / "empty")[0]
+    (tmp_path / "empty" / "SKILL.md").write_text("---\nname: x\n")
+    assert "not properly closed" in skills.validate(tmp_path / "empty")[0]
+
+
+def of(place: Path) -> list[Item]:
+    return list(skills.of_place(place, place))
+
+
+def test_a_description_with_a_colon_is_taken_as_everybody_takes_it(tmp_path: Path) -> None:
+    skill(tmp_path, "pdf", "name: pdf\ndescription: Use when: a PDF is there")
+    (item,) = of(tmp_path)
+    assert item.about == "Use when: a PDF is there"
+    assert not item.broken
+
+
+def test_who_trusts_a_skill_trusts_its_files(tmp_path: Path) -> None:
+    made = skill(tmp_path, "pdf", "name: pdf\ndescription: x")
+    (made / "scripts").mkdir()
+    (made / "scripts" / "run.py").write_text("print(1)")
+    (before,) = of(tmp_path)
+    (made / "scripts" / "run.py").write_text("print(2)")
+    (after,) = of(tmp_path)
+    assert before.body == after.body == "Do it so."
+    assert before.sha256 != after.sha256
+    assert "scripts/run.py" in before.text
+
+
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    outside = skill(tmp_path / "outside", "x", "name: x\ndescription: x")
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "x").symlink_to(outside)
+    assert of(inside) == []
