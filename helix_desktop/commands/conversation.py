@@ -60,14 +60,15 @@ async def list_all(arguments: argparse.Namespace, workspace: Workspace, console:
 
 async def difference(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     from helix_desktop.engine import difference as differences
-    from helix_desktop.engine.view import view
+    from helix_desktop.engine.view import state_of
 
     name = await _named(workspace, arguments.conversation)
     facts = await workspace.journal.read(name)
     before, after = arguments.before, len(facts) if arguments.after is None else arguments.after
     if not 0 <= before <= len(facts) or not 0 <= after <= len(facts):
         raise WrongUse(f"This conversation has {len(facts):,} facts.", remedy=f"Give numbers from 0 to {len(facts)}.")
-    found = differences.difference(view(facts[:before]), view(facts[:after]))
+    state = state_of(facts)
+    found = differences.difference(state.at(before).view(), state.at(after).view())
     if arguments.json:
         changes = [_described(change) for change in found.changes]
         await say_json(console, {"before": found.before, "after": found.after, "changes": changes})

@@ -6,7 +6,7 @@ content has been read from the cache and put into legal messages (laws.py): all 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from helix_desktop.engine.facts import Cover, Purpose, ReplyPart, Stop, Stored, ToolSpec, Usage, UserPart
@@ -47,13 +47,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`stable`: how many leading blocks cannot change but by a fold; cache breakpoints go behind them. `effort`: see ModelSet."""
+    """`stable`: how many leading blocks cannot change but by a fold; cache breakpoints go behind them. `effort`: see ModelSet.
+    `seq`: the newest fact it was taken from.
+    """
 
     blocks: tuple[Block, ...]
     tools: tuple[ToolSpec, ...] = ()
     tools_tokens: int = 0
     stable: int = 0
     effort: str = ""
+    seq: int = field(default=0, compare=False)
 
 
 # --- a request ------------------------------------------------------------------------------------------------------

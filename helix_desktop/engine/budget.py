@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 
 from helix_desktop.engine import economics
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import Cover, ModelRole, ModelSet, Usage
+from helix_desktop.engine.history.ledger import Savings
+from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
 
-CLAUDE_FACTOR = 1.32  # measured over 600 requests: what Claude models bill per token of o200k_base
-LEAST, MOST = 0.5, 3.0  # a report outside of this is a mistake of the report
-PRIOR_WEIGHT = 2  # how many reports the expectation counts as
 PER_MILLION = 1_000_000
 
 
@@ -55,12 +53,12 @@ class Meter:
         return f"{self.used:,} of {self.window:,} tokens ({self.utilization:.0%}), {self.reserve:,} kept for the reply"
 
 
-def meter(state: State, policy: Policy) -> Meter:
+def meter(state: Moment, policy: Policy) -> Meter:
     """What the next request comes to, from the running sums: O(1)."""
     chosen = state.settings.model(ModelRole.MAIN)
-    factor_now = factor(state)
+    factor_now = state.factor()
     counted = {kind: state.branch.tokens[kind] for kind in Kind}
-    counted[Kind.SYSTEM] += state.tokens - state.branch.total_tokens
+    counted[Kind.SYSTEM] += state.settings.tokens
     counted[Kind.CONVERSATION] += state.branch.total_tokens - state.branch.tokens.total()
     parts = {kind: round(tokens * factor_now) for kind, tokens in counted.items()}
     size = window(state, policy)
@@ -69,16 +67,16 @@ def meter(state: State, policy: Policy) -> Meter:
 
 def kept_whole(state: State, *more: Cover) -> int:
     """What no fold can make shorter: system prompt, tools, rules and pins, `more` among them; corrected tokens."""
-    return corrected(state.tokens - state.branch.total_tokens + state.branch.tokens_pinned(*more), state)
+    return corrected(state.settings.tokens + state.branch.tokens_pinned(*more), state)
 
 
-def window(state: State, policy: Policy) -> int:
+def window(state: Moment, policy: Policy) -> int:
     """The main model's window, or the policy's where the model's own is not known."""
     chosen = state.settings.model(ModelRole.MAIN)
     return chosen.window if chosen and chosen.window > 0 else policy.window
 
 
-def reserve(state: State, policy: Policy) -> int:
+def reserve(state: Moment, policy: Policy) -> int:
     """Room for the reply and for a summary of the conversation, in corrected tokens."""
     chosen = state.settings.model(ModelRole.MAIN)
     size = window(state, policy)
@@ -86,19 +84,9 @@ def reserve(state: State, policy: Policy) -> int:
     return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
 
 
-def factor(state: State) -> float:
-    """Billed tokens per counted token of the main model: the median of the last reports and of what is expected."""
-    chosen = state.settings.model(ModelRole.MAIN)
-    name = chosen.model if chosen else ""
-    expected = CLAUDE_FACTOR if "claude" in name.lower() else 1.0
-    reports = [billed / counted for counted, billed in state.billed.get(name, ()) if counted > 0]
-    sound = [report for report in reports if LEAST <= report <= MOST]
-    return median([expected] * PRIOR_WEIGHT + sound) if sound else expected
-
-
-def corrected(tokens: int, state: State) -> int:
+def corrected(tokens: int, state: Moment) -> int:
     """What the main model would bill for so many counted tokens."""
-    return round(tokens * factor(state))
+    return round(tokens * state.factor())
 
 
 def prices(chosen: ModelSet | None) -> Prices:
@@ -106,6 +94,11 @@ def prices(chosen: ModelSet | None) -> Prices:
     if chosen is None:
         return Prices()
     return economics.prices(chosen.price_input, chosen.price_output, chosen.price_cache_read, chosen.price_cache_write)
+
+
+def savings(state: Moment) -> Savings:
+    """What was sent and paid until then, beside what it would have been without any fold."""
+    return state.savings(prices(state.settings.model(ModelRole.MAIN)))
 
 
 def cost(usage: Usage, chosen: ModelSet | None) -> float:

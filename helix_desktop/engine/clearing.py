@@ -68,7 +68,7 @@ class Sweeping:
     def block(self, ref: PartRef) -> Block | None:
         """The part's block where it stands in the view."""
         branch = self.conversation.state.branch
-        if ref.seq not in branch.messages:
+        if not branch.has(ref.seq):
             return None
         return next((block for block in branch.item_at(ref.seq).blocks if block.source == ref), None)
 
@@ -101,7 +101,7 @@ class Sweeping:
 
     def _stored(self, ref: PartRef) -> Stored:
         """The entry behind an output or an attachment, whatever stands for it now."""
-        recorded = self.conversation.state.branch.messages[ref.seq]
+        recorded = self.conversation.state.branch.message(ref.seq)
         part = parts.parts_of(parts.message(recorded))[ref.part]
         if isinstance(part, Attachment):
             return part.stored

@@ -15,7 +15,9 @@ from helix_desktop.engine import policy
 from helix_desktop.engine.blocks import View
 from helix_desktop.engine.budget import Meter, meter
 from helix_desktop.engine.events import Event, FactAppended, ReadAnew
-from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Pinned, PolicySet, Recorded
+from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Pinned, PolicySet, Recorded, Rewound
+from helix_desktop.engine.history.branch import Branch
+from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Journal
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.errors import NotThere, StoreFailed
@@ -40,7 +42,7 @@ class Conversation:
     @classmethod
     async def open(cls, journal: Journal, conversation: str) -> Conversation:
         """The conversation as the journal has it."""
-        return cls(journal, conversation, state_of(await journal.read(conversation)))
+        return cls(journal, conversation, await _read(journal, conversation))
 
     async def append(self, *facts: Fact) -> tuple[Recorded, ...]:
         """Append facts, all of them or none. A fold that covers part 0 of seq 0, -1, -2 and so on covers the first,
@@ -67,10 +69,17 @@ class Conversation:
             except StoreFailed as error:
                 return error
             for one in recorded:
-                self.state.advance(one)
+                branch = await self._branch_for(one.fact)
+                self.state.advance(one, branch)
         for one in recorded:
             self.tell(FactAppended(one))
         return recorded
+
+    async def _branch_for(self, fact: Fact) -> Branch | None:
+        """The branch a rewind goes on from, made beside the loop: a long one takes a second."""
+        if not isinstance(fact, Rewound):
+            return None
+        return await asyncio.to_thread(self.state.branch_at, max(0, min(fact.to, self.state.seq)))
 
     @asynccontextmanager
     async def still(self) -> AsyncIterator[None]:
@@ -82,7 +91,7 @@ class Conversation:
                 changed = bool(await self.journal.read(self.id, after=self.state.last_seq))
             finally:
                 if changed:
-                    self.state = state_of(await self.journal.read(self.id))
+                    self.state = await _read(self.journal, self.id)
         if changed:
             self.tell(ReadAnew(self.id))
 
@@ -102,9 +111,9 @@ class Conversation:
         for listener in tuple(self.listeners):
             listener(event)
 
-    def view(self, at: int | None = None) -> View:
-        """The view now, or as it was when `at` was the newest fact."""
-        return self.state.view() if at is None else self.state.at(at).view()
+    def view(self) -> View:
+        """The view now."""
+        return self.state.view()
 
     @property
     def policy(self) -> policy.Policy:
@@ -114,12 +123,18 @@ class Conversation:
             self._policy_fact, self._policy = fact, policy.from_fact(fact)
         return self._policy
 
-    def meter(self, at: int | None = None) -> Meter:
-        """How full the window is, now or then."""
-        if at is None:
-            return meter(self.state, self.policy)
-        then = self.state.at(at)
-        return meter(then, policy.from_fact(then.settings.policy))
+    def meter(self) -> Meter:
+        """How full the window is."""
+        return meter(self.state, self.policy)
+
+    async def moment(self, seq: int) -> Moment:
+        """What held when `seq` was the newest fact; worked out beside the loop."""
+        return await asyncio.to_thread(self.state.at, seq)
+
+
+async def _read(journal: Journal, conversation: str) -> State:
+    """A long conversation takes a second or two: beside the loop."""
+    return await asyncio.to_thread(state_of, await journal.read(conversation))
 
 
 def placed(fact: Fact, first: int) -> Fact:

@@ -240,7 +240,9 @@ class UserSaid:
 
 @dataclass(frozen=True, slots=True)
 class ModelReplied:
-    """`saw`: the last seq whose fact was in the view this reply answers, so the request can be shown again."""
+    """`saw`: the newest fact when the view was taken that this reply answers, so that the request can be shown again (0:
+    not known, the fact before the reply); `request`: its digest (`history/sent.py`), so that what is shown is checked.
+    """
 
     parts: tuple[ReplyPart, ...]
     model: str
@@ -248,6 +250,7 @@ class ModelReplied:
     usage: Usage = Usage()
     saw: int = 0
     seconds: float = 0.0
+    request: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,8 +191,7 @@ def is_cut(branch: Branch, seq: int) -> bool:
     """Whether a span may end just before the message `seq`: it begins a step or is said by the user, and no call
     from before it is answered from it on.
     """
-    recorded = branch.messages.get(seq)
-    if recorded is None or isinstance(recorded.fact, ToolReturned):
+    if not branch.has(seq) or isinstance(branch.message(seq).fact, ToolReturned):
         return False
     before = branch.step_before(seq)
     calls = branch.batches.get(before, ()) if before is not None else ()

@@ -84,7 +84,7 @@ class Panic:
         shown = sum(
             EXCERPT if block.tokens > LARGE and _may_be_excerpted(block) else block.tokens for block in standing
         )
-        fixed = state.tokens - branch.total_tokens
+        fixed = state.settings.tokens
         return budget.corrected(fixed + words + SMALLEST + shown, state) <= self._target
 
     async def _markers(self) -> None:

@@ -154,7 +154,7 @@ async def history(state: State, cache: Cache, tokens: Tokens, name: str) -> str:
     first, last = (
         (fold.cover.seq, fold.cover.seq) if isinstance(fold.cover, PartRef) else (fold.cover.first, fold.cover.last)
     )
-    text = "\n".join(told(state.branch, state.branch.messages[seq]) for seq in state.branch.covered(Span(first, last)))
+    text = "\n".join(told(state.branch, state.branch.message(seq)) for seq in state.branch.covered(Span(first, last)))
     if tokens.count(text) <= PAGE_TOKENS:
         return text
     stored = await cache.put(text.encode("utf-8", "replace"), About("recall_history", name))

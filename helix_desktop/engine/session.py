@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Request, View
-from helix_desktop.engine.budget import Meter, factor, prices
+from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.collaborators import Crew
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.difference import Difference, difference
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Answered, Asked, Event, Queued, Running, StateChanged
 from helix_desktop.engine.facts import (
@@ -31,7 +30,6 @@ from helix_desktop.engine.facts import (
     FoldKind,
     Included,
     ModelReplied,
-    ModelRole,
     Pinned,
     Recorded,
     Rewound,
@@ -43,7 +41,8 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
-from helix_desktop.engine.history.ledger import Savings, Tally
+from helix_desktop.engine.history.ledger import Savings, saw_of
+from helix_desktop.engine.history.sent import digest_of
 from helix_desktop.engine.ports import Answer, Purged, Question
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.turn import Talk, Turn
@@ -73,7 +72,6 @@ class Session:
         self._crew = crew
         self._steward = steward
         self._contents = Contents(crew.cache)
-        self._tally = Tally()
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
@@ -152,12 +150,12 @@ class Session:
 
     # --- context
 
-    def view(self, at: int | None = None) -> View:
-        """What the model sees now, or saw when the conversation had `at` facts."""
-        return self.conversation.view(at)
+    def view(self) -> View:
+        """What the model sees now."""
+        return self.conversation.view()
 
-    def meter(self, at: int | None = None) -> Meter:
-        return self.conversation.meter(at)
+    def meter(self) -> Meter:
+        return self.conversation.meter()
 
     def forecast(self) -> str:
         """What would be folded next, and why."""
@@ -165,22 +163,26 @@ class Session:
 
     def savings(self) -> Savings:
         """What was sent and paid so far, beside what it would have been without any fold."""
-        self._tally.take(self.facts)
-        state = self.conversation.state
-        main = state.settings.model(ModelRole.MAIN)
-        price = main.price_input if main else 0.0
-        return self._tally.figures(factor(state), prices(main), per_million=price)
+        return budget.savings(self.conversation.state)
 
     async def request_at(self, seq: int | None = None) -> Request:
         """The request as it was, or would be, sent: `seq` of a ModelReplied, or None for the next one."""
-        at = None
-        if seq is not None:
-            fact = self.conversation.fact(seq)
-            if not isinstance(fact, ModelReplied):
-                raise NotThere(f"Number {seq} of this conversation is not a reply of the model.")
-            at = fact.saw
-        view = self.view(at)
-        return laws.request(view, await self._contents.of(view))
+        state = self.conversation.state
+        saw = state.seq if seq is None else saw_of(state.facts[self._reply(seq)[0] - 1])
+        view = (await self.conversation.moment(saw)).view() if seq is not None else state.view()
+        contents = await Contents(self._crew.cache).of(view)
+        return await asyncio.to_thread(laws.request, view, contents)
+
+    def is_as_sent(self, seq: int, request: Request) -> bool | None:
+        """Whether this is what the reply `seq` answered, by the digest stored with it; None where none was stored."""
+        known = self._reply(seq)[1].request
+        return None if known is None else digest_of(request) == known
+
+    def _reply(self, seq: int) -> tuple[int, ModelReplied]:
+        fact = self.conversation.fact(seq)
+        if not isinstance(fact, ModelReplied):
+            raise NotThere(f"Number {seq} of this conversation is not a reply of the model.")
+        return seq, fact
 
     async def fold_now(self, kind: FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
@@ -218,10 +220,6 @@ class Session:
 
     async def include(self, ref: Cover) -> None:
         await self.conversation.append(Included(ref))
-
-    def difference(self, before: int, after: int | None = None) -> Difference:
-        """What came into the context, went, or took another form between two moments; None: now."""
-        return difference(self.view(before), self.view(after))
 
     async def recall(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
         """An entry, or some of its lines, as an attachment for the next message."""

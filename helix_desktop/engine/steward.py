@@ -144,7 +144,7 @@ class Steward:
         if fold not in state.branch.live:
             raise Refused("This fold is undone already.")
         meter = self.conversation.meter()
-        more = round((state.branch.tokens_after(fold) - state.branch.total_tokens) * meter.factor)
+        more = round((state.branch.tokens_without(fold) - state.branch.total_tokens) * meter.factor)
         if more > max(meter.free, 0):
             raise Refused(
                 f"Undoing this would bring back {more:,} tokens, and {max(meter.free, 0):,} are free: {meter.figures()}.",

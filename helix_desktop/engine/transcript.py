@@ -67,8 +67,8 @@ async def passages(branch: Branch, span: Span, cache: Cache, *, dated: bool = Fa
 async def _passage(branch: Branch, item: Item, cache: Cache, *, dated: bool) -> Passage:
     said = [await _said(branch, block, cache) for block in item.blocks]
     where = f"[{item.first}]" if item.first == item.last else f"[{item.first}–{item.last}]"
-    if dated and item.first in branch.messages:
-        where += f" {datetime.fromtimestamp(branch.messages[item.first].time, UTC):%Y-%m-%d %H:%M}"
+    if dated and branch.has(item.first):
+        where += f" {datetime.fromtimestamp(branch.message(item.first).time, UTC):%Y-%m-%d %H:%M}"
     return Passage(item.first, "\n".join(f"{where} {text}" for text in said if text), item.tokens)
 
 
@@ -100,7 +100,7 @@ async def sources(branch: Branch, seqs: list[int], cache: Cache) -> list[Source]
     """The messages as they were said, the outputs whole; what the user took out stays out."""
     found: list[Source] = []
     for seq in seqs:
-        fact = branch.messages[seq].fact
+        fact = branch.message(seq).fact
         if isinstance(fact, ToolReturned):
             if not branch.is_excluded(PartRef(seq)):
                 found.append(await _output(branch, seq, fact, cache))
@@ -146,7 +146,7 @@ def replied(branch: Branch, seq: int, fact: ModelReplied) -> Iterator[Source]:
 def hashes(branch: Branch, seqs: list[int]) -> Iterator[Detail]:
     """Every entry the span's messages refer to, so that each can be recalled by its hash."""
     for seq in seqs:
-        fact = branch.messages[seq].fact
+        fact = branch.message(seq).fact
         if isinstance(fact, ToolReturned):
             yield Detail("stored", f"{fact.output.digest.hex} {about_output(branch, seq)}", seq)
             for picture in fact.images:

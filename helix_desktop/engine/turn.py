@@ -6,15 +6,16 @@ import asyncio
 import itertools
 import random
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from helix_desktop.engine import budget, laws
-from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
+from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.calls import meant, unwrapped
 from helix_desktop.engine.collaborators import Crew, Note
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import CallMoved, Running, Stage, Streamed, ToolShowed
 from helix_desktop.engine.facts import (
     Decided,
@@ -39,6 +40,7 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
+from helix_desktop.engine.history.sent import digest_of
 from helix_desktop.engine.parts import is_object
 from helix_desktop.engine.ports import About, Answer, CallContext, ModelClient, Outcome, Question
 from helix_desktop.engine.steward import Steward
@@ -66,6 +68,15 @@ class Talk:
     steering: Callable[[], Sequence[tuple[UserPart, ...]]]
     steer_again: Callable[[Sequence[tuple[UserPart, ...]]], None]
     running: Callable[[Running], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request, the newest fact in the view it was made from, and its digest."""
+
+    request: Request
+    saw: int
+    digest: Digest
 
 
 class Turn:
@@ -147,10 +158,12 @@ class Turn:
             remedy="Unpin something, or choose a model with a larger window.",
         )
 
-    async def _request(self) -> Request:
+    async def _request(self) -> _Asked:
+        """The next request. What is appended while it is prepared is not in it, and `saw` says so."""
         view = self._conversation.view()
-        request = laws.request(view, await self._contents.of(view))
-        return replace(request, model=self._main().model)
+        contents = await self._contents.of(view)
+        request, digest = await asyncio.to_thread(_sealed, view, contents)
+        return _Asked(replace(request, model=self._main().model), view.seq, digest)
 
     def _main(self) -> ModelClient:
         client = self._crew.models(ModelRole.MAIN)
@@ -173,10 +186,10 @@ class Turn:
         raise failed
 
     async def _stream(self) -> Reply:
-        request, saw = await self._request(), self._conversation.state.last_seq
+        asked = await self._request()
         started, written, reply = self._crew.clock.now(), "", None
         try:
-            async for delta in self._main().stream(request):
+            async for delta in self._main().stream(asked.request):
                 self._show(delta)
                 if isinstance(delta, TextDelta):
                     written += delta.text
@@ -184,14 +197,14 @@ class Turn:
                     reply = delta
         except asyncio.CancelledError:
             partial = Reply((Text(written),) if written else (), Stop.STOPPED)
-            await asyncio.shield(self._record_reply(partial, saw, started))
+            await asyncio.shield(self._record_reply(partial, asked, started))
             raise
-        return await self._record_reply(reply or Reply((), Stop.CUT), saw, started)
+        return await self._record_reply(reply or Reply((), Stop.CUT), asked, started)
 
     def _show(self, delta: Delta) -> None:
         self._conversation.tell(Streamed(self._conversation.id, delta))
 
-    async def _record_reply(self, reply: Reply, saw: int, started: float) -> Reply:
+    async def _record_reply(self, reply: Reply, asked: _Asked, started: float) -> Reply:
         """A broken reply keeps its words; its calls may be torn and are left out."""
         parts = reply.parts
         if reply.stop in (Stop.CUT, Stop.STOPPED):
@@ -201,7 +214,8 @@ class Turn:
         seconds = self._crew.clock.now() - started
         model = reply.model or self._main().model
         if parts or reply.usage.input:
-            await self._conversation.append(ModelReplied(parts, model, reply.stop, reply.usage, saw, seconds))
+            fact = ModelReplied(parts, model, reply.stop, reply.usage, asked.saw, seconds, asked.digest)
+            await self._conversation.append(fact)
         return replace(reply, parts=parts)
 
     def _counted(self, part: ReplyPart) -> ReplyPart:
@@ -413,6 +427,11 @@ class Turn:
             if limit and spent >= limit:
                 return TurnEnded(TurnEnd.SPENDING_LIMIT, f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}.")
         return None
+
+
+def _sealed(view: View, contents: Mapping[Digest, str | Image]) -> tuple[Request, Digest]:
+    request = laws.request(view, contents)
+    return request, digest_of(request)
 
 
 def _says_something(reply: Reply) -> bool:

@@ -35,7 +35,7 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
-from helix_desktop.engine.history.branch import DOCUMENTS
+from helix_desktop.engine.history.folds import DOCUMENTS
 from helix_desktop.engine.ports import About, Tokens
 from helix_desktop.engine.view import State
 from helix_desktop.histories.recording import Compaction, Picture, RecordedMessage, Recording

@@ -16,6 +16,7 @@ from typing import Any
 
 from helix_desktop import tasks
 from helix_desktop.engine import budget, recall
+from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import Crew, Setup
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -288,9 +289,9 @@ class Workbench:
             self._shared.access.tokens, self.kit.finder, room, before, project.catalogues, project.searchable
         )
 
-    async def wire(self, conversation: str, seq: int | None = None) -> tuple[str, Mapping[str, Any]]:
+    async def wire(self, conversation: str, seq: int | None, request: Request) -> tuple[str, Mapping[str, Any]]:
         """The request of a step (None: the next one) as its provider gets it, after the model's name."""
-        return await self.models.wire(await self.session(conversation), seq, self.model_of(conversation))
+        return await self.models.wire(await self.session(conversation), seq, request, self.model_of(conversation))
 
     # --- sub-agents
 

@@ -109,9 +109,10 @@ class Models:
                 continue
         return tuple(found)
 
-    async def wire(self, session: Session, seq: int | None, model: str) -> tuple[str, Mapping[str, Any]]:
+    async def wire(
+        self, session: Session, seq: int | None, request: Request, model: str
+    ) -> tuple[str, Mapping[str, Any]]:
         """The body a step's request went out as, to the model that answered it; the next one goes to `model`."""
-        request = await session.request_at(seq)
         reply = session.conversation.fact(seq) if seq is not None else None
         chosen = self.named(reply.model if isinstance(reply, ModelReplied) else model)
         return chosen.model, await asyncio.to_thread(catalog.wire_form, chosen.config, chosen.info, request)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from helix_desktop.engine.facts import ModelRole
+from helix_desktop.engine.view import state_of
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
@@ -40,7 +41,6 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.view import State
 from helix_desktop.gui.background import Doing, Work
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.page import TimelinePage
@@ -91,7 +91,7 @@ class Quick(FakeSession):
 
     def __init__(self, told: list[Recorded]) -> None:
         super().__init__("c")
-        self.state = State(facts=told)
+        self.state = state_of(told)
 
 
 def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> Work:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.engine.view import State, state_of
+
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QPoint, QPointF, Qt
@@ -185,7 +187,7 @@ def opened(messages: int) -> None:
     trial = Trial()
     started = memory()
     start = time.perf_counter()
-    trial.pane.open(facts)
+    trial.pane.open(state_of(facts))
     trial.app.processEvents()
     print(f"{messages:,} messages ({len(facts):,} facts, {with_facts - before:.0f} MB of facts)")
     print(f"  opened and painted in {1000 * (time.perf_counter() - start):.0f} ms")
@@ -254,9 +256,9 @@ def hostile() -> None:
             if number == 0:
                 trial.pane.hear(said)
 
-        trial.pane.open([])
+        trial.pane.open(State())
         whole = _longest(trial.frames(40, show))
-        trial.pane.open([])
+        trial.pane.open(State())
         pieces = [text[i : i + 20_000] for i in range(0, min(len(text), 400_000), 20_000)]
 
         def stream(number: int, pieces: list[str] = pieces) -> None:

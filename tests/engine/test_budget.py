@@ -8,7 +8,7 @@ from helix_desktop.engine import budget, policy
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, RulesSet, Span, SystemSet, ToolsOffered, Usage
-from helix_desktop.engine.view import RULES_HEADER_TOKENS
+from helix_desktop.engine.history.settings import RULES_HEADER_TOKENS
 from tests.engine.talk import Talk
 
 LAYERED = policy.preset("layered")
@@ -38,7 +38,7 @@ def test_a_fold_shows_in_the_meter_at_once_and_undo_takes_it_back() -> None:
     folded = budget.meter(talk.state, LAYERED)
     assert folded.parts[Kind.HANDOVER] == 60
     assert folded.used < before.used - 1_000
-    assert talk.state.branch.tokens_after("h") == talk.state.branch.total_tokens + before.used - folded.used
+    assert talk.state.branch.tokens_without("h") == talk.state.branch.total_tokens + before.used - folded.used
     assert talk.state.fold("h") is not None
     assert talk.state.live_folds[0].kind is FoldKind.HANDOVER
 
@@ -47,23 +47,23 @@ def test_the_factor_is_learned_from_what_is_billed_and_one_wrong_report_changes_
     talk = Talk()
     talk.add(ModelSet(ModelRole.MAIN, "some-model", 100_000))
     talk.user("go", tokens=1_000)
-    assert budget.factor(talk.state) == 1.0
+    assert talk.state.factor() == 1.0
     for index in range(6):
         counted = talk.state.tokens
         talk.reply("yes", f"c{index}", model="some-model", billed=round(counted * 1.2))
         talk.output(f"c{index}")
-    assert budget.factor(talk.state) == pytest.approx(1.2, abs=0.01)
+    assert talk.state.factor() == pytest.approx(1.2, abs=0.01)
     talk.reply("no", model="some-model", billed=talk.state.tokens * 2)
-    assert budget.factor(talk.state) == pytest.approx(1.2, abs=0.01)
+    assert talk.state.factor() == pytest.approx(1.2, abs=0.01)
     talk.reply("nonsense", model="some-model", billed=talk.state.tokens * 50)
-    assert budget.factor(talk.state) == pytest.approx(1.2, abs=0.01)
+    assert talk.state.factor() == pytest.approx(1.2, abs=0.01)
 
 
 def test_claude_models_begin_with_what_was_measured() -> None:
     talk = Talk()
     talk.add(ModelSet(ModelRole.MAIN, "claude-sonnet-5", 200_000))
     talk.user("go", tokens=1_000)
-    assert budget.factor(talk.state) == 1.32
+    assert talk.state.factor() == 1.32
     assert budget.meter(talk.state, LAYERED).used == round(1_004 * 1.32)
     assert budget.corrected(100, talk.state) == 132
 
@@ -75,7 +75,7 @@ def test_each_model_has_its_own_factor() -> None:
     for _ in range(5):
         talk.reply("yes", model="one", billed=talk.state.tokens * 2)
     talk.add(ModelSet(ModelRole.MAIN, "other", 100_000))
-    assert budget.factor(talk.state) == 1.0
+    assert talk.state.factor() == 1.0
 
 
 def test_window_and_reserve() -> None:

@@ -326,7 +326,7 @@ def test_pins_are_in_every_view_word_for_word(script: list[tuple[str, int, int]]
     def check(talk: Talk, fact: Fact) -> None:
         branch = talk.state.branch
         shown = {block.source: block.content for block in talk.view().blocks if not block.fold}
-        for recorded in branch.messages.values():
+        for recorded in map(branch.message, branch.order):
             said = recorded.fact
             if isinstance(said, UserSaid):
                 for index, part in enumerate(said.parts):
@@ -378,7 +378,7 @@ def test_reasoning_is_whole_or_absent(script: list[tuple[str, int, int]]) -> Non
             ):
                 shown[block.source.seq] += 1
         for seq, count in shown.items():
-            said = talk.state.branch.messages[seq].fact
+            said = talk.state.branch.message(seq).fact
             assert isinstance(said, ModelReplied)
             blank = sum(isinstance(part, Reasoning) for part in said.parts)
             assert count == blank

@@ -10,7 +10,7 @@ import pytest
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.collaborators import Limits
-from helix_desktop.engine.difference import How
+from helix_desktop.engine.difference import How, difference
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Queued, ReadAnew, Running, StateChanged
 from helix_desktop.engine.facts import (
@@ -303,10 +303,12 @@ async def test_what_changed_between_two_moments_is_told() -> None:
     await told(at, "one")
     then = at.session.facts[-1].seq
     await told(at, "two")
-    found = at.session.difference(then)
+    before = (await at.session.conversation.moment(then)).view()
+    found = difference(before, at.session.view())
     assert [change.how for change in found.changes] == [How.CAME, How.CAME]
-    assert found == at.session.difference(then, at.session.facts[-1].seq)
-    assert at.session.difference(then, then).changes == ()
+    now = (await at.session.conversation.moment(at.session.facts[-1].seq)).view()
+    assert now == at.session.view()
+    assert difference(before, before).changes == ()
 
 
 async def test_what_is_forgotten_leaves_the_session_and_the_next_request() -> None:

@@ -39,6 +39,8 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
+from helix_desktop.engine.history.ledger import saw_of
+from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import NotThere, Refused, StoreFailed
@@ -191,12 +193,14 @@ class FakeSession:
         self._tell_queue()
         return taken.parts
 
-    def view(self, at: int | None = None) -> View:
-        return (self.state if at is None else self.state.at(at)).view()
+    def view(self) -> View:
+        return self.state.view()
 
-    def meter(self, at: int | None = None) -> budget.Meter:
-        state = self.state if at is None else self.state.at(at)
-        return budget.meter(state, policy.from_fact(state.settings.policy))
+    async def moment(self, seq: int) -> Moment:
+        return self.state.at(seq)
+
+    def meter(self) -> budget.Meter:
+        return budget.meter(self.state, policy.from_fact(self.state.settings.policy))
 
     def forecast(self) -> str:
         return "Next: a handover, when 108,800 tokens are reached."
@@ -226,8 +230,11 @@ class FakeSession:
         self.append(DocumentEdited(fold, text, len(text) // 4))
 
     async def request_at(self, seq: int | None = None) -> Request:
-        view = self.view(seq - 1 if seq else None)
-        return laws.request(view, dict(story.CONTENT))
+        then = self.state if seq is None else self.state.at(saw_of(self.state.facts[seq - 1]))
+        return laws.request(then.view(), dict(story.CONTENT))
+
+    def is_as_sent(self, seq: int, request: Request) -> bool | None:
+        return None
 
     async def exclude(self, ref: Cover) -> None:
         self.append(Excluded(ref))
@@ -385,8 +392,7 @@ class FakeWorkbench:
     def modes(self) -> Mapping[str, str]:
         return {"ask": "Ask before commands", "plan": "Read only", "all": "Allow everything"}
 
-    async def wire(self, conversation: str, seq: int | None = None) -> tuple[str, Mapping[str, Any]]:
-        request = await self.sessions[conversation].request_at(seq)
+    async def wire(self, conversation: str, seq: int | None, request: Request) -> tuple[str, Mapping[str, Any]]:
         return self.model, {"model": self.model, "messages": [message.role.value for message in request.messages]}
 
     def over_limit(self) -> int:

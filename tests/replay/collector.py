@@ -44,7 +44,7 @@ async def lost(facts: Sequence[Recorded], cache: Cache) -> set[str]:
     stripped = {word.strip(TRIMMED) for word in words}
     wanted: set[str] = set()
     for recorded in shown.present():
-        if recorded.seq in shown.branch.messages:
+        if shown.branch.has(recorded.seq):
             async for text, by in _said(recorded, cache):
                 wanted |= set(details(text.replace("\0", NUL), by))
     return {one for one in wanted if one not in stripped and one not in flat}

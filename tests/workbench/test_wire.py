@@ -79,5 +79,7 @@ async def test_the_request_of_each_step_is_what_was_sent(kind: str, tmp_path: Pa
         replies = [each.seq for each in again.facts if isinstance(each.fact, ModelReplied)]
         assert len(replies) == len(server.bodies) == 6
         for seq, body in zip(replies, server.bodies, strict=True):
-            assert await opened.wire(session.id, seq) == ("peer/scripted", body)
+            request = await again.request_at(seq)
+            assert again.is_as_sent(seq, request)
+            assert await opened.wire(session.id, seq, request) == ("peer/scripted", body)
         await second.aclose()

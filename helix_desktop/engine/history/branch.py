@@ -1,7 +1,7 @@
-"""The line of facts the view goes on from: its messages, its folds, and what is shown of them.
+"""The branch of facts the view goes on from: its messages, its folds, and what decisions are made by.
 
-A rewind leaves a line and goes on from an earlier point of it, so a line never contains `Rewound`; `view.py` keeps
-the tree. Everything here is incremental: a message costs its own blocks, a fold the facts it covers.
+A rewind leaves a branch and goes on from an earlier point of it, so a branch never contains `Rewound`; `record.py`
+keeps the tree. Everything here is incremental: a message costs its own blocks, a fold the facts it covers.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from helix_desktop.engine import parts
-from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.calls import TEXT_ARGUMENT, Call, Turn, text_key
 from helix_desktop.engine.facts import (
     BreakerClosed,
@@ -31,7 +30,6 @@ from helix_desktop.engine.facts import (
     Recorded,
     Refolded,
     Span,
-    Stored,
     Text,
     TodoSet,
     ToolCall,
@@ -41,29 +39,19 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
-from helix_desktop.engine.history.covers import contains, ends, nest, stands_in
-from helix_desktop.engine.history.shown import MARKER_TOKENS, Item, Items, becomes_clearable
-from helix_desktop.engine.history.shown import MESSAGE_TOKENS as MESSAGE_TOKENS  # noqa: PLC0414  # savings.py looks here
+from helix_desktop.engine.history.covers import ends, nest
+from helix_desktop.engine.history.folds import Effect, Folds, counted
+from helix_desktop.engine.history.shown import MARKER_TOKENS, Item, becomes_clearable, worth_a_marker
+from helix_desktop.engine.history.sums import Sums
 
-DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 OBSERVED = (FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
+CHANGES = (Unfolded, Refolded, DocumentEdited, Pinned, Unpinned, Excluded, Included)
 
 
 @dataclass(slots=True)
-class Branch(Items):
+class Branch(Folds):
     """Mutable; only `advance` changes it, and only from facts."""
 
-    messages: dict[int, Recorded] = field(default_factory=dict)
-    folds: dict[str, Folded] = field(default_factory=dict)  # every fold that was ever in force here
-    live: dict[str, None] = field(default_factory=dict)
-    by_span: dict[Span, list[str]] = field(default_factory=dict)  # the live folds over each span; the last one shows
-    by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # the same for parts
-    ages: dict[str, int] = field(default_factory=dict)  # of two folds over the same, the younger shows
-    barred: dict[Cover, str] = field(default_factory=dict)
-    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # parts a span leaves word for word
-    pins: dict[Cover, None] = field(default_factory=dict)
-    exclusions: dict[Cover, None] = field(default_factory=dict)
-    ids: dict[PartRef, str] = field(default_factory=dict)
     calls: dict[str, Call] = field(default_factory=dict)  # every call by the id it has in requests
     batches: dict[int, tuple[Call, ...]] = field(default_factory=dict)  # the calls of each reply that made some
     results: dict[str, int] = field(default_factory=dict)  # request id of a call → seq of its result
@@ -71,8 +59,12 @@ class Branch(Items):
     turn: Turn = field(default_factory=Turn)
     steps: list[int] = field(default_factory=list)  # the seqs of replies
     step_times: list[float] = field(default_factory=list)
-    born: dict[int, int] = field(default_factory=dict)  # of each message: how many steps there had been
-    fold_born: dict[str, int] = field(default_factory=dict)
+    unfolded: int = 0  # what the view would count without any fold
+    plain_tokens: int = 0  # of the messages, documents left out
+    token_births: int = 0  # the sum of tokens x born over these messages: what `carried` is computed from
+    token_sums: Sums = field(default_factory=Sums)  # by message: what the item that begins there takes
+    freed_sums: Sums = field(default_factory=Sums)  # by message: what a marker could free, by length alone
+    plain_outputs: list[int] = field(default_factory=list)  # outputs and long calls a marker could take the place of
     text_keys: dict[PartRef, str] = field(default_factory=dict)  # of calls that give a text: the file
     newest_text: dict[str, PartRef] = field(default_factory=dict)  # the last such call of each file
     clearable: list[int] = field(default_factory=list)  # tokens a marker could free, by the step they came after
@@ -85,36 +77,57 @@ class Branch(Items):
     handover_tokens: int = 0  # what they took together
     last_handover: float = 0.0
 
-    def advance(self, recorded: Recorded) -> None:
-        """Take one more fact in. A fact that makes no sense here (an undo of nothing) changes nothing."""
-        match recorded.fact:
-            case UserSaid() | ModelReplied() | ToolReturned():
-                self._message(recorded, recorded.fact)
-            case Folded() as fold:
-                self._fold(recorded, fold)
-            case Unfolded(fold=name) if name in self.live:
-                self._unfold(name)
-                self.barred[self.folds[name].cover] = name
-            case Refolded(fold=name) if name in self.folds and name not in self.live:
-                if self.may_nest(self.folds[name].cover):
-                    self._live(name)
-                    self.barred.pop(self.folds[name].cover, None)
-            case DocumentEdited(fold=name, text=text, tokens=tokens) if name in self.folds:
-                self.folds[name] = replace(self.folds[name], text=text, tokens=tokens)
-                self._refresh(self.folds[name].cover)
-            case fact:
-                self._other(recorded, fact)
+    def advance(self, recorded: Recorded) -> Effect | None:
+        """Take one more fact in. What changed something that is shown is returned; a fact that makes no sense here (an
+        undo of nothing) changes nothing.
+        """
+        fact = recorded.fact
+        if isinstance(fact, UserSaid | ModelReplied | ToolReturned):
+            self._message(recorded, fact)
+        elif isinstance(fact, Folded):
+            return self._fold(recorded, fact)
+        elif isinstance(fact, CHANGES):
+            if self._changes(fact):
+                return self._apply(recorded.seq, fact)
+        else:
+            self._other(fact)
+        return None
 
-    def _other(self, recorded: Recorded, fact: Fact) -> None:
+    def _changes(self, fact: Fact) -> bool:
+        """Whether a change has an effect here."""
         match fact:
-            case Pinned(ref=ref) if ref not in self.pins:
-                self._mark(self.pins, ref)
-            case Unpinned(ref=ref) if ref in self.pins:
-                self._unmark(self.pins, ref)
-            case Excluded(ref=ref) if ref not in self.exclusions and not self._open_reasoning(ref):
-                self._mark(self.exclusions, ref)
-            case Included(ref=ref) if ref in self.exclusions:
-                self._unmark(self.exclusions, ref)
+            case Unfolded(fold=name):
+                return name in self.live
+            case Refolded(fold=name):
+                return name in self.folds and name not in self.live and self.may_nest(self.folds[name].cover)
+            case DocumentEdited(fold=name):
+                return name in self.folds
+        return self._marks(fact)
+
+    def _marks(self, fact: Fact) -> bool:
+        match fact:
+            case Pinned(ref=ref):
+                return ref not in self.pins
+            case Unpinned(ref=ref):
+                return ref in self.pins
+            case Excluded(ref=ref):
+                return ref not in self.exclusions and not self._open_reasoning(ref)
+            case Included(ref=ref):
+                return ref in self.exclusions
+        return False
+
+    def _apply(self, seq: int, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Effect:
+        about = fact.ref if isinstance(fact, Excluded | Included) else None
+        before = self.unfolded_tokens(about) if about is not None else 0
+        cover = self.apply(fact, kept)
+        if cover is not None:
+            self._refresh(cover)
+        if about is not None:
+            self.unfolded += self.unfolded_tokens(about) - before
+        return seq, fact, kept
+
+    def _other(self, fact: Fact) -> None:
+        match fact:
             case TurnEnded():
                 self.turn.running = False
             case TodoSet(items=items):
@@ -140,13 +153,13 @@ class Branch(Items):
                     recorded.seq,
                     "".join(part.text for part in fact.parts if isinstance(part, Text)),
                 )
-        self.messages[recorded.seq] = recorded
         self.order.append(recorded.seq)
         self.born[recorded.seq] = len(self.steps)
         self.token_sums.append(0)
         self.freed_sums.append(0)
-        item = self._item(recorded.seq)
+        item = self.item_of(recorded.seq)
         self.append(item)
+        self.unfolded += counted([item])
         if self.clearable:
             self.clearable[-1] += sum(b.tokens - MARKER_TOKENS for b in item.blocks if becomes_clearable(b))
 
@@ -194,26 +207,22 @@ class Branch(Items):
 
     # --- folds ------------------------------------------------------------------------------------------------------
 
-    def _fold(self, recorded: Recorded, fold: Folded) -> None:
+    def _fold(self, recorded: Recorded, fold: Folded) -> Effect | None:
         if fold.fold in self.folds or not self._sensible(recorded.seq, fold):
-            return
-        self.folds[fold.fold] = fold
-        self.ages[fold.fold] = len(self.ages)
+            return None
         self.fold_born[fold.fold] = len(self.steps)
-        self.kept[fold.fold] = tuple(self.words_to_keep(fold.cover, panic=fold.panic))
-        self._live(fold.fold)
         self.failures[fold.kind] = 0
         if fold.kind is FoldKind.HANDOVER:
             self.handovers += 1
             self.handover_tokens += fold.tokens
             self.last_handover = recorded.time
+        return self._apply(recorded.seq, fold, tuple(self.words_to_keep(fold.cover, panic=fold.panic)))
 
     def _sensible(self, seq: int, fold: Folded) -> bool:
         """It covers something that is here, crosses no other fold, and is no longer than what it replaces."""
         cover = fold.cover
         if isinstance(cover, PartRef):
-            holder = self.messages.get(cover.seq)
-            if holder is None or cover.part >= len(parts.parts_of(parts.message(holder))):
+            if not self.has(cover.seq) or cover.part >= len(parts.parts_of(parts.message(self.message(cover.seq)))):
                 return False
         elif not (cover.first <= cover.last < seq and self.covered(cover)):
             return False
@@ -238,7 +247,7 @@ class Branch(Items):
         if self.turn.running:
             for seq in self.turn.words:
                 if cover.first <= seq <= cover.last:
-                    count = len(parts.parts_of(parts.message(self.messages[seq])))
+                    count = len(parts.parts_of(parts.message(self.message(seq))))
                     yield from (PartRef(seq, index) for index in range(count))
         if not panic:
             for ref in self.barred:
@@ -247,58 +256,15 @@ class Branch(Items):
 
     def kept_tokens(self, cover: Span, *, panic: bool) -> int:
         """What would stay of a span behind the document of a fold made now."""
-        wanted = set(self.words_to_keep(cover, panic=panic)) | set(self._pinned_parts(cover))
-        blocks = (block for seq in sorted({ref.seq for ref in wanted}) for block in self._blocks(seq))
+        wanted = set(self.words_to_keep(cover, panic=panic)) | set(self.pinned_parts(cover))
+        blocks = (block for seq in sorted({ref.seq for ref in wanted}) for block in self.blocks(seq))
         return sum(block.tokens for block in blocks if block.source in wanted)
-
-    def _live(self, name: str) -> None:
-        cover = self.folds[name].cover
-        self.live[name] = None
-        insort(self._folds_over(cover), name, key=self.ages.__getitem__)
-        self._refresh(cover)
-
-    def _unfold(self, name: str) -> None:
-        cover = self.folds[name].cover
-        del self.live[name]
-        self._folds_over(cover).remove(name)
-        if isinstance(cover, Span) and not self.by_span[cover]:
-            del self.by_span[cover]
-        self._refresh(cover)
-
-    def _folds_over(self, cover: Cover) -> list[str]:
-        """The live folds over exactly this, the oldest first."""
-        if isinstance(cover, PartRef):
-            return self.by_part.setdefault(cover, [])
-        return self.by_span.setdefault(cover, [])
-
-    def tokens_after(self, name: str) -> int:
-        """What the view would count with the fold `name` undone."""
-        self._unfold(name)
-        tokens = self.total_tokens
-        self._live(name)
-        return tokens
-
-    # --- pins and exclusions ----------------------------------------------------------------------------------------
-
-    def _mark(self, refs: dict[Cover, None], ref: Cover) -> None:
-        refs[ref] = None
-        self._refresh(ref)
-
-    def _unmark(self, refs: dict[Cover, None], ref: Cover) -> None:
-        del refs[ref]
-        self._refresh(ref)
-
-    def is_pinned(self, ref: PartRef) -> bool:
-        return stands_in(self.pins, ref)
-
-    def is_excluded(self, ref: PartRef) -> bool:
-        return stands_in(self.exclusions, ref)
 
     def _open_reasoning(self, ref: Cover) -> bool:
         """Reasoning the model still needs back: its tool loop is open. It is taken out whole, later, or not at all."""
         first, last = ends(ref)
         for seq in self.covered(Span(first, last)):
-            fact = self.messages[seq].fact
+            fact = self.message(seq).fact
             if seq > self.turn.begin and self.turn.running and isinstance(fact, ModelReplied):
                 chosen = fact.parts if isinstance(ref, Span) else fact.parts[ref.part : ref.part + 1]
                 if any(isinstance(part, Reasoning) for part in chosen):
@@ -306,6 +272,24 @@ class Branch(Items):
         return False
 
     # --- what is shown ----------------------------------------------------------------------------------------------
+
+    def count(self, item: Item, sign: int) -> None:
+        """Add an item to every sum that decisions are made by, or, with -1, take it out."""
+        Folds.count(self, item, sign)
+        position = self.position(item.first)
+        self.token_sums.add(position, sign * item.tokens)
+        if item.fold:
+            return
+        freed = sum(block.tokens - MARKER_TOKENS for block in item.blocks if becomes_clearable(block))
+        self.freed_sums.add(position, sign * freed)
+        self.plain_tokens += sign * item.tokens
+        self.token_births += sign * item.tokens * item.born
+        if not any(worth_a_marker(block) for block in item.blocks):
+            return
+        if sign > 0:
+            insort(self.plain_outputs, item.first)
+        else:
+            del self.plain_outputs[bisect_left(self.plain_outputs, item.first)]
 
     def carried(self, first_kept: int) -> int:
         """Of the messages that stand before `first_kept`: their tokens times the steps that carried them. Documents
@@ -318,38 +302,15 @@ class Branch(Items):
 
     def output(self, seq: int) -> ToolReturned:
         """The output with this number."""
-        fact = self.messages[seq].fact
+        fact = self.message(seq).fact
         if not isinstance(fact, ToolReturned):
             raise TypeError(f"number {seq} is no output")
         return fact
-
-    def inside_live(self, span: Span) -> bool:
-        """Whether a live span covers all of this one."""
-        return any(contains(live, span) for live in self.by_span)
 
     def step_before(self, seq: int) -> int | None:
         """The last reply before `seq`."""
         position = bisect_left(self.steps, seq)
         return self.steps[position - 1] if position else None
-
-    def part_fold(self, ref: PartRef) -> Folded | None:
-        """The live fold that shows for a part."""
-        names = self.by_part.get(ref)
-        return self.folds[names[-1]] if names else None
-
-    def outer(self, span: Span) -> list[tuple[Span, Folded]]:
-        """The outermost live spans inside `span`, in order, each with its fold."""
-        if span in self.by_span or span.first == span.last:
-            inside = [span] if span in self.by_span else []
-        else:
-            inside = sorted((live for live in self.by_span if contains(span, live)), key=lambda s: (s.first, -s.last))
-        outermost: list[tuple[Span, Folded]] = []
-        end = 0
-        for cover in inside:
-            if cover.first > end:
-                outermost.append((cover, self.folds[self.by_span[cover][-1]]))
-                end = cover.last
-        return outermost
 
     def _refresh(self, cover: Cover) -> None:
         """Show again whatever stands for the facts of `cover`."""
@@ -358,56 +319,10 @@ class Branch(Items):
             return
         first, last = ends(cover)
         span = Span(min(first, self.items[low].first), max(last, self.items[high - 1].last))
-        self.replace(low, high, list(self._build(span)))
-
-    def _build(self, span: Span) -> Iterator[Item]:
-        position = span.first
-        for cover, fold in self.outer(span):
-            yield from map(self._item, self.covered(Span(position, cover.first - 1)))
-            yield self._document(fold, cover)
-            position = cover.last + 1
-        yield from map(self._item, self.covered(Span(position, span.last)))
-
-    def _item(self, seq: int) -> Item:
-        blocks = self._blocks(seq)
-        return Item(seq, seq, blocks, sum(block.tokens for block in blocks), self.born[seq])
-
-    def _blocks(self, seq: int) -> tuple[Block, ...]:
-        return parts.render(self.messages[seq], self.ids, self.part_fold, self.is_pinned, self.is_excluded)
-
-    def _document(self, fold: Folded, cover: Span) -> Item:
-        """The fold's text, and behind it the parts inside that stay word for word."""
-        kind = Kind.HANDOVER if fold.kind in DOCUMENTS else Kind.OBSERVATIONS
-        originals = tuple(Stored(digest, 0) for digest in fold.entries)
-        text = Text(fold.text, fold.tokens)
-        document = Block(kind, Role.USER, cover, text, fold.tokens, fold.fold, cached=originals)
-        gone = any(contains(ref, cover) for ref in self.exclusions)
-        blocks = (() if gone else (document,)) + tuple(self._kept_blocks(fold.fold, cover))
-        tokens = sum(block.tokens for block in blocks)
-        return Item(cover.first, cover.last, blocks, tokens, self.fold_born[fold.fold], fold.fold)
-
-    def _kept_blocks(self, name: str, cover: Span) -> Iterator[Block]:
-        wanted = set(self.kept[name]) | set(self._pinned_parts(cover))
-        for seq in sorted({ref.seq for ref in wanted}):
-            for block in self._blocks(seq):
-                if block.source in wanted:
-                    yield replace(block, role=Role.USER)
-
-    def _pinned_parts(self, cover: Span) -> Iterator[PartRef]:
-        for ref in self.pins:
-            first, last = ends(ref)
-            if first <= cover.last and cover.first <= last:
-                yield from (part for part in self._parts_under(ref) if cover.first <= part.seq <= cover.last)
+        self.replace(low, high, list(self.build(span)))
 
     def tokens_pinned(self, *more: Cover) -> int:
         """What the pinned parts count, word for word as a pin shows them, with `more` pinned as well."""
-        wanted = {part for ref in (*self.pins, *more) for part in self._parts_under(ref) if not self.is_excluded(part)}
-        originals = (parts.original(self.messages[part.seq], part.part, self.ids) for part in wanted)
+        wanted = {part for ref in (*self.pins, *more) for part in self.parts_under(ref) if not self.is_excluded(part)}
+        originals = (parts.original(self.message(part.seq), part.part, self.ids) for part in wanted)
         return sum(block.tokens for block in originals)
-
-    def _parts_under(self, ref: Cover) -> Iterator[PartRef]:
-        for seq in self.covered(Span(*ends(ref))):
-            count = len(parts.parts_of(parts.message(self.messages[seq])))
-            yield from (PartRef(seq, i) for i in range(count) if contains(ref, PartRef(seq, i)))
-
-    # --- counting ---------------------------------------------------------------------------------------------------

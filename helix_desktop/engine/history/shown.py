@@ -1,19 +1,14 @@
-"""What stands in the view, item by item, with the sums that decisions are made by.
-
-An item is a message or the document of a fold. Changing one costs a logarithm of how many there are; every question a
-strategy asks before each step is answered from the sums.
-"""
+"""What stands in the view, item by item: a message, or the document of a fold over several."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.facts import Cover, PartRef, Span, Text, ToolCall
 from helix_desktop.engine.history.covers import ends
-from helix_desktop.engine.history.sums import Sums
 
 MESSAGE_TOKENS = 4  # what a message costs besides its parts
 MARKER_TOKENS = 90  # what a marker takes, about
@@ -42,12 +37,7 @@ class Items:
     keys: list[int] = field(default_factory=list)  # the `first` of each item
     tokens: Counter[Kind] = field(default_factory=Counter)
     shown_messages: int = 0
-    plain_tokens: int = 0  # of the messages, documents left out
-    token_births: int = 0  # the sum of tokens x born over these messages: what `carried` is computed from
-    token_sums: Sums = field(default_factory=Sums)  # by message: what the item that begins there takes
-    freed_sums: Sums = field(default_factory=Sums)  # by message: what a marker could free, by length alone
     changed: int = 0  # the first item that is not as it was when `take_changed` was last asked
-    plain_outputs: list[int] = field(default_factory=list)  # outputs and long calls a marker could take the place of
 
     @property
     def total_tokens(self) -> int:
@@ -121,28 +111,10 @@ class Items:
         self.count(item, 1)
 
     def count(self, item: Item, sign: int) -> None:
-        """Add an item to every sum, or, with -1, take it out."""
-        position = self.position(item.first)
-        self.token_sums.add(position, sign * item.tokens)
-        if not item.fold:
-            freed = sum(block.tokens - MARKER_TOKENS for block in item.blocks if becomes_clearable(block))
-            self.freed_sums.add(position, sign * freed)
+        """Add an item to the sums, or, with -1, take it out."""
         for block in item.blocks:
             self.tokens[block.kind] += sign * block.tokens
         self.shown_messages += sign * bool(item.blocks)
-        if not item.fold:
-            self.plain_tokens += sign * item.tokens
-            self.token_births += sign * item.tokens * item.born
-        self.list_outputs(item, sign)
-
-    def list_outputs(self, item: Item, sign: int) -> None:
-        """Keep `plain_outputs` in step: messages with a part long enough to be worth a marker."""
-        if item.fold or not any(worth_a_marker(block) for block in item.blocks):
-            return
-        if sign > 0:
-            insort(self.plain_outputs, item.first)
-        else:
-            del self.plain_outputs[bisect_left(self.plain_outputs, item.first)]
 
     def replace(self, low: int, high: int, fresh: list[Item]) -> None:
         """Show `fresh` in the place of the items from position `low` up to `high`."""

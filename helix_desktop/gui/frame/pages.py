@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Event, FactAppended
 from helix_desktop.engine.facts import Recorded
+from helix_desktop.engine.view import State
 from helix_desktop.errors import NotThere
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.page import CachePage
@@ -88,8 +89,8 @@ class Pages(QObject):
         """A conversation, where its reader was; None: one that has not begun."""
         self.keep_place()
         self._session = session
-        facts = session.conversation.state.facts if session else ()
-        self.transcript.open(facts, self._place_in(session.id) if session else None)
+        history = session.conversation.state if session else State()
+        self.transcript.open(history, self._place_in(session.id) if session else None)
         self.inspector.open(session, self._bench())
         self.timeline.open(session, self._bench())
 

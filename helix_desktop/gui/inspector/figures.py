@@ -14,13 +14,14 @@ from helix_desktop.engine.facts import (
     ModelRole,
     PartRef,
     Reasoning,
+    Recorded,
     Span,
     Text,
     ToolCall,
     ToolReturned,
 )
 from helix_desktop.engine.history.ledger import Savings
-from helix_desktop.engine.view import State
+from helix_desktop.engine.history.moment import Moment
 from helix_desktop.gui.meter import kind_name, short
 from helix_desktop.gui.shared.figures import money
 from helix_desktop.gui.shared.folds import title
@@ -64,9 +65,9 @@ class Calls:
         self._of: dict[int, str] = {}
         self._read = 0
 
-    def of(self, state: State) -> Mapping[int, str]:
+    def of(self, facts: Sequence[Recorded]) -> Mapping[int, str]:
         """The words of the call answered by the fact with a number."""
-        for recorded in state.facts[self._read :]:
+        for recorded in facts[self._read :]:
             fact = recorded.fact
             if isinstance(fact, ToolReturned):
                 self._of[recorded.seq] = self._open.pop(fact.call, fact.call)
@@ -74,11 +75,11 @@ class Calls:
                 for part in getattr(fact, "parts", ()):
                     if isinstance(part, ToolCall):
                         self._open[part.id] = called(part.name, part.arguments)
-        self._read = max(self._read, len(state.facts))
+        self._read = max(self._read, len(facts))
         return self._of
 
 
-def parts(state: State, factor: float, calls: Mapping[int, str]) -> list[Part]:
+def parts(state: Moment, factor: float, calls: Mapping[int, str]) -> list[Part]:
     """Every block of the view in order."""
     chosen = state.settings.model(ModelRole.MAIN)
     price = chosen.price_input / PER_MILLION if chosen else 0.0
@@ -93,7 +94,7 @@ def parts(state: State, factor: float, calls: Mapping[int, str]) -> list[Part]:
     return found
 
 
-def named(block: Block, state: State, calls: Mapping[int, str]) -> tuple[str, bool]:
+def named(block: Block, state: Moment, calls: Mapping[int, str]) -> tuple[str, bool]:
     """What a block is, in a few words, and whether they are code."""
     fold = state.fold(block.fold) if block.fold else None
     if fold is not None and isinstance(fold.cover, Span):
@@ -118,7 +119,7 @@ def largest(all_parts: Sequence[Part], most: int = 3) -> list[Part]:
     return sorted(loose, key=lambda part: -part.tokens)[:most]
 
 
-def recallable(state: State) -> int:
+def recallable(state: Moment) -> int:
     """Tokens of outputs that are not in the view but can be recalled."""
     kinds = (FoldKind.MARKER, FoldKind.EXCERPT)
     biggest: dict[Cover, int] = {}
@@ -128,7 +129,7 @@ def recallable(state: State) -> int:
     return sum(biggest.values())
 
 
-def handover_name(state: State) -> str:
+def handover_name(state: Moment) -> str:
     """The newest live handover by name; the kind's name without any."""
     folds = [fold for fold in state.live_folds if fold.kind is FoldKind.HANDOVER]
     return title(folds[-1]) if folds else kind_name(Kind.HANDOVER)

@@ -15,10 +15,10 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSlider, 
 from helix_desktop.engine import budget, policy
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.events import Event, FactAppended, Folding
-from helix_desktop.engine.facts import FoldKind, ModelReplied, ModelRole, PartRef, Recorded, Span
-from helix_desktop.engine.history.ledger import Savings, Tally
+from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
+from helix_desktop.engine.history.ledger import saw_of
+from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.policy import Policy
-from helix_desktop.engine.view import State
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
@@ -60,16 +60,15 @@ class Inspector(QWidget):
         self._doing = doing
         self._session: Session | None = None
         self._bench: Workbench | None = None
-        self._tally = Tally()
         self._calls = figures.Calls()
         self._steps: list[Recorded] = []
         self._unread: Iterator[Recorded] = iter(())
         self._read_to = 0
-        self._state: State | None = None
+        self._state: Moment | None = None
         self._parts: list[Part] = []
         self._folding: dict[FoldKind, str] = {}
         self._open: set[Key] = set()
-        self._past = Past(self)
+        self._past = Past(doing, self)
         self.view = BoxesView(theme, self, surface="window", pad=(16, 16))
         self.view.setAccessibleName(tr("Context"))
         self.view.acted.connect(self._act)
@@ -110,9 +109,9 @@ class Inspector(QWidget):
     def open(self, session: Session | None, bench: Workbench | None = None) -> None:
         """Show a conversation as it is now."""
         self._session, self._bench = session, bench
-        self._tally, self._calls, self._steps, self._folding = Tally(), figures.Calls(), [], {}
+        self._calls, self._steps, self._folding = figures.Calls(), [], {}
         facts = session.conversation.state.facts if session is not None else []
-        self._past.of(facts)
+        self._past.forget()
         self._unread, self._read_to = iter(facts), 0
         self._set_slider(at_end=True)
         self._read_on()
@@ -151,15 +150,9 @@ class Inspector(QWidget):
             if number % AT_ONCE == AT_ONCE - 1 and time.perf_counter() > until:
                 self._reading.start()
                 return
-        self._count()
         if self._reading.isActive():
             self._reading.stop()
             self._refresh()
-
-    def _count(self) -> None:
-        """Bring the figures of the session up to date."""
-        if self._session is not None:
-            self._tally.take(self._session.conversation.state.facts)
 
     def _take(self, recorded: Recorded) -> None:
         self._read_to = recorded.seq
@@ -184,8 +177,6 @@ class Inspector(QWidget):
 
     def _refresh(self) -> None:
         """Show the step the slider is at: the next request at its end, else what a reply had seen."""
-        if not self._reading.isActive():
-            self._count()
         self._set_slider(at_end=self._is_now)
         self._now.setVisible(not self._is_now)
         if self._session is None:
@@ -194,6 +185,7 @@ class Inspector(QWidget):
             return
         if self._is_now:
             self._step.setText(tr("Now, after step {n}", n=f"{len(self._steps):,}"))
+            self._past.forget()
             self._show(self._session.conversation.state)
             return
         step = self._steps[self.slider.value()]
@@ -204,19 +196,20 @@ class Inspector(QWidget):
             when=clock(step.time),
         )
         self._step.setText(words)
-        saw = step.fact.saw if isinstance(step.fact, ModelReplied) else 0
-        self._past.at(saw or step.seq - 1, self._show)
+        self._past.at(self._session.conversation, saw_of(step), self._show)
 
-    def _show(self, state: State) -> None:
+    def _show(self, state: Moment) -> None:
         self._state = state
         chosen = policy.from_fact(state.settings.policy)
         meter = budget.meter(state, chosen)
-        self._parts = figures.parts(state, meter.factor, self._calls.of(state))
+        self._parts = figures.parts(
+            state, meter.factor, self._calls.of(self._session.conversation.state.facts if self._session else ())
+        )
         self.view.show_boxes(lambda ink, width: self._boxes(ink, width, state, meter, chosen), keep_place=True)
 
     # --- what is shown
 
-    def _boxes(self, ink: Ink, width: float, state: State, meter: budget.Meter, chosen: Policy) -> Iterator[Box]:
+    def _boxes(self, ink: Ink, width: float, state: Moment, meter: budget.Meter, chosen: Policy) -> Iterator[Box]:
         px = ink.px
         title = tr("Context · {used} of {window}", used=short(meter.used), window=short(meter.window))
         yield heading(ink, width, title)
@@ -227,20 +220,14 @@ class Inspector(QWidget):
             gap = float(px(10)) if number == 0 else 0.0
             yield FigureBox(ink, width, part.name, short(part.tokens), mono=part.code, act=_block(part), gap=gap)
         yield heading(ink, width, tr("This session"), gap=float(px(22)))
-        rows = figures.savings(self._savings(state))
+        rows = figures.savings(budget.savings(state))
         for number, (words, figure, good) in enumerate(rows):
             yield FigureBox(ink, width, words, figure, accent=good, gap=float(px(10)) if number == 0 else 0.0)
         if self._is_now:
             yield from self._next(ink, width)
         yield from self._blocks(ink, width, state)
 
-    def _savings(self, state: State) -> Savings:
-        """As the session itself counts them, so that the figures are the same wherever they are told."""
-        main = state.settings.model(ModelRole.MAIN)
-        price = main.price_input if main is not None else 0.0
-        return self._tally.figures(budget.factor(state), budget.prices(main), per_million=price)
-
-    def _kinds(self, ink: Ink, width: float, state: State, meter: budget.Meter) -> Iterator[Box]:
+    def _kinds(self, ink: Ink, width: float, state: Moment, meter: budget.Meter) -> Iterator[Box]:
         gap = float(ink.px(12))
         for kind in Kind:
             name = figures.handover_name(state) if kind is Kind.HANDOVER else kind_name(kind)
@@ -263,7 +250,7 @@ class Inspector(QWidget):
             yield note(ink, width, said(self._session.forecast()), gap=float(ink.px(6)))
         yield More(ink, width, tr("Fold now…"), Toggle(_FOLD), gap=float(ink.px(4)))
 
-    def _blocks(self, ink: Ink, width: float, state: State) -> Iterator[Box]:
+    def _blocks(self, ink: Ink, width: float, state: Moment) -> Iterator[Box]:
         opened = _BLOCKS in self._open
         yield More(ink, width, tr("Show the request as it is sent"), Toggle(_REQUEST), gap=float(ink.px(4)))
         words = count(len(self._parts), "{n} block, in order", "{n} blocks, in order")
@@ -369,7 +356,7 @@ class Inspector(QWidget):
         """
         request, wire = await session.request_at(step), None
         with suppress(HelixError):
-            wire = await self._bench.wire(session.id, step) if self._bench is not None else None
+            wire = await self._bench.wire(session.id, step, request) if self._bench is not None else None
         return len(request.messages), await asyncio.to_thread(forms, request, wire)
 
 

@@ -1,11 +1,10 @@
-"""A conversation as it was: its state at any fact, computed in slices, with places to start from on the way."""
+"""A conversation as it was: what held at any of its facts."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject
 
 from helix_desktop.engine.blocks import Block, View
 from helix_desktop.engine.facts import (
@@ -18,62 +17,44 @@ from helix_desktop.engine.facts import (
     ToolCall,
     ToolReturned,
 )
-from helix_desktop.engine.view import State
+from helix_desktop.engine.history.moment import Moment
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.meter import kind_name, short
+from helix_desktop.gui.ports import ConversationLike
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import tr
 
-SLICE = 0.005
-AT_ONCE = 64
 
-
-class Past(QObject):
+class Past:
     """One question at a time; a later one takes the place of an earlier one that is not answered yet."""
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._facts: Sequence[Recorded] = ()
-        self._state = State()
-        self._wanted = 0
-        self._then: Callable[[State], None] | None = None
-        self._slices = QTimer(self, interval=0)
-        self._slices.timeout.connect(self._go_on)
+    def __init__(self, doing: Doing, owner: QObject) -> None:
+        self._doing = doing
+        self._owner = owner
+        self._asked = 0
 
-    def of(self, facts: Sequence[Recorded]) -> None:
-        """Look at another conversation. The sequence may grow."""
-        self._slices.stop()
-        self._facts, self._state, self._then = facts, State(), None
+    def forget(self) -> None:
+        """Answer nothing that was asked before."""
+        self._asked += 1
 
-    def at(self, seq: int, then: Callable[[State], None]) -> None:
-        """Call `then` with the state when `seq` was the newest fact; at once where that takes a moment."""
-        if seq < len(self._state.facts):
-            self._state = State()
-        self._wanted, self._then = seq, then
-        self._go_on()
+    def at(self, conversation: ConversationLike, seq: int, then: Callable[[Moment], None]) -> None:
+        """Call `then` with what held when `seq` was the newest fact; it is worked out beside the painting thread."""
+        self.forget()
+        number = self._asked
 
-    def _go_on(self) -> None:
-        until = time.perf_counter() + SLICE
-        state, facts = self._state, self._facts
-        end = min(self._wanted, len(facts))
-        while len(state.facts) < end:
-            for recorded in facts[len(state.facts) : min(end, len(state.facts) + AT_ONCE)]:
-                state.advance(recorded)
-            if time.perf_counter() > until:
-                self._slices.start()
-                return
-        self._slices.stop()
-        then, self._then = self._then, None
-        if then is not None:
-            then(state)
+        def answer(moment: Moment) -> None:
+            if number == self._asked:
+                then(moment)
+
+        self._doing.do(conversation.moment(seq), name="a moment of the past", then=answer, owner=self._owner)
 
 
 def readable(view: View, facts: Sequence[Recorded]) -> str:
     """A view as text, block by block, for a comparison. Short outputs in full; of long ones, which entry they are."""
-    heads = {r.seq: r.fact.head for r in facts if isinstance(r.fact, ToolReturned) and r.fact.head}
     pieces = []
     for block in view.blocks:
         title = f"── {kind_name(block.kind)} · {source(block)} · {short(block.tokens)} ──"
-        pieces.append(f"{title}\n{content(block, heads)}")
+        pieces.append(f"{title}\n{content(block, facts)}")
     return "\n\n".join(pieces)
 
 
@@ -85,7 +66,7 @@ def source(block: Block) -> str:
     return tr("number {n}", n=cover.seq)
 
 
-def content(block: Block, heads: dict[int, str]) -> str:
+def content(block: Block, facts: Sequence[Recorded]) -> str:
     """What a block says."""
     what = block.content
     if isinstance(what, Text | Reasoning):
@@ -93,8 +74,8 @@ def content(block: Block, heads: dict[int, str]) -> str:
     if isinstance(what, ToolCall):
         return f"{what.name} {what.arguments}"
     stored = what.stored if isinstance(what, Attachment) else what
-    head = heads.get(block.source.seq, "") if not isinstance(block.source, Span) else ""
-    return head or entry_line(stored)
+    fact = facts[block.source.seq - 1].fact if not isinstance(block.source, Span) else None
+    return (fact.head if isinstance(fact, ToolReturned) else "") or entry_line(stored)
 
 
 def entry_line(stored: Stored) -> str:

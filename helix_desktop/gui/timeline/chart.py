@@ -71,7 +71,7 @@ class Chart(Plot):
             begun = bool(events) and not events[0].folds  # the beginning is an event as well
             words = tr(
                 "{steps} steps, {folds} folds, now {tokens} tokens",
-                steps=f"{self._story.totals.steps:,}",
+                steps=f"{self._story.steps[-1]:,}",
                 folds=f"{len(events) - begun:,}",
                 tokens=short(points[-1]),
             )

@@ -42,17 +42,16 @@ Index = QModelIndex | QPersistentModelIndex
 
 
 class FoldRows(QAbstractListModel):
-    """Events as rows. `undone` and `windows` are asked for a row when it is drawn."""
+    """Events as rows."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.events: list[Event] = []
         self.window = 0
-        self.undone: frozenset[str] = frozenset()
 
-    def show_events(self, events: Sequence[Event], window: int, undone: frozenset[str]) -> None:
+    def show_events(self, events: Sequence[Event], window: int) -> None:
         self.beginResetModel()
-        self.events, self.window, self.undone = list(events), window, undone
+        self.events, self.window = list(events), window
         self.endResetModel()
 
     def rowCount(self, parent: Index = _NOWHERE) -> int:
@@ -66,7 +65,7 @@ class FoldRows(QAbstractListModel):
         return None
 
     def is_undone(self, event: Event) -> bool:
-        return bool(event.folds) and all(fold.fold in self.undone for fold in event.folds)
+        return bool(event.made) and not event.live
 
 
 class _Drawn(QStyledItemDelegate):
@@ -150,11 +149,11 @@ class FoldList(QListView):
         self.selectionModel().currentChanged.connect(self._current)
         theme.changed.connect(self._restyled)
 
-    def show_events(self, events: Sequence[Event], window: int, undone: frozenset[str], *, keep: Event | None) -> None:
+    def show_events(self, events: Sequence[Event], window: int, *, keep: Event | None) -> None:
         """Other rows; the chosen event stays chosen where it is among them."""
         place = self.verticalScrollBar().value()
         self.selectionModel().blockSignals(True)
-        self.rows.show_events(events, window, undone)
+        self.rows.show_events(events, window)
         self.select(keep)
         self.selectionModel().blockSignals(False)
         self.verticalScrollBar().setValue(place)

@@ -18,7 +18,8 @@ from helix_desktop.engine.difference import difference
 from helix_desktop.engine.events import Event as SessionEvent
 from helix_desktop.engine.events import FactAppended
 from helix_desktop.engine.facts import FoldKind, PartRef, Recorded, ToolCall, ToolReturned
-from helix_desktop.engine.view import State
+from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.view import state_of
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.meter import short
@@ -66,7 +67,7 @@ class TimelinePage(QWidget):
         self.chart = Chart(theme, self)
         self.list = FoldList(theme, self)
         self.panel = FoldPanel(theme)
-        self._past = Past(self)
+        self._past = Past(doing, self)
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._read_on)
         self._kind_pill = self._pill(tr("All kinds"))
@@ -133,14 +134,14 @@ class TimelinePage(QWidget):
     def open(self, session: Session | None, bench: Workbench | None = None) -> None:
         """Show a conversation. `bench` gives the others of the workspace, when they are asked for."""
         self._session, self._bench = session, bench
-        self.story, self._others, self._everywhere = Story(), [], False
+        history = session.conversation.state if session is not None else None
+        self.story, self._others, self._everywhere = Story(history), [], False
         self._scope_pill.menu().actions()[0].setChecked(True)
         self._scope_pill.setText(f"{tr('This conversation')} ▾")
         self._chosen, self._read_to = None, 0
         self.panel.clear()
-        facts = session.conversation.state.facts if session is not None else []
-        self._past.of(facts)
-        self._facts = iter(facts)
+        self._past.forget()
+        self._facts = iter(self.story.history.facts)
         self._now.setEnabled(session is not None)
         self._read_on()
 
@@ -229,8 +230,7 @@ class TimelinePage(QWidget):
         events = self.story.events
         if self._everywhere:
             events = list(reversed(merged([self.story, *self._others])))
-        dead = frozenset().union(self.story.dead, *(story.dead for story in self._others))
-        self.list.show_events(filtered(events, self._kinds), self.story.window, dead, keep=self._chosen)
+        self.list.show_events(filtered(events, self._kinds), self.story.window, keep=self._chosen)
 
     # --- what is chosen
 
@@ -247,10 +247,8 @@ class TimelinePage(QWidget):
         story = self._story_of(event)
         earlier = story.handover_before(event) if event.kind is FoldKind.HANDOVER else None
         name = tr("Compare with {n}", n=earlier.folds[0].number) if earlier is not None else ""
-        text = story.edited.get(event.name, event.folds[0].text if event.folds else "")
-        live = story.live(event)
         about = self._about if story is self.story else lambda ref: tr("number {n}", n=ref.seq)
-        shown = Shown(event, story.window, live, text, name, frozenset(story.dead), about)
+        shown = Shown(event, story.window, name, about)
         self.panel.show_fold(shown)
 
     def _story_of(self, event: Event) -> Story:
@@ -327,8 +325,7 @@ class TimelinePage(QWidget):
         earlier = self._story_of(event).handover_before(event) if event is not None else None
         if event is None or earlier is None:
             return
-        story = self._story_of(event)
-        old, new = (sentences.sections(story.edited.get(each.name, each.folds[0].text)) for each in (earlier, event))
+        old, new = (sentences.sections(each.folds[0].text) for each in (earlier, event))
         titles = (sentences.title(earlier), sentences.title(event))
         CompareDialog(self._theme, titles, sentences.compared(old, new), self).open()
 
@@ -337,14 +334,14 @@ class TimelinePage(QWidget):
         event, session = self._chosen, self._session
         if event is None or session is None or event not in self.story.events:
             return
-        facts = session.conversation.state.facts
+        talk, facts = session.conversation, session.conversation.state.facts
         last = self._last_of(event, facts)
 
-        def before(state: State) -> None:
-            old = state.view()
-            self._past.at(last, lambda after: self._show_both(event, old, after.view(), facts))
+        def before(then: Moment) -> None:
+            old = then.view()
+            self._past.at(talk, last, lambda after: self._show_both(event, old, after.view(), facts))
 
-        self._past.at(event.seq - 1, before)
+        self._past.at(talk, event.seq - 1, before)
 
     def _last_of(self, event: Event, facts: Sequence[Recorded]) -> int:
         """The last fact of the batch."""
@@ -442,10 +439,12 @@ async def _stories(bench: Workbench, but: str) -> list[Story]:
     stories = []
     for row in bench.conversations():
         if row.id != but:
-            story = Story()
-            for number, recorded in enumerate(await bench.child(row.id)):
-                story.advance(recorded)
-                if number % 2_000 == 1_999:
-                    await asyncio.sleep(0)
-            stories.append(story)
+            facts = await bench.child(row.id)
+            stories.append(await asyncio.to_thread(_story_of, facts))
     return stories
+
+
+def _story_of(facts: Sequence[Recorded]) -> Story:
+    story = Story(state_of(facts))
+    story.extend(facts)
+    return story

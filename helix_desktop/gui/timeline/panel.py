@@ -48,11 +48,20 @@ class Shown:
 
     event: Event
     window: int
-    live: bool
-    text: str
     earlier: str
-    undone: frozenset[str]
     about: Callable[[PartRef], str]
+
+    @property
+    def live(self) -> bool:
+        return self.event.live
+
+    @property
+    def text(self) -> str:
+        """The document as it stands."""
+        return self.event.folds[0].text if self.event.made else ""
+
+    def undone(self, fold: str) -> bool:
+        return fold not in self.event.history.branch.live
 
 
 class Bars(QWidget):
@@ -243,7 +252,7 @@ class FoldPanel(QWidget):
             self.before_after_wanted.emit()
         elif act.key[:1] == ("fold",) and self._shown is not None:
             name = str(act.key[1])
-            (self.redo_wanted if name in self._shown.undone else self.undo_wanted).emit([name])
+            (self.redo_wanted if self._shown.undone(name) else self.undo_wanted).emit([name])
 
     def _switch(self) -> None:
         if self._shown is not None:
@@ -303,7 +312,7 @@ def _parts(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
     """Each output a batch of folds covers, with its entry; “Restore” takes back this one alone."""
     event = shown.event
     for number, fold in enumerate(event.folds[:200]):
-        undone = fold.fold in shown.undone
+        undone = shown.undone(fold.fold)
         chips = [Chip(digest.short, strong=True, mono=True, want=OpenEntry(digest)) for digest in fold.entries[:1]]
         about = shown.about(fold.cover) if isinstance(fold.cover, PartRef) else ""
         right = tr("Cache again") if undone else tr("Restore")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from helix_desktop.engine import budget
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.engine_sentences import said
@@ -117,7 +118,7 @@ def compared(older: Sequence[tuple[str, str]], newer: Sequence[tuple[str, str]])
 
 def as_markdown(story: Story, heading: str) -> str:
     """The story of a conversation, to keep or to send."""
-    totals = story.totals
+    totals = budget.savings(story.history)
     lines = [
         f"# {heading}",
         "",
@@ -125,7 +126,7 @@ def as_markdown(story: Story, heading: str) -> str:
             "{steps} steps · {sent} tokens sent · {all} without saving",
             steps=f"{totals.steps:,}",
             sent=short(totals.sent),
-            all=short(totals.unmanaged),
+            all=short(totals.without),
         ),
     ]
     for event in story.events:
@@ -137,9 +138,8 @@ def as_markdown(story: Story, heading: str) -> str:
         if fold.kind is FoldKind.MARKER:
             lines += [f"- `{digest.hex}`" for each in event.folds for digest in each.entries]
         else:
-            text = story.edited.get(fold.fold, fold.text)
-            lines += ["", *(f"#{each}" if each.startswith("## ") else each for each in text.splitlines())]
-        if not story.live(event):
+            lines += ["", *(f"#{each}" if each.startswith("## ") else each for each in fold.text.splitlines())]
+        if not event.live:
             lines += ["", tr("This fold was undone.")]
     return "\n".join(lines) + "\n"
 

@@ -12,6 +12,7 @@ from PySide6.QtGui import QImage, QImageReader
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, Stored
+from helix_desktop.engine.view import state_of
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
@@ -119,8 +120,9 @@ class Content(QObject):
         return image
 
     async def _conversation(self, conversation: str) -> Items:
-        items = Items()
-        items.extend(await self._source.child(conversation))
+        facts = await self._source.child(conversation)
+        items = Items(await asyncio.to_thread(state_of, facts))
+        items.extend(facts)
         return items
 
 

@@ -9,7 +9,7 @@ from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QToolButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine.events import Event
-from helix_desktop.engine.facts import Recorded
+from helix_desktop.engine.view import State
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.content import Content, Source
@@ -115,11 +115,11 @@ class TranscriptPane(QWidget):
 
     # --- what the window calls
 
-    def open(self, facts: Sequence[Recorded], place: ScrollPlace | None = None) -> None:
+    def open(self, history: State, place: ScrollPlace | None = None) -> None:
         """Show a conversation, at its end or where the reader was."""
         self._close_find(take_focus=False)
         self.content.forget()
-        self.view.open(facts)
+        self.view.open(history)
         if place is not None:
             self.view.go_to(place)
 

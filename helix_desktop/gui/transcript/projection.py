@@ -1,7 +1,8 @@
 """Facts to display items: what stands in the chat, in order. Plain Python, one step for each fact.
 
 The chat shows the journal, so items are only ever appended and changed in place. The exceptions are at the end: what
-is being written now (live items) is replaced by the fact it becomes. What was rewound is hidden, not removed.
+is being written now (live items) is replaced by the fact it becomes. What was rewound is hidden, not removed. Which folds
+and pins hold, and what a rewind left behind, is the history's to say.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import gc
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta, Waiting
@@ -40,6 +41,7 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
+from helix_desktop.engine.view import State
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
 from helix_desktop.gui.transcript.notes import note, waiting
 
@@ -48,18 +50,12 @@ _NOT_YET = 1 << 60  # the number of what is being written: after all facts
 
 
 @dataclass(slots=True)
-class _Away:
-    """Items that a rewind has set aside."""
-
-    first: int
-    last: int
-    opened: bool = False
-
-
-@dataclass(slots=True)
 class Items:
-    """The items of one conversation. `all` is theirs to read; it changes only through the methods."""
+    """The items of one conversation. `all` is theirs to read; it changes only through the methods. A history that is not
+    given is made of the facts told.
+    """
 
+    history: State = field(default_factory=State)
     all: list[Item] = field(default_factory=list)
     running: Running = Running.IDLE
     _seqs: array[int] = field(default_factory=lambda: array("q"))
@@ -76,13 +72,11 @@ class Items:
     _stages: dict[str, Stage] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
     _folds: dict[str, Folded] = field(default_factory=dict)
-    _operations: list[tuple[int, str, bool]] = field(default_factory=list)
-    _dead: set[str] = field(default_factory=set)
-    _folds_of: dict[PartRef, list[str]] = field(default_factory=dict)
     _fold_items: dict[str, int] = field(default_factory=dict)
     _batches: dict[str, list[Folded]] = field(default_factory=dict)
-    _pins: set[Cover] = field(default_factory=set)
-    _away: dict[int, _Away] = field(default_factory=dict)
+    _told: int = 0  # the newest fact told
+    _opened: set[int] = field(default_factory=set)  # the seqs of rewinds whose items are shown
+    _away: list[tuple[int, int]] | None = field(default_factory=list)  # the ranges that are hidden; None: to be found
     _named: bool = False
 
     # --- growing
@@ -93,6 +87,7 @@ class Items:
         gc.disable()
         try:
             for recorded in facts:
+                self._hear(recorded)
                 step = _STEPS.get(type(recorded.fact))
                 if step is not None:
                     step(self, recorded, recorded.fact)
@@ -102,6 +97,7 @@ class Items:
 
     def advance(self, recorded: Recorded) -> Change:
         """One more fact."""
+        self._hear(recorded)
         step = _STEPS.get(type(recorded.fact))
         if step is None:
             return Change(len(self.all))
@@ -158,23 +154,40 @@ class Items:
 
     def open_rewound(self, index: int) -> Change:
         """Show or hide again what the rewind at `index` has set aside."""
-        away = self._away[index]
-        away.opened = not away.opened
+        self._opened ^= {self.all[index].seq}
+        self._away = None
         return Change(len(self.all), frozenset({index}), hidden=True)
 
     # --- asking
 
     def hidden(self, index: int) -> bool:
-        return any(away.first <= index <= away.last and not away.opened for away in self._away.values())
+        at = bisect_right(self.away_ranges(), (index, len(self.all))) - 1
+        return at >= 0 and self.away_ranges()[at][1] >= index
 
     def away(self, index: int) -> tuple[int, int, bool]:
         """First and last item that the rewind at `index` set aside, and whether they are shown."""
-        away = self._away[index]
-        return away.first, away.last, away.opened
+        item = self.all[index]
+        to = item.fact.to if isinstance(item.fact, Rewound) else item.seq
+        return bisect_right(self._seqs, to), index - 1, item.seq in self._opened
 
     def away_ranges(self) -> list[tuple[int, int]]:
         """The ranges of items that are hidden now."""
-        return [(away.first, away.last) for away in self._away.values() if not away.opened]
+        if self._away is None:
+            runs = self._left_behind(self._told)
+            places = ((bisect_left(self._seqs, first), bisect_right(self._seqs, last) - 1) for first, last in runs)
+            self._away = [(first, last) for first, last in places if first <= last]
+        return self._away
+
+    def _left_behind(self, at: int, after: int = 0) -> Iterator[tuple[int, int]]:
+        """The runs of facts after `after` that are not on the way to `at`, and not opened."""
+        end = 0
+        for first, last in self.history.record.path(at):
+            begin = max(end, after) + 1
+            if begin < first and first in self._opened:
+                yield from self._left_behind(first - 1, begin - 1)
+            elif begin < first:
+                yield begin, first - 1
+            end = last
 
     def at_seq(self, seq: int) -> int:
         """The item that shows the fact `seq`, or the nearest one before it; -1 without items."""
@@ -200,8 +213,10 @@ class Items:
         call = item.fact.parts[item.part]
         if not isinstance(call, ToolCall):
             raise TypeError(f"item {index} is not a call")
-        returned = self._returned.get(index)
-        output = self._live_fold(PartRef(returned.seq, 0)) if returned else None
+        branch, returned = self.history.branch, self._returned.get(index)
+        if returned and branch.has(item.seq) and not branch.has(returned.seq):
+            returned = None  # a rewind left it behind
+        output = branch.part_fold(PartRef(returned.seq, 0)) if returned else None
         busy = self.running in {Running.TOOLS, Running.ASKING, Running.THINKING}
         return CallState(
             call,
@@ -211,7 +226,7 @@ class Items:
             returned.fact if returned and isinstance(returned.fact, ToolReturned) else None,
             returned.seq if returned else 0,
             output,
-            self._live_fold(PartRef(item.seq, item.part)),
+            branch.part_fold(PartRef(item.seq, item.part)),
             self._decided.get(index),
             busy and call.id in self._calls and self._calls[call.id] == index,
             self._shown.get(call.id, ""),
@@ -220,16 +235,17 @@ class Items:
         )
 
     def batch(self, index: int) -> Sequence[Folded]:
-        """The folds that the line at `index` stands for."""
+        """The folds that the line at `index` stands for, as they are worded now."""
         fact = self.all[index].fact
-        return self._batches.get(fact.batch, [fact]) if isinstance(fact, Folded) and fact.batch else _only(fact)
+        made = self._batches.get(fact.batch, [fact]) if isinstance(fact, Folded) and fact.batch else _only(fact)
+        return [self.history.fold(fold.fold) or fold for fold in made]
 
     def folded(self, fold: str) -> bool:
         """Whether a fold is in force."""
-        return fold in self._folds and fold not in self._dead
+        return fold in self.history.branch.live
 
     def pinned(self, ref: Cover) -> bool:
-        return ref in self._pins
+        return ref in self.history.branch.pins
 
     def running_calls(self) -> list[int]:
         """The items whose elapsed time goes on."""
@@ -280,12 +296,10 @@ class Items:
 
     def _fold(self, recorded: Recorded, fact: Folded) -> Iterable[int]:
         self._folds[fact.fold] = fact
-        self._operations.append((recorded.seq, fact.fold, True))
         if fact.batch:
             self._batches.setdefault(fact.batch, []).append(fact)
         changed: list[int] = []
         if isinstance(fact.cover, PartRef):
-            self._folds_of.setdefault(fact.cover, []).append(fact.fold)
             changed.append(self.at_seq(fact.cover.seq))
         if fact.kind is FoldKind.EXCERPT:
             return changed
@@ -297,22 +311,18 @@ class Items:
         self._put(Item(ItemKind.FOLD, recorded))
         return changed
 
-    def _unfold(self, recorded: Recorded, fact: Unfolded) -> Iterable[int]:
-        return self._switch(recorded.seq, fact.fold, live=False)
-
-    def _refold(self, recorded: Recorded, fact: Refolded) -> Iterable[int]:
-        return self._switch(recorded.seq, fact.fold, live=True)
+    def _switch(self, recorded: Recorded, fact: Unfolded | Refolded) -> Iterable[int]:
+        folded = self._folds.get(fact.fold)
+        if folded is None:
+            return ()
+        changed = [self._fold_items[fact.fold]] if fact.fold in self._fold_items else []
+        return [*changed, *self._of_cover(folded.cover)] if isinstance(folded.cover, PartRef) else changed
 
     def _edit(self, recorded: Recorded, fact: DocumentEdited) -> Iterable[int]:
         index = self.of_fold(fact.fold)
         return (index,) if index >= 0 else ()
 
-    def _pin(self, recorded: Recorded, fact: Pinned) -> Iterable[int]:
-        self._pins.add(fact.ref)
-        return self._of_cover(fact.ref)
-
-    def _unpin(self, recorded: Recorded, fact: Unpinned) -> Iterable[int]:
-        self._pins.discard(fact.ref)
+    def _pin(self, recorded: Recorded, fact: Pinned | Unpinned) -> Iterable[int]:
         return self._of_cover(fact.ref)
 
     def _note(self, recorded: Recorded, fact: Fact) -> Iterable[int]:
@@ -333,42 +343,27 @@ class Items:
         return stopped
 
     def _rewind(self, recorded: Recorded, fact: Rewound) -> Iterable[int]:
-        first = bisect_right(self._seqs, fact.to)
-        self._operations = [each for each in self._operations if each[0] <= fact.to]
-        alive = {fold: live for _, fold, live in self._operations}
-        self._dead = {fold for fold in self._folds if not alive.get(fold, False)}
         self._calls.clear()
-        self._named = False
-        if first < len(self.all):
-            self._away[len(self.all)] = _Away(first, len(self.all) - 1)
+        self._named, self._away = False, None
+        if bisect_right(self._seqs, fact.to) < len(self.all):
             self._put(Item(ItemKind.REWOUND, recorded))
         return range(len(self.all))
 
     # --- below
 
+    def _hear(self, recorded: Recorded) -> None:
+        self._told = recorded.seq
+        if recorded.seq > self.history.seq:
+            self.history.advance(recorded)
+
     def _put(self, item: Item) -> None:
         self.all.append(item)
         self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
-
-    def _switch(self, seq: int, fold: str, *, live: bool) -> Iterable[int]:
-        self._operations.append((seq, fold, live))
-        (self._dead.discard if live else self._dead.add)(fold)
-        folded = self._folds.get(fold)
-        if folded is None:
-            return ()
-        changed = [self._fold_items[fold]] if fold in self._fold_items else []
-        return [*changed, *self._of_cover(folded.cover)] if isinstance(folded.cover, PartRef) else changed
 
     def _of_cover(self, cover: Cover) -> Iterable[int]:
         if isinstance(cover, PartRef):
             return (self.at_seq(cover.seq),)
         return range(max(0, self.at_seq(cover.first)), self.at_seq(cover.last) + 1) if isinstance(cover, Span) else ()
-
-    def _live_fold(self, ref: PartRef) -> Folded | None:
-        for fold in reversed(self._folds_of.get(ref, ())):
-            if fold not in self._dead:
-                return self._folds[fold]
-        return None
 
     def _grow(self, kind: ItemKind, text: str) -> Change:
         last = len(self.all) - 1
@@ -459,8 +454,8 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     ToolReturned: Items._got,  # noqa: SLF001
     Decided: Items._decide,  # noqa: SLF001
     Folded: Items._fold,  # noqa: SLF001
-    Unfolded: Items._unfold,  # noqa: SLF001
-    Refolded: Items._refold,  # noqa: SLF001
+    Unfolded: Items._switch,  # noqa: SLF001
+    Refolded: Items._switch,  # noqa: SLF001
     DocumentEdited: Items._edit,  # noqa: SLF001
     FoldFailed: Items._note,  # noqa: SLF001
     TodoSet: Items._plan,  # noqa: SLF001
@@ -468,5 +463,5 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     Rewound: Items._rewind,  # noqa: SLF001
     Forgotten: Items._note,  # noqa: SLF001
     Pinned: Items._pin,  # noqa: SLF001
-    Unpinned: Items._unpin,  # noqa: SLF001
+    Unpinned: Items._pin,  # noqa: SLF001
 }

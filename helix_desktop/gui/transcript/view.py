@@ -23,7 +23,8 @@ from helix_desktop.engine.events import (
     Streamed,
     ToolShowed,
 )
-from helix_desktop.engine.facts import ModelReplied, Recorded, Text
+from helix_desktop.engine.facts import ModelReplied, Text
+from helix_desktop.engine.view import State
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.bars import CallBox
 from helix_desktop.gui.transcript.boxes import Box
@@ -86,10 +87,10 @@ class Canvas(QAbstractScrollArea):
 
     # --- what is shown
 
-    def open(self, facts: Sequence[Recorded]) -> None:
+    def open(self, history: State) -> None:
         """Show a conversation, from its end."""
-        self.items = Items()
-        self.items.extend(facts)
+        self.items = Items(history)
+        self.items.extend(history.facts)
         self.selection.clear()
         self.finding, self.current, self._spot, self._near = None, -1, None, None
         old = self.column.page

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import (
+    Excluded,
     Fact,
+    FoldKind,
     ModelReplied,
+    PartRef,
+    Purpose,
     Recorded,
     Rewound,
     RulesSet,
+    Span,
+    Spent,
     Stop,
-    Stored,
     SystemSet,
     Text,
     ToolCall,
@@ -21,60 +25,106 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.history.ledger import Tally
-
-OUTPUT = Stored(Digest.of(b"x"), 1)
-
-
-def tally(*facts: Fact) -> Tally:
-    made = Tally()
-    made.take([Recorded("c", i, 0.0, fact) for i, fact in enumerate(facts, 1)])
-    return made
+from helix_desktop.engine.history.ledger import Savings, saw_of
+from tests.engine.talk import Talk, stored
 
 
-def reply(tokens: int, sent: int, cached: int = 0, cost: float = 0.0) -> ModelReplied:
-    return ModelReplied(
-        (ToolCall("1", "look", "{}", tokens),), "m", Stop.CALLS, Usage(sent, cached, 0, tokens, 0, cost)
-    )
+def told(*facts: Fact) -> Talk:
+    talk = Talk()
+    for fact in facts:
+        talk.add(fact)
+    return talk
+
+
+def savings(talk: Talk, prices: Prices | None = None, per_million: float = 0.0) -> Savings:
+    return talk.state.record.ledger.savings(talk.state.seq, prices, per_million=per_million)
+
+
+def reply(tokens: int, sent: int, cached: int = 0, cost: float = 0.0, stop: Stop = Stop.CALLS) -> ModelReplied:
+    return ModelReplied((ToolCall("1", "look", "{}", tokens),), "m", stop, Usage(sent, cached, 0, tokens, 0, cost))
 
 
 STEPS: list[Fact] = [
     SystemSet("s", 100),
     UserSaid((Text("u", 6),)),  # 10 with what a message costs
     reply(16, 110),  # sees 110, adds 20
-    ToolReturned("1", OUTPUT, 996),  # adds 1,000
-    reply(6, 300, 100),  # would have seen 1,130
+    ToolReturned("1", stored("x"), 996),  # adds 1,000
+    reply(6, 2_260, 100),  # sees 1,130
 ]
 
 
-def test_what_would_have_been_sent_is_the_whole_of_every_step() -> None:
-    figures = tally(*STEPS).figures(1.0)
-    assert (figures.steps, figures.sent, figures.without, figures.cache_read) == (2, 410, 110 + 1_130, 100)
-    assert figures.share == pytest.approx(1 - 410 / 1_240)
-    assert figures.cache_share == pytest.approx(100 / 410)
+def test_where_nothing_is_folded_nothing_is_saved_whatever_the_provider_bills() -> None:
+    figures = savings(told(*STEPS))
+    assert (figures.steps, figures.sent, figures.without, figures.cache_read) == (2, 2_370, 2_370, 100)
+    assert figures.share == 0
+    assert figures.cache_share == pytest.approx(100 / 2_370)
+
+
+def test_a_fold_saves_in_the_proportion_of_the_two_counted_views() -> None:
+    talk = told(*STEPS[:4])
+    talk.fold("m", PartRef(4), kind=FoldKind.MARKER, tokens=96)  # 230 instead of 1,130
+    talk.add(reply(6, 460))
+    figures = savings(talk)
+    assert (figures.sent, figures.without) == (110 + 460, 110 + 2_260)
+    assert figures.share == pytest.approx(1 - 570 / 2_370)
+
+
+@pytest.mark.parametrize("stop", [Stop.STOPPED, Stop.END])
+def test_a_step_without_a_report_counts_as_what_was_counted_times_the_factor(stop: Stop) -> None:
+    talk = told(*STEPS[:4], reply(6, 0, stop=stop))
+    figures = savings(talk)
+    assert figures.sent == figures.without == 110 + 1_130
+    assert figures.share == 0
+    talk = told(*STEPS, *(ToolReturned("1", stored("y"), 496), reply(6, 3_280), reply(6, 0)))
+    assert talk.state.record.ledger.sent(talk.state.seq) == round(
+        talk.state.record.ledger.shown[-2] * talk.state.record.ledger.factor("m", talk.state.seq)
+    )
+
+
+def test_requests_of_strategies_are_sent_and_save_nothing() -> None:
+    figures = savings(told(*STEPS, Spent(Purpose.HANDOVER, "fast", Usage(500, cost=0.25))))
+    assert (figures.steps, figures.sent, figures.without, figures.paid) == (2, 2_870, 2_370, 0.25)
 
 
 def test_money_counts_what_the_provider_would_have_had_in_its_cache() -> None:
-    figures = tally(*STEPS).figures(1.0, Prices(0.1, 1.25, 5), per_million=1e6)
-    assert figures.paid_without == pytest.approx(110 * 0.1 + (110 + 1_020) * 1.25 + 22 * 5)
+    figures = savings(told(*STEPS), Prices(0.1, 1.25, 5), 1e6)
+    old = 2_260 * 110 // 1_130
+    assert figures.paid_without == pytest.approx(old * 0.1 + (110 + 2_260 - old) * 1.25 + 22 * 5)
 
 
-def test_a_factor_scales_what_was_only_counted() -> None:
-    assert tally(*STEPS).figures(2.0).without == 2 * 1_240
+def test_money_is_compared_over_reported_steps_alone() -> None:
+    reported = savings(told(*STEPS), Prices(0.1, 1.25, 5), 1e6)
+    more = savings(told(*STEPS, reply(6, 0, stop=Stop.STOPPED)), Prices(0.1, 1.25, 5), 1e6)
+    assert more.paid_without == reported.paid_without
 
 
-def test_a_rewind_leaves_the_line_and_a_changed_head_takes_the_old_ones_place() -> None:
-    again = tally(*STEPS, Rewound(2), SystemSet("t", 50), RulesSet("A", "r", 7), reply(1, 60))
-    assert again.figures(1.0).without == 1_240 + 50 + 7 + 10
+def test_a_rewind_leaves_the_branch_and_a_changed_head_takes_the_old_ones_place() -> None:
+    talk = told(*STEPS, Rewound(2), SystemSet("t", 50), RulesSet("A", "r", 7), reply(1, 77))
+    assert talk.state.record.ledger.shown[-2:-1].tolist() == [10 + 50 + 7 + 10]
+    assert savings(talk).without == 2_370 + 77
 
 
-def test_taking_facts_in_pieces_comes_to_the_same() -> None:
-    recorded = [Recorded("c", i, 0.0, fact) for i, fact in enumerate(STEPS, 1)]
-    made = Tally()
-    for i in range(len(recorded) + 1):
-        made.take(recorded[:i])
-    assert made.figures(1.0) == tally(*STEPS).figures(1.0)
+def test_what_the_user_took_out_is_no_saving() -> None:
+    talk = told(*STEPS[:4], Excluded(PartRef(4)), reply(6, 142))
+    assert savings(talk).share == 0
 
 
-def test_before_the_first_step_there_is_nothing() -> None:
-    assert tally().figures(1.0).share == 0
+def test_a_moment_has_the_sums_of_its_time() -> None:
+    talk = told(*STEPS)
+    assert talk.state.at(4).savings(Prices()).sent == 110
+    assert talk.state.at(2).savings(Prices()) == Savings(0, 0, 0, 0, 0.0, 0.0)
+    assert [talk.state.record.ledger.steps(seq) for seq in range(6)] == [0, 0, 0, 1, 1, 2]
+
+
+def test_a_step_is_what_was_in_the_view_it_answers() -> None:
+    """A fold that came while the model wrote is not in the request, and saves nothing of it."""
+    talk = told(*STEPS[:4])
+    talk.fold("h", Span(2, 4), tokens=5)
+    talk.add(ModelReplied((Text("so", 1),), "m", Stop.END, Usage(1_130), saw=4))
+    assert savings(talk).share == 0
+    assert talk.state.record.ledger.factor("m", talk.state.seq) == 1.0
+
+
+@pytest.mark.parametrize(("saw", "expected"), [(0, 8), (3, 3), (8, 8), (9, 8), (77, 8)])
+def test_what_a_reply_saw_is_before_it(saw: int, expected: int) -> None:
+    assert saw_of(Recorded("c", 9, 0.0, ModelReplied((), "m", Stop.END, saw=saw))) == expected

@@ -44,7 +44,7 @@ class Commanded(FakeSession):
         self.append(Included(ref))
 
     async def request_at(self, seq: int | None = None) -> Request:
-        return laws.request(self.view(None if seq is None else seq - 1), {})
+        return laws.request((self.state if seq is None else self.state.at(seq - 1)).view(), {})
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_what_the_provider_gets_is_written_beside_the_painting_thread(
             seen.add(threading.get_ident())
             return super().items()
 
-    async def wire(_conversation: str, _seq: int | None = None) -> tuple[str, Body]:
+    async def wire(_conversation: str, _seq: int | None, _request: Request) -> tuple[str, Body]:
         return story.MODEL, Body(model=story.MODEL)
 
     bench = FakeWorkbench("w", "#0d7d74", Path("/w"))

@@ -1,47 +1,39 @@
-"""A conversation as it was, computed in slices, is what the engine says it was."""
+"""A conversation as it was is what the engine says it was, and only the last question is answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QObject
 
-from helix_desktop.engine.view import State, state_of
+from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.view import state_of
+from helix_desktop.gui.background import Doing
 from helix_desktop.gui.shared.past import Past, readable
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
-
-
-def ask(past: Past, seq: int) -> State:
-    found: list[State] = []
-    past.at(seq, found.append)
-    for _ in range(1_000):
-        if found:
-            return found[0]
-        QApplication.processEvents()
-    raise AssertionError("no answer")
+from tests.gui.fake_desk import FakeSession, Held
 
 
 @pytest.mark.parametrize("order", [(3, 9, 16), (16, 9, 3), (9, 9, 1)])
 def test_any_step_in_any_order(theme: Theme, order: tuple[int, ...]) -> None:
-    facts = story.recorded()
-    past = Past()
-    past.of(facts)
+    session, held, owner, found = FakeSession("c", story.recorded()), Held(), QObject(), list[Moment]()
+    past = Past(Doing(held), owner)
     for seq in order:
-        assert ask(past, seq).view() == state_of(facts[:seq]).view()
+        past.at(session, seq, found.append)
+        held.let()
+        assert found[-1].view() == state_of(session.state.facts[:seq]).view()
 
 
 def test_a_later_question_takes_the_place_of_an_earlier_one(theme: Theme) -> None:
-    facts = story.recorded() * 1
-    past = Past()
-    past.of(facts)
-    answers: list[int] = []
-    make: Callable[[int], Callable[[State], None]] = lambda seq: lambda _: answers.append(seq)  # noqa: E731
-    past._then = make(1)
-    past.at(5, make(5))
-    QApplication.processEvents()
-    assert answers == [5]
+    session, held, owner, found = FakeSession("c", story.recorded()), Held(), QObject(), list[Moment]()
+    past = Past(Doing(held), owner)
+    past.at(session, 3, found.append)
+    past.at(session, 5, found.append)
+    held.let()
+    past.at(session, 7, found.append)
+    past.forget()
+    held.let()
+    assert [moment.seq for moment in found] == [5]
 
 
 def test_a_view_as_text_names_every_block(theme: Theme) -> None:

@@ -142,7 +142,7 @@ def test_what_the_model_saw_before_and_after(page: Page, settle: Settle) -> None
     assert isinstance(dialog, CompareDialog)
     event = timeline.story.event_of("h2")
     assert event is not None
-    before, after = session.view(event.seq - 1), session.view(event.seq)
+    before, after = session.state.at(event.seq - 1).view(), session.state.at(event.seq).view()
     found = difference(before, after)
     assert dialog.view._titles[0].text().endswith(f" · {short(found.before)}")
     assert dialog.view._titles[1].text().endswith(f" · {short(found.after)} ({found.tokens:+,})")

@@ -11,6 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from helix_desktop.engine.facts import PartRef
+from helix_desktop.engine.view import state_of
 from helix_desktop.gui.transcript.boxes import Toggle
 from helix_desktop.gui.transcript.intents import Edit, Fork, OpenEntry, OpenLink, Pin, Recall, Rewind, Want
 from helix_desktop.gui.transcript.pane import TranscriptPane
@@ -34,7 +35,7 @@ def told() -> Told:
 
 @pytest.fixture
 def wanted(pane: TranscriptPane, told: Told, settle: Settle) -> list[Want]:
-    pane.open(told.facts)
+    pane.open(state_of(told.facts))
     settle()
     found: list[Want] = []
     pane.wanted.connect(found.append)

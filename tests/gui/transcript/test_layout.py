@@ -9,7 +9,18 @@ from PySide6.QtGui import QImage
 
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Attachment, FileChanged, Recorded, Stored, Text, TodoSet, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    Attachment,
+    FileChanged,
+    Recorded,
+    Stored,
+    Text,
+    TodoSet,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBox
 from helix_desktop.gui.transcript.boxes import Address, Box, CopyText, More, Picture, Toggle, Words
@@ -162,7 +173,8 @@ def test_a_sub_agent_is_nested(theme: Theme) -> None:
 
 def test_what_a_fold_did_stands_where_it_happened(theme: Theme) -> None:
     told = Told()
-    told.user("one")
+    told.add(UserSaid((Text("one", 9_000),)))
+    told.add(TurnEnded(TurnEnd.DONE))
     told.handover(1, 1)
     made = laid(page_of(theme, told.facts), 1)
     (box,) = made.boxes

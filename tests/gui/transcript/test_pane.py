@@ -7,6 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
+from helix_desktop.engine.view import state_of
 from helix_desktop.gui.transcript.pane import TranscriptPane
 from tests.gui.transcript.facts import Told, call
 
@@ -23,7 +24,7 @@ def talk() -> Told:
 
 
 def test_all_places_are_counted_and_stepped_through(pane: TranscriptPane, settle: Settle) -> None:
-    pane.open(talk().facts)
+    pane.open(state_of(talk().facts))
     settle()
     pane.view.jump_to_end()
     QTest.keyClick(pane.view, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
@@ -49,7 +50,7 @@ def test_all_places_are_counted_and_stepped_through(pane: TranscriptPane, settle
 
 
 def test_nothing_found_is_said(pane: TranscriptPane, settle: Settle) -> None:
-    pane.open(talk().facts)
+    pane.open(state_of(talk().facts))
     pane.find()
     QTest.keyClicks(pane.bar.field, "zebra")
     settle()
@@ -59,7 +60,7 @@ def test_nothing_found_is_said(pane: TranscriptPane, settle: Settle) -> None:
 def test_the_selected_words_are_what_is_looked_for(pane: TranscriptPane, settle: Settle) -> None:
     told = Told()
     told.user("one needle")
-    pane.open(told.facts)
+    pane.open(state_of(told.facts))
     settle()
     pane.view.select_all()
     pane.find()
@@ -69,11 +70,11 @@ def test_the_selected_words_are_what_is_looked_for(pane: TranscriptPane, settle:
 def test_the_end_is_offered_only_where_it_cannot_be_seen(pane: TranscriptPane, settle: Settle) -> None:
     told = Told()
     told.user("Short.")
-    pane.open(told.facts)
+    pane.open(state_of(told.facts))
     settle()
     pane.view._set_following(following=False)
     assert not pane._end.isVisible()
-    pane.open(talk().facts)
+    pane.open(state_of(talk().facts))
     settle()
     assert not pane._end.isVisible()
     pane.view._set_following(following=False)

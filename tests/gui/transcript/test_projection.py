@@ -90,7 +90,7 @@ def test_step_by_step_is_the_same_as_all_at_once(acts: list[str]) -> None:
     once.extend(told.facts)
     assert once.all == steps.all
     assert [once.hidden(i) for i in range(len(once.all))] == [steps.hidden(i) for i in range(len(steps.all))]
-    assert once._dead == steps._dead
+    assert once.history.branch.live == steps.history.branch.live
 
 
 @given(ACTS)

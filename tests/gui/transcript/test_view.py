@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.events import FactAppended, Running, StateChanged, Streamed, ToolShowed
+from helix_desktop.engine.view import state_of
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.bars import CallBox
 from helix_desktop.gui.transcript.pane import TranscriptPane
@@ -60,7 +61,7 @@ def first_seen(pane: TranscriptPane) -> tuple[int, int]:
 
 def test_it_opens_at_the_end_and_follows(pane: TranscriptPane, settle: Settle) -> None:
     told = long_talk()
-    pane.open(told.facts)
+    pane.open(state_of(told.facts))
     settle()
     assert at_end(pane)
     assert pane.view.following
@@ -72,7 +73,7 @@ def test_it_opens_at_the_end_and_follows(pane: TranscriptPane, settle: Settle) -
 
 def test_only_the_reader_ends_the_following(pane: TranscriptPane, settle: Settle) -> None:
     told = long_talk()
-    pane.open(told.facts)
+    pane.open(state_of(told.facts))
     settle()
     pane.hear([Streamed("c", TextDelta("One line. " * 200))])
     pane.resize(700, 500)
@@ -95,7 +96,7 @@ def test_only_the_reader_ends_the_following(pane: TranscriptPane, settle: Settle
 
 
 def test_scrolling_back_to_the_end_follows_again(pane: TranscriptPane, settle: Settle) -> None:
-    pane.open(long_talk().facts)
+    pane.open(state_of(long_talk().facts))
     settle()
     wheel(pane, 360)
     assert not pane.view.following
@@ -106,7 +107,7 @@ def test_scrolling_back_to_the_end_follows_again(pane: TranscriptPane, settle: S
 
 def test_what_is_above_may_change_its_height(pane: TranscriptPane, settle: Settle) -> None:
     told = long_talk()
-    pane.open(told.facts)
+    pane.open(state_of(told.facts))
     settle()
     for _ in range(8):
         wheel(pane, 240)
@@ -119,7 +120,7 @@ def test_what_is_above_may_change_its_height(pane: TranscriptPane, settle: Settl
 
 
 def test_every_item_is_reached_by_scrolling_up(pane: TranscriptPane, settle: Settle) -> None:
-    pane.open(long_talk(12).facts)
+    pane.open(state_of(long_talk(12).facts))
     settle()
     seen = set[int]()
     for _ in range(200):
@@ -136,14 +137,14 @@ def test_every_item_is_reached_by_scrolling_up(pane: TranscriptPane, settle: Set
 
 def test_the_place_of_the_reader_is_kept(pane: TranscriptPane, settle: Settle) -> None:
     told = long_talk()
-    pane.open(told.facts)
+    pane.open(state_of(told.facts))
     settle()
     for _ in range(10):
         wheel(pane, 240)
     settle()
     seen, place = first_seen(pane), pane.place()
-    pane.open([])
-    pane.open(told.facts, place)
+    pane.open(state_of([]))
+    pane.open(state_of(told.facts), place)
     settle()
     assert first_seen(pane) == seen
     assert not pane.view.following
@@ -151,7 +152,7 @@ def test_the_place_of_the_reader_is_kept(pane: TranscriptPane, settle: Settle) -
 
 def test_a_fact_is_brought_into_sight(pane: TranscriptPane, settle: Settle) -> None:
     told = long_talk()
-    pane.open(told.facts)
+    pane.open(state_of(told.facts))
     settle()
     pane.show_seq(31)
     settle()
@@ -162,7 +163,7 @@ def test_a_fact_is_brought_into_sight(pane: TranscriptPane, settle: Settle) -> N
 def test_a_running_call_counts_its_time_and_shows_its_output(pane: TranscriptPane, settle: Settle) -> None:
     told = Told()
     told.reply("", call(1, "run_command", '{"command": "make"}'))
-    pane.open(told.facts)
+    pane.open(state_of(told.facts))
     pane.hear([StateChanged("c", Running.TOOLS), ToolShowed("c", "c1", "compiling\n")])
     pane.view.column.page.opened["open", 1, 0] = 1
     pane.view.column.drop(0)
@@ -179,7 +180,7 @@ def test_a_running_call_counts_its_time_and_shows_its_output(pane: TranscriptPan
 
 
 def test_another_theme_and_another_width_keep_the_place(pane: TranscriptPane, theme: Theme, settle: Settle) -> None:
-    pane.open(long_talk().facts)
+    pane.open(state_of(long_talk().facts))
     settle()
     for _ in range(10):
         wheel(pane, 240)
@@ -192,7 +193,7 @@ def test_another_theme_and_another_width_keep_the_place(pane: TranscriptPane, th
 
 
 def test_everything_is_drawn(pane: TranscriptPane, settle: Settle) -> None:
-    pane.open(long_talk(3).facts)
+    pane.open(state_of(long_talk(3).facts))
     settle()
     image = pane.view.viewport().grab().toImage()
     colours = {image.pixelColor(x, y).name() for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)}

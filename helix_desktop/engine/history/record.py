@@ -1,0 +1,83 @@
+"""The tree of a conversation's facts: what each goes on from, and which of them changed what is shown.
+
+A rewind is a fact like any other; what came before it goes on from there. So the way to any fact is made of a few runs of
+numbers, and what held there is made of the messages and the changes on this way, without replaying what they did.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from helix_desktop.engine.facts import PartRef, Recorded, Span
+from helix_desktop.engine.history.folds import Effect, Folds
+from helix_desktop.engine.history.ledger import Ledger
+from helix_desktop.engine.history.settings import Settings
+
+Run = tuple[int, int]  # all facts from the first to the last
+
+
+@dataclass(slots=True)
+class Record:
+    """Only ever appended to, so that other threads may read in it."""
+
+    facts: list[Recorded] = field(default_factory=list)
+    messages: array[int] = field(default_factory=lambda: array("q"))  # the seqs of messages, on every branch
+    rewinds: array[int] = field(default_factory=lambda: array("q"))  # the seqs of rewinds
+    targets: array[int] = field(default_factory=lambda: array("q"))  # and what each went back to
+    effects: list[Effect] = field(default_factory=list)
+    effect_seqs: array[int] = field(default_factory=lambda: array("q"))
+    settings: list[Settings] = field(default_factory=lambda: [Settings()])
+    settings_seqs: array[int] = field(default_factory=lambda: array("q"))
+    ids: dict[PartRef, str] = field(default_factory=dict)  # of calls whose own id is empty or used twice
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def path(self, seq: int) -> list[Run]:
+        """The facts that lead to `seq`, oldest first; what a rewind left behind is not among them."""
+        runs: list[Run] = []
+        while seq > 0:
+            last = bisect_right(self.rewinds, seq) - 1
+            first = self.rewinds[last] if last >= 0 else 1
+            runs.append((first, seq))
+            seq = self.targets[last] if last >= 0 else 0
+        return runs[::-1]
+
+    def chain(self, seq: int) -> Iterator[Recorded]:
+        """The facts that lead to `seq`."""
+        for first, last in self.path(seq):
+            yield from self.facts[first - 1 : last]
+
+    def note_rewind(self, seq: int, to: int) -> int:
+        """A rewind at `seq`; where it really went back to."""
+        target = max(0, min(to, seq - 1))
+        self.rewinds.append(seq)
+        self.targets.append(target)
+        return target
+
+    def note_effect(self, effect: Effect) -> None:
+        """A fact that changed what is shown."""
+        self.effects.append(effect)
+        self.effect_seqs.append(effect[0])
+
+    def note_settings(self, seq: int, settings: Settings) -> None:
+        self.settings.append(settings)
+        self.settings_seqs.append(seq)
+
+    def settings_at(self, seq: int) -> Settings:
+        """What was set when `seq` was the newest fact."""
+        return self.settings[bisect_right(self.settings_seqs, seq)]
+
+    def shown_at(self, seq: int) -> Folds:
+        """What was shown when `seq` was the newest fact."""
+        then = Folds(facts=self.facts, ids=self.ids)
+        for first, last in self.path(seq):
+            then.order += self.messages[bisect_left(self.messages, first) : bisect_right(self.messages, last)]
+            changes = slice(bisect_left(self.effect_seqs, first), bisect_right(self.effect_seqs, last))
+            for _, fact, kept in self.effects[changes]:
+                then.apply(fact, kept)
+        if then.order:
+            for item in then.build(Span(0, seq)):
+                then.append(item)
+        return then
