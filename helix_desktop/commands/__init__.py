@@ -15,7 +15,20 @@ from helix_desktop import __version__
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name for it
 
-NOUNS = ("workspace", "conversation", "cache", "forget", "ask", "tour", "provider", "model", "replay", "mcp", "doctor")
+NOUNS = (
+    "workspace",
+    "conversation",
+    "cache",
+    "forget",
+    "ask",
+    "tour",
+    "gateway",
+    "provider",
+    "model",
+    "replay",
+    "mcp",
+    "doctor",
+)
 
 
 class Parser(argparse.ArgumentParser):

@@ -251,6 +251,7 @@ class ModelReplied:
     saw: int = 0
     seconds: float = 0.0
     request: Digest | None = None
+    raw: str = ""  # of a connected agent's step it was not shown whole: the reply as its provider wrote it, as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +367,7 @@ class ConversationStarted:
     forked_from: str = ""
     forked_at: int = 0
     origin: Origin = Origin()
+    agent: str = ""  # who writes here, where it is not this program: "Claude Code", "Codex"
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +382,19 @@ class BroughtIn:
     size: int = 0
     modified: int = 0
     undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What a connected agent's messages became. For each of them the hash of all messages up to it, and the last fact that
+    stands for it; so its next request is recognised, also after a restart. `session`: the name the agent gives its
+    conversation; `head`: a hash of its instructions and tools.
+    """
+
+    chain: tuple[str, ...]
+    seqs: tuple[int, ...]
+    session: str = ""
+    head: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,6 +495,7 @@ Fact = (
     | Included
     | ConversationStarted
     | BroughtIn
+    | Received
     | ConversationChanged
     | SystemSet
     | RulesSet

@@ -70,7 +70,7 @@ class Session:
         self.queue: list[Waiting] = []
         self.questions: dict[int, Question] = {}
         self._crew = crew
-        self._steward = steward
+        self.steward = steward
         self._contents = Contents(crew.cache)
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
@@ -83,6 +83,11 @@ class Session:
         return self.conversation.id
 
     @property
+    def agent(self) -> str:
+        """The connected agent that writes here; empty: this program's own."""
+        return self.conversation.state.agent
+
+    @property
     def facts(self) -> Sequence[Recorded]:
         """Everything that ever happened here, oldest first."""
         return self.conversation.state.facts
@@ -90,7 +95,7 @@ class Session:
     @property
     def at_rest(self) -> bool:
         """Whether nothing goes on and nothing waits here: whoever lets the session go now loses nothing."""
-        return self._turn is None and not self.queue and not self.questions and self._steward.at_rest
+        return self._turn is None and not self.queue and not self.questions and self.steward.at_rest
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Hear everything from now on; call what is returned to stop."""
@@ -101,6 +106,10 @@ class Session:
 
     def send(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
         """Say something: at once, or, while a turn runs, when it is over (`steer`: after its present step)."""
+        if self.agent:
+            raise Refused(
+                f"{self.agent} writes here.", remedy="Continue here: a copy goes on with this program's own agent."
+            )
         if not parts:
             return
         self.queue.append(Waiting(tuple(self._counted(part) for part in parts), steer))
@@ -146,7 +155,7 @@ class Session:
         self.stop()
         await self.idle()
         self.queue.clear()  # of what was stopped before it was recorded, too
-        await self._steward.aclose()
+        await self.steward.aclose()
 
     # --- context
 
@@ -159,7 +168,7 @@ class Session:
 
     def forecast(self) -> str:
         """What would be folded next, and why."""
-        return self._steward.forecast()
+        return self.steward.forecast()
 
     def savings(self) -> Savings:
         """What was sent and paid so far, beside what it would have been without any fold."""
@@ -186,13 +195,13 @@ class Session:
 
     async def fold_now(self, kind: FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
-        await self._steward.fold_now(kind, wish)
+        await self.steward.fold_now(kind, wish)
 
     async def undo(self, fold: str) -> None:
-        await self._steward.undo(fold)
+        await self.steward.undo(fold)
 
     async def redo(self, fold: str) -> None:
-        await self._steward.redo(fold)
+        await self.steward.redo(fold)
 
     async def edit_document(self, fold: str, text: str) -> None:
         """The user's own wording of a handover or of observations."""
@@ -276,7 +285,7 @@ class Session:
         self._refuse_while_running("forget")
         self._is_held = True
         try:
-            await self._steward.aclose()
+            await self.steward.aclose()
             async with self.conversation.still():
                 yield
         finally:
@@ -319,7 +328,7 @@ class Session:
         try:
             while True:
                 ended = await self._one_turn()
-                self._steward.after_turn()
+                self.steward.after_turn()
                 if not self.queue or ended.reason is not TurnEnd.DONE:
                     break
         except asyncio.CancelledError:
@@ -335,7 +344,7 @@ class Session:
         try:
             await self._say_next()
             talk = Talk(self._ask, self._take_steering, self._steer_again, self._set)
-            return await Turn(self.conversation, self._crew, self._steward, self._contents, talk).run()
+            return await Turn(self.conversation, self._crew, self.steward, self._contents, talk).run()
         except HelixError as error:
             return TurnEnded(TurnEnd.FAILED, str(error))
         except Exception:
@@ -352,7 +361,7 @@ class Session:
         self._tell_queue()
         try:
             await self._title(said)
-            facts = await self._steward.admit_message(said)
+            facts = await self.steward.admit_message(said)
         except BaseException:
             self._put_back([waiting])
             raise

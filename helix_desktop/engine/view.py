@@ -42,6 +42,7 @@ class State(Moment):
         self.branch = Branch(facts=self.record.facts, ids=self.record.ids)
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
+        self.agent = ""  # the connected agent that writes here
         self.last_fold = 0  # the highest number in the name of a fold or a batch, on any branch
         self._returned: dict[bytes, int] = {}
         self._blocks: list[Block] = []  # of the head and of all items, as the last view had them
@@ -138,8 +139,8 @@ class State(Moment):
                 self.last_fold = max(self.last_fold, _number(name), _number(batch))
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
-            case ConversationStarted(title=title) if title:
-                self.title = title
+            case ConversationStarted(title=title, agent=agent):
+                self.title, self.agent = title or self.title, agent
             case ConversationChanged(title=str() as title):
                 self.title = title
             case _:

@@ -21,7 +21,6 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import (
     Fact,
-    ModelReplied,
     ModelRole,
     ModelSet,
     Reasoning,
@@ -30,15 +29,12 @@ from helix_desktop.engine.facts import (
     SystemSet,
     Text,
     ToolCall,
-    ToolReturned,
     ToolsOffered,
-    TurnEnd,
-    TurnEnded,
     Usage,
-    UserSaid,
 )
+from helix_desktop.engine.following import Following, Output, Written
 from helix_desktop.engine.policy import Policy
-from helix_desktop.engine.ports import About, Cache, Index, Journal, ModelClient, Tokens
+from helix_desktop.engine.ports import Cache, Index, Journal, ModelClient, Tokens
 from helix_desktop.engine.steward import Steward
 from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
 from helix_desktop.replay.billing import HEAD_TOKENS, Caching, Ledger, Piece, output_tokens, pieces_of, times, unmanaged
@@ -51,7 +47,6 @@ from helix_desktop.replay.standin import Asked, StandIn
 
 T = TypeVar("T")
 RECALLED = "recalled-"  # how the ids of recalls begin that the recorded agent would have made
-HEAD = 2_000
 MAIN, FAST = "recorded", "stand-in"
 SYSTEM = "You are the agent of a recorded session."
 
@@ -99,15 +94,20 @@ class Player:
         self._waited = 0.0
         self._waited_now = 0.0
         self._longest_admission = 0.0
-        self._repeats = 0
-        self._reads: dict[tuple[str, str, bytes], int] = {}
-        self._calls: dict[str, tuple[str, str]] = {}
 
     async def play(self, moved: Callable[[int], None] = lambda _: None) -> Figures:
         """The whole session. `moved` is told of every message, for a progress bar."""
         self._conversation = await Conversation.open(self._stores.journal, "replay")
         self._watching = Watching(self._conversation, self._stores.cache, (MAIN, FAST), self._tokens)
         self._steward = self._new_steward()
+        self._following = Following(
+            self._conversation,
+            self._steward,
+            self._stores.cache,
+            self._tokens,
+            waiting=self._timed,
+            stored=self._watching.put,
+        )
         await self._conversation.append(*self._setup())
         try:
             await self._play_all(moved)
@@ -174,20 +174,12 @@ class Player:
 
     async def _said(self, message: RecordedMessage) -> None:
         await self._end_turn()
-        text = message.text or "(nothing)"
-        said = UserSaid((Text(text, self._tokens.count(text)),))
-        await self._conversation.append(*await self._steward.admit_message(said))
+        await self._following.said((Text(message.text or "(nothing)"),))
 
     async def _end_turn(self) -> None:
-        """A turn whose last reply called something was interrupted."""
-        if not self._conversation.state.branch.turn.running or not self._conversation.state.branch.steps:
-            return
-        last = self._conversation.fact(self._conversation.state.branch.steps[-1])
-        calls = isinstance(last, ModelReplied) and last.stop is Stop.CALLS
-        await self._conversation.append(TurnEnded(TurnEnd.STOPPED if calls else TurnEnd.DONE))
-        self._waited = max(self._waited, self._waited_now)
-        self._waited_now = 0.0
-        self._steward.after_turn()
+        if await self._following.end_turn():
+            self._waited = max(self._waited, self._waited_now)
+            self._waited_now = 0.0
 
     async def _replied(self, message: RecordedMessage) -> None:
         loop = asyncio.get_running_loop()
@@ -201,12 +193,11 @@ class Player:
         saw, pieces = self._conversation.state.last_seq, self._pieces(request)
         output = output_tokens(message, self._tokens.count)
         usage = self._ledger.step(pieces, output, loop.time(), _brought(pieces))
-        await self._conversation.append(self._reply(message, usage, saw))
+        await self._following.replied(self._reply(message, usage), saw)
 
     async def _next(self) -> tuple[View, Request]:
         """What the next request shows, after what the steward does before it."""
-        await self._timed(self._steward.before_step())
-        view = self._conversation.view()
+        view = await self._following.next_view()
         return view, laws.request(view, await self._contents.of(view))
 
     async def _recall(self, request: Request, pages: Sequence[Page]) -> None:
@@ -225,65 +216,23 @@ class Player:
         reply = RecordedMessage("assistant", "", tuple(named))
         output = output_tokens(reply, self._tokens.count)
         usage = self._ledger.recall(self._pieces(request), output, asyncio.get_running_loop().time())
-        await self._conversation.append(self._reply(reply, usage, self._conversation.state.last_seq))
-        brought = [
-            RecordedMessage("tool", text, answers=call.id) for call, (_, _, text) in zip(named, calls, strict=True)
-        ]
-        await self._admitted([await self._returned(message) for message in brought])
+        await self._following.replied(self._reply(reply, usage), self._conversation.state.last_seq)
+        await self._outputs(
+            [RecordedMessage("tool", text, answers=call.id) for call, (_, _, text) in zip(named, calls, strict=True)]
+        )
 
-    def _reply(self, message: RecordedMessage, usage: Usage, saw: int) -> ModelReplied:
-        parts: list[ReplyPart] = []
-        if message.reasoning:
-            parts.append(Reasoning(message.reasoning, self._tokens.count(message.reasoning)))
+    @staticmethod
+    def _reply(message: RecordedMessage, usage: Usage) -> Written:
+        parts: list[ReplyPart] = [Reasoning(message.reasoning)] if message.reasoning else []
         if message.text:
-            parts.append(Text(message.text, self._tokens.count(message.text)))
-        for call in message.calls:
-            self._calls[call.id] = (call.name, call.arguments)
-            tokens = self._tokens.count(call.name) + self._tokens.count(call.arguments)
-            parts.append(ToolCall(call.id, call.name, call.arguments, tokens))
-        return ModelReplied(tuple(parts), MAIN, Stop.CALLS if message.calls else Stop.END, usage, saw)
+            parts.append(Text(message.text))
+        parts.extend(ToolCall(call.id, call.name, call.arguments) for call in message.calls)
+        return Written(tuple(parts), MAIN, Stop.CALLS if message.calls else Stop.END, usage)
 
     async def _outputs(self, batch: Sequence[RecordedMessage]) -> None:
-        """What the last reply's calls returned. What answers no call stands behind it, so that nothing is left out."""
-        waiting = [call.id for call in self._conversation.state.branch.running_calls]
-        returned, stray = [], []
-        for message in batch:
-            if message.answers in waiting:
-                waiting.remove(message.answers)
-                returned.append(await self._returned(message))
-            else:
-                stray.append(message)
-        if returned:
-            await self._admitted(returned)
-        for message in stray:
-            text = f"[An output that answers no call]\n{message.text}"
-            said = UserSaid((Text(text, self._tokens.count(text)),), steering=True)
-            await self._conversation.append(*await self._steward.admit_message(said))
-
-    async def _admitted(self, returned: Sequence[ToolReturned]) -> None:
         before = self._waited_now
-        folds = await self._timed(self._steward.admit(returned, {}))
+        await self._following.returned([Output(message.answers, message.text, message.ok) for message in batch])
         self._longest_admission = max(self._longest_admission, self._waited_now - before)
-        await self._conversation.append(*returned, *folds)
-
-    async def _returned(self, message: RecordedMessage) -> ToolReturned:
-        name, arguments = self._calls.get(message.answers, ("tool", ""))
-        stored = await self._stores.cache.put(
-            message.text.encode("utf-8", "surrogatepass"), About(name, arguments[:200])
-        )
-        self._watching.put(stored, message.text)
-        key = (name, arguments, stored.digest.raw)
-        before = self._conversation.state.last_return_of(stored.digest) if key in self._reads else 0
-        self._repeats += before > 0
-        self._reads[key] = self._reads.get(key, 0) + 1
-        return ToolReturned(
-            call=message.answers,
-            output=stored,
-            tokens=self._tokens.count(message.text),
-            ok=message.ok,
-            head=message.text if len(message.text) <= HEAD else "",
-            repeat_of=before,
-        )
 
     async def _timed(self, work: Awaitable[T]) -> T:
         """What a turn waits for; background work costs it nothing."""
@@ -342,7 +291,7 @@ class Player:
             standing_plain=watched.standing_plain,
             plain_peak=plain.peak,
             undo_identical=watched.undo_identical,
-            repeats_served=self._repeats,
+            repeats_served=self._following.repeats,
             output_tokens=watched.output_tokens,
             output_shown=watched.output_shown,
             waited=self._waited,

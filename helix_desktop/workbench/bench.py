@@ -36,7 +36,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
 )
 from helix_desktop.engine.policy import DEFAULT_PRESET
-from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged
+from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged, Tokens
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import CacheCorrupt, NotThere, WrongUse
@@ -61,6 +61,7 @@ from helix_desktop.workbench.sessions import Sessions
 from helix_desktop.workbench.size_limit import Room
 
 Listener = Callable[[Event], None]
+Writer = Callable[[str], ModelClient]
 SAMPLE = 1 << 20
 MANY = 10_000
 _open: weakref.WeakKeyDictionary[Workspace, Workbench] = weakref.WeakKeyDictionary()
@@ -102,6 +103,7 @@ class Workbench:
         self._rows = Rows(workspace.journal)
         self._listeners: list[Listener] = []
         self._instead: dict[str, str] = {}
+        self._writers: dict[str, Writer] = {}
         self._room = Room(workspace, self._tasks.spawn)
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn, self._last_seq)
         workspace.cache.changed = self._room.look
@@ -135,7 +137,7 @@ class Workbench:
             sessions = tuple(self._sessions)
             await asyncio.gather(*(session.aclose() for session in sessions))
             for session in sessions:
-                await self.workspace.journal.set_meter(session.id, rows.written(session.meter()))
+                await self.workspace.journal.set_meter(session.id, rows.written(session.meter(), session.agent))
 
     # --- what it is
 
@@ -178,8 +180,12 @@ class Workbench:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    async def session(self, conversation: str) -> Session:
-        """The one session of a conversation."""
+    async def session(self, conversation: str, *, writer: Writer | None = None) -> Session:
+        """The one session of a conversation. `writer`: who writes its folds, given the name of its main model, where a
+        connected agent works in it.
+        """
+        if writer is not None:
+            self._writers[conversation] = writer
         if self._rows.find(conversation) is None:
             raise NotThere(f"There is no conversation {conversation} in {self.name}.")
         async with self._reading:
@@ -193,14 +199,20 @@ class Workbench:
             self._sessions.keep(session)
             return session
 
-    async def new_conversation(self, title: str = "") -> Session:
-        return await self.session(await self._begin(ConversationStarted(title=title)))
+    async def new_conversation(self, title: str = "", *, agent: str = "", parent: str = "") -> Session:
+        return await self.session(await self._begin(ConversationStarted(title=title, parent=parent, agent=agent)))
 
-    async def fork(self, conversation: str, at: int = 0) -> Session:
-        """A conversation of its own that shares the past up to `at` (0: all of it)."""
+    async def fork(self, conversation: str, at: int = 0, *, agent: str = "") -> Session:
+        """A conversation of its own that shares the past up to `at` (0: all of it). `agent`: who goes on with it, where it is
+        not this program.
+        """
         last = (await self.session(conversation)).conversation.state.last_seq
         new = _new_id()
         await self.workspace.journal.fork(conversation, at or last, new)
+        if agent:
+            await self.workspace.journal.append(
+                new, [ConversationStarted(forked_from=conversation, forked_at=at or last, agent=agent)]
+            )
         await self._rows.read_again([new])
         session = await self.session(new)
         self._rows.measure(new, session.meter())
@@ -314,6 +326,11 @@ class Workbench:
         finally:
             session.ask_instead(None)  # who goes on with it by hand is asked where they are
         return _result(session)
+
+    @property
+    def tokens(self) -> Tokens:
+        """How tokens are counted here."""
+        return self._shared.access.tokens
 
     # --- histories of other programs
 
@@ -494,6 +511,10 @@ class Workbench:
     # --- behind it
 
     def _client(self, conversation: str, role: ModelRole) -> ModelClient | None:
+        if (writer := self._writers.get(conversation)) is not None:
+            main = self._sessions.find(conversation)
+            chosen = main.conversation.state.settings.model(ModelRole.MAIN) if main else None
+            return writer(chosen.model if chosen else "") if role is ModelRole.MAIN else None
         instead = self._instead.get(conversation)
         return self.models.named(instead) if instead and role is ModelRole.MAIN else self.models.client(role)
 
@@ -543,7 +564,7 @@ class Workbench:
         meter = session.meter() if session else None
         self._rows.take(recorded, meter)
         if session and meter and (isinstance(recorded.fact, TurnEnded) or session.running is Running.IDLE):
-            keeping = self.workspace.journal.set_meter(recorded.conversation, rows.written(meter))
+            keeping = self.workspace.journal.set_meter(recorded.conversation, rows.written(meter, session.agent))
             self._tasks.spawn(keeping, name="keep the meter")
 
 

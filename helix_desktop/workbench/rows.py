@@ -31,6 +31,7 @@ class ConversationRow:
     cost: float = 0.0
     parts: Mapping[Kind, int] = field(default_factory=dict)
     window: int = DEFAULT_WINDOW
+    agent: str = ""  # the connected agent that writes there
 
 
 class Rows:
@@ -49,7 +50,7 @@ class Rows:
 
     async def read(self) -> None:
         """From the journal, and what was spent since midnight."""
-        self._rows = {row.id: _shown(row) for row in await self._journal.conversations()}
+        self._rows = {row.id: await self._with_agent(row) for row in await self._journal.conversations()}
         for row in self:
             if row.updated >= spending.midnight() and row.cost:
                 for recorded in await self._journal.read(row.id):
@@ -59,15 +60,29 @@ class Rows:
         """These have come, or were changed under the hands of their sessions: what stands in their windows is known here."""
         for row in await self._journal.conversations():
             if row.id in conversations:
-                fresh, before = _shown(row), self._rows.get(row.id)
+                fresh, before = await self._with_agent(row), self._rows.get(row.id)
                 self._rows[row.id] = replace(fresh, parts=before.parts, window=before.window) if before else fresh
+
+    async def _with_agent(self, row: Row) -> ConversationRow:
+        """The row with the agent's name: as it was kept, or else as the conversation began."""
+        shown = _shown(row)
+        if shown.agent or row.meter or row.forked_from:
+            return shown
+        begun = await self._journal.read(row.id, limit=1)
+        fact = begun[0].fact if begun else None
+        return replace(shown, agent=fact.agent) if isinstance(fact, ConversationStarted) else shown
 
     def drop(self, conversations: Collection[str]) -> None:
         self._rows = {name: row for name, row in self._rows.items() if name not in conversations}
 
     def begin(self, conversation: str, started: ConversationStarted, time: float) -> None:
         self._rows[conversation] = ConversationRow(
-            conversation, started.title, time, parent=started.parent, parent_call=started.parent_call
+            conversation,
+            started.title,
+            time,
+            parent=started.parent,
+            parent_call=started.parent_call,
+            agent=started.agent,
         )
 
     def take(self, recorded: Recorded, meter: Meter | None) -> None:
@@ -89,7 +104,7 @@ class Rows:
 
 def _shown(row: Row) -> ConversationRow:
     """From the journal's row; the meter is what was kept at the end of its last turn."""
-    parts, window = _read(row.meter)
+    parts, window, agent = _read(row.meter)
     return ConversationRow(
         row.id,
         row.title or row.begins,
@@ -102,6 +117,7 @@ def _shown(row: Row) -> ConversationRow:
         row.cost,
         parts,
         window,
+        agent,
     )
 
 
@@ -113,19 +129,22 @@ def _after(row: ConversationRow, recorded: Recorded) -> ConversationRow:
         given = {"title": changed.title, "pinned": changed.pinned, "archived": changed.archived}
         given |= {"trashed": changed.trashed}
         row = replace(row, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    if isinstance(recorded.fact, ConversationStarted):
+        row = replace(row, agent=recorded.fact.agent)
     usage = getattr(recorded.fact, "usage", None)
     return replace(row, cost=row.cost + usage.cost) if usage is not None else row
 
 
-def written(meter: Meter) -> str:
+def written(meter: Meter, agent: str = "") -> str:
     """The meter as the journal keeps it beside the conversation; derived, so its form needs no version."""
-    return json.dumps({"window": meter.window, "parts": {kind.name: tokens for kind, tokens in meter.parts.items()}})
+    parts = {kind.name: tokens for kind, tokens in meter.parts.items()}
+    return json.dumps({"window": meter.window, "parts": parts, **({"agent": agent} if agent else {})})
 
 
-def _read(text: str) -> tuple[Mapping[Kind, int], int]:
+def _read(text: str) -> tuple[Mapping[Kind, int], int, str]:
     try:
         kept = json.loads(text)
         parts = {Kind[name]: int(tokens) for name, tokens in kept["parts"].items()}
-        return parts, int(kept["window"])
+        return parts, int(kept["window"]), str(kept.get("agent", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return {}, DEFAULT_WINDOW
+        return {}, DEFAULT_WINDOW, ""

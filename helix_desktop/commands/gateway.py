@@ -1,0 +1,61 @@
+"""`gateway`: an address for agents people already use, without a window."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from helix_desktop import places
+from helix_desktop.errors import WrongUse
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.store.workspace import Workspace
+
+
+def add(nouns: Subparsers) -> None:
+    gateway = nouns.add_parser("gateway", help="an address for agents you already use: smaller requests, recall, undo")
+    gateway.add_argument(
+        "--workspace", "-w", metavar="W", default="", help="where their conversations go (Connected agents)"
+    )
+    gateway.add_argument("--port", type=int, metavar="N", help="the port on 127.0.0.1; 0 takes a free one (4356)")
+    gateway.add_argument(
+        "--upstream", metavar="URL", default="", help="send everything there, not to each protocol's own provider"
+    )
+    gateway.add_argument("--no-folds", action="store_true", help="record only: every request goes on as it came")
+    gateway.add_argument(
+        "--fold-plans", action="store_true", help="fold for agents that are logged in with a subscription, too"
+    )
+    gateway.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from helix_desktop.commands import open_workspace
+    from helix_desktop.gateway import serving
+    from helix_desktop.gateway.app import Options
+
+    where = places.find(arguments.home)
+    _check(arguments.upstream)
+    if arguments.workspace:
+        open_workspace.all_of(where).find(arguments.workspace)
+    sock = serving.listening(serving.PORT if arguments.port is None else arguments.port)
+    options = Options(
+        serving.token_of(where), arguments.upstream, folds=not arguments.no_folds, folds_plans=arguments.fold_plans
+    )
+    sys.stdout.write(f"listening on http://127.0.0.1:{sock.getsockname()[1]}\n")
+    sys.stdout.flush()
+
+    async def serve(workspace: Workspace) -> object:
+        return await open_workspace.serve(workspace, where)
+
+    asyncio.run(serving.run(where, sock, options, arguments.workspace, serve))
+    return 0
+
+
+def _check(upstream: str) -> None:
+    parts = urlsplit(upstream)
+    if upstream and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query):
+        raise WrongUse(f"{upstream} is no address of a provider.", remedy="Write it like https://api.anthropic.com.")

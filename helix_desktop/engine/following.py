@@ -1,0 +1,162 @@
+"""Somebody else's agent as a conversation here: what it says and gets back becomes facts, and the steward works on them.
+
+A replay follows a recording, the gateway a live client; both are told the same things in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from helix_desktop.engine.blocks import View
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    ModelReplied,
+    Recorded,
+    ReplyPart,
+    Stop,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.ports import About, Cache, Tokens
+from helix_desktop.engine.steward import Steward
+
+HEAD = 2_000
+STRAY = "[An output that answers no call]\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a call of the agent returned."""
+
+    call: str
+    text: str
+    ok: bool = True
+    images: tuple[Stored, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A reply of the agent's model, its parts not counted yet."""
+
+    parts: tuple[ReplyPart, ...]
+    model: str
+    stop: Stop
+    usage: Usage = Usage()
+    raw: str = ""
+    seconds: float = 0.0
+
+
+async def at_once(work: Awaitable[Any]) -> Any:
+    """How a turn waits for the steward, where nobody measures it."""
+    return await work
+
+
+class Following:
+    """`waiting` awaits what the agent's turn waits for; `stored` hears every output that was put into the cache."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        steward: Steward,
+        cache: Cache,
+        tokens: Tokens,
+        *,
+        waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = at_once,
+        stored: Callable[[Stored, str], object] = lambda _stored, _text: None,
+    ) -> None:
+        self.conversation = conversation
+        self.steward = steward
+        self._cache = cache
+        self._tokens = tokens
+        self._waiting = waiting
+        self._stored = stored
+        self._reads: set[tuple[str, str, bytes]] = set()
+        self.repeats = 0  # outputs that an earlier call had returned alike
+
+    async def said(self, parts: tuple[UserPart, ...], *, steering: bool = False) -> None:
+        """A message of the user's: it ends the turn before, unless it was said while the agent worked."""
+        if not steering:
+            await self.end_turn()
+        counted = tuple(self.counted(part) for part in parts)
+        said = UserSaid(counted, steering=steering)
+        await self.conversation.append(*await self.steward.admit_message(said))
+
+    async def end_turn(self) -> bool:
+        """The turn is over; one whose last reply called something was interrupted. False where none ran."""
+        branch = self.conversation.state.branch
+        if not branch.turn.running or not branch.steps:
+            return False
+        last = self.conversation.fact(branch.steps[-1])
+        calls = isinstance(last, ModelReplied) and last.stop is Stop.CALLS
+        await self.conversation.append(TurnEnded(TurnEnd.STOPPED if calls else TurnEnd.DONE))
+        self.steward.after_turn()
+        return True
+
+    async def next_view(self) -> View:
+        """What the model is to be sent now, after everything that was due."""
+        await self._waiting(self.steward.before_step())
+        return self.conversation.view()
+
+    async def replied(self, written: Written, saw: int) -> Recorded:
+        """A reply to the view that `saw` was the newest fact of."""
+        parts = tuple(self.counted(part) for part in written.parts)
+        reply = ModelReplied(parts, written.model, written.stop, written.usage, saw, written.seconds, written.raw)
+        return (await self.conversation.append(reply))[0]
+
+    async def returned(self, outputs: Sequence[Output]) -> None:
+        """What the last reply's calls returned. What answers no call stands behind it, so that nothing is left out."""
+        waiting = {call.id: call.call for call in self.conversation.state.branch.running_calls}
+        batch, stray = [], []
+        for output in outputs:
+            call = waiting.pop(output.call, None)
+            if call is None:
+                stray.append(output)
+            else:
+                batch.append(await self._result(output, call))
+        if batch:
+            folds = await self._waiting(self.steward.admit(batch, {}))
+            await self.conversation.append(*batch, *folds)
+        for output in stray:
+            await self.said((Text(STRAY + output.text),), steering=True)
+
+    async def _result(self, output: Output, call: ToolCall) -> ToolReturned:
+        content = output.text.encode("utf-8", "surrogatepass")
+        stored = await self._cache.put(content, About(call.name, call.arguments[:200]))
+        self._stored(stored, output.text)
+        read = (call.name, call.arguments, stored.digest.raw)
+        before = self.conversation.state.last_return_of(stored.digest) if read in self._reads else 0
+        self.repeats += before > 0
+        self._reads.add(read)
+        return ToolReturned(
+            call=output.call,
+            output=stored,
+            tokens=self._tokens.count(output.text),
+            ok=output.ok,
+            head=output.text if len(output.text) <= HEAD else "",
+            images=output.images,
+            repeat_of=before,
+        )
+
+    def counted(self, part: Any) -> Any:
+        """The part with its tokens, where they are not known."""
+        if isinstance(part, ToolCall):
+            tokens = self._tokens.count(part.name) + self._tokens.count(part.arguments)
+            return ToolCall(part.id, part.name, part.arguments, tokens, part.keep)
+        if getattr(part, "tokens", 1) or not getattr(part, "text", ""):
+            return part
+        return _with_tokens(part, self._tokens.count(part.text))
+
+
+def _with_tokens(part: Any, tokens: int) -> Any:
+    if isinstance(part, Text):
+        return Text(part.text, tokens)
+    return type(part)(part.text, tokens, part.opaque, part.provider)

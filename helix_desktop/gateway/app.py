@@ -1,0 +1,378 @@
+"""The gateway as a web application: who may come in, which workspace it is, and the exchange with the provider."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import orjson
+
+from helix_desktop import tasks
+from helix_desktop.engine.facts import Usage
+from helix_desktop.errors import HelixError, ModelFailed
+from helix_desktop.gateway import clients, door
+from helix_desktop.gateway.body import WIRES, folded, unchanged
+from helix_desktop.gateway.events import Cutter, data_of
+from helix_desktop.gateway.exchange import LARGE, LARGEST, Exchange, Incoming, Opened, Rooms, opened
+from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, UPSTREAMS, Route, address, guessed, route
+from helix_desktop.providers import transport
+from helix_desktop.wire import openai_responses
+from helix_desktop.wire.message import Json
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+OpenRoom = Callable[[str], Awaitable[Rooms]]
+
+MOST_BODY = 64 << 20
+WRITERS = 64  # conversations whose last request is held, so that a fold can be asked for with it
+ASK_SECONDS = 180.0
+STATUS = "/.helix/status"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`upstream`: where everything goes; empty: to each protocol's own provider. `folds_plans`: also of agents logged in
+    with a subscription.
+    """
+
+    token: str
+    upstream: str = ""
+    upstreams: Mapping[str, str] = field(default_factory=dict)
+    folds: bool = True
+    folds_plans: bool = False
+
+
+@dataclass(slots=True)
+class Seen:
+    """An agent as the page shows it."""
+
+    agent: str
+    requests: int = 0
+    last: float = 0.0
+    conversation: str = ""
+    unfolded: str = ""  # why its requests go on unfolded
+
+
+@dataclass(slots=True)
+class Last:
+    """The last request of a conversation, as it was sent on, and how to send another one like it. Held in memory alone."""
+
+    request: Opened
+    body: dict[str, Json]
+    url: str
+    headers: Sequence[tuple[bytes, bytes]]
+
+
+class Gateway:
+    """`room_of`: the engine of a workspace, by its name; empty: the usual one."""
+
+    def __init__(self, options: Options, room_of: OpenRoom) -> None:
+        self._options = options
+        self._room_of = room_of
+        self._client: httpx.AsyncClient | None = None
+        self._last: OrderedDict[str, Last] = OrderedDict()
+        self._refused: set[str] = set()
+        self._tasks = tasks.Tasks("gateway")
+        self.seen: dict[str, Seen] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
+        """ASGI."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":  # the agent falls back to plain requests
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: SendEvent) -> None:
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        if self._client is not None:
+            await self._client.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    @property
+    def _http(self) -> httpx.AsyncClient:
+        if self._client is None:
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
+            timeout = httpx.Timeout(connect=15.0, read=None, write=None, pool=None)
+            self._client = httpx.AsyncClient(
+                timeout=timeout,
+                limits=limits,
+                verify=transport.certificates(),
+                follow_redirects=False,
+                trust_env=not self._local,
+            )
+        return self._client
+
+    @property
+    def _local(self) -> bool:
+        return bool(self._options.upstream) and transport.is_loopback(self._options.upstream)
+
+    # --- one request
+
+    async def _answer(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
+        where = route(scope["path"])
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        why = door.refusal(
+            headers, scope.get("client"), scope.get("server") or ("", 0), self._options.token, where.token
+        )
+        if why:
+            await _say(send, 403, why)
+            return
+        if where.path == STATUS:
+            await _say(send, 200, self.status())
+            return
+        content = await _content(receive)
+        if content is None:
+            await _say(send, 413, "A request of more than 64 MB is refused.")
+            return
+        query = scope.get("query_string", b"").decode("latin-1")
+        incoming = Incoming(scope["method"], where, query, tuple(scope["headers"]), headers, content)
+        await self._while_connected(incoming, receive, send)
+
+    async def _while_connected(self, incoming: Incoming, receive: Receive, send: SendEvent) -> None:
+        """When the agent hangs up, the provider's request ends."""
+        work = self._tasks.spawn(self._exchange(incoming, send), name="exchange")
+        gone = self._tasks.spawn(_gone(receive), name="listen for the end")
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not work.done():
+                work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
+
+    async def _exchange(self, incoming: Incoming, send: SendEvent) -> None:
+        begun = False
+
+        async def start(status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+            nonlocal begun
+            begun = True
+            await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+        async def body(chunk: bytes) -> None:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+        try:
+            await self._run(incoming, start, body)
+        except httpx.HTTPError as error:
+            log.info("the provider was not reached: %s", type(error).__name__)
+            if begun:
+                raise  # the connection is cut, as the provider cut its own
+            await _say(send, 502, f"The provider could not be reached: {type(error).__name__}.")
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _run(self, incoming: Incoming, start: Any, body: Any) -> None:
+        where = incoming.route
+        url = address(self._upstream(incoming), where.path, incoming.query)
+        request = await self._opened(incoming)
+        room = await self._room(where) if request is not None else None
+        exchange = Exchange(incoming, url, self._http, start, body, room, self._held(incoming, url), self._refused)  # type: ignore[arg-type]
+        if request is None or room is None:
+            await exchange.through()
+        elif where.counts:
+            await self._count(exchange, request, room)
+        else:
+            self._note(request, incoming)
+            await exchange.run(request)
+
+    async def _opened(self, incoming: Incoming) -> Opened | None:
+        where = incoming.route
+        if not where.wire or incoming.method != "POST" or len(incoming.content) > LARGEST:
+            return None
+        if where.streams and "alt=sse" not in incoming.query:  # Gemini's other form of a stream
+            return None
+        plan = clients.on_plan(incoming.headers)
+        folds = self._options.folds and (self._options.folds_plans or not plan)
+        try:
+            if len(incoming.content) > LARGE:
+                return await asyncio.to_thread(opened, incoming, folds=folds)
+            return opened(incoming, folds=folds)
+        except Exception:
+            log.exception("a request was not understood; it goes on as it came")
+            return None
+
+    async def _room(self, where: Route) -> Rooms | None:
+        try:
+            return await self._room_of(where.workspace)
+        except HelixError as error:
+            log.warning("requests go on unfolded: %s", error.what)
+            return None
+
+    async def _count(self, exchange: Exchange, request: Opened, room: Rooms) -> None:
+        """A count of tokens is asked for the request as it would be sent."""
+        try:
+            entries = await room.look(request.arrival, request.said)
+            body = WIRES[request.wire].with_tools(request.body, ()) if not request.arrival.fold else request.body
+            if not unchanged(entries, len(request.said)):
+                body = folded(request.wire, request.body, request.messages, entries)
+                exchange.incoming = _with(exchange.incoming, orjson.dumps(body))
+        except Exception:
+            log.exception("a count of tokens is asked for the request as it came")
+        await exchange.through()
+
+    def _upstream(self, incoming: Incoming) -> str:
+        options, where = self._options, incoming.route
+        if options.upstream:
+            return options.upstream
+        wire = where.wire or guessed(where.path, incoming.headers)
+        if wire == openai_responses.NAME and "chatgpt-account-id" in incoming.headers:
+            return PLAN_OF_CODEX
+        return options.upstreams.get(wire) or UPSTREAMS[wire]
+
+    # --- what the page shows
+
+    def _note(self, request: Opened, incoming: Incoming) -> None:
+        seen = self.seen.setdefault(request.arrival.agent, Seen(request.arrival.agent))
+        seen.requests += 1
+        seen.last = time.time()
+        on_plan = clients.on_plan(incoming.headers) and not request.arrival.fold
+        seen.unfolded = (
+            "It is logged in with a subscription. Folding is off for those unless you turn it on." if on_plan else ""
+        )
+
+    def status(self) -> dict[str, Json]:
+        """For the window."""
+        agents = [
+            {
+                "agent": s.agent,
+                "requests": s.requests,
+                "last": s.last,
+                "conversation": s.conversation,
+                "unfolded": s.unfolded,
+            }
+            for s in self.seen.values()
+        ]
+        return {"agents": agents}
+
+    # --- folds are written by the agent's own model
+
+    def _held(self, incoming: Incoming, url: str) -> Callable[[str, Opened, dict[str, Json]], None]:
+        def hold(conversation: str, request: Opened, body: dict[str, Json]) -> None:
+            headers = [(n, v) for n, v in incoming.raw_headers if n.decode("latin-1").lower() not in HOP | OWN]
+            self._last[conversation] = Last(request, body, url, headers)
+            self._last.move_to_end(conversation)
+            while len(self._last) > WRITERS:
+                self._last.popitem(last=False)
+            self.seen.setdefault(request.arrival.agent, Seen(request.arrival.agent)).conversation = conversation
+
+        return hold
+
+    async def ask(self, conversation: str, question: str, alone: str, most: int) -> tuple[str, Usage, str]:
+        """Ask the agent's model for a fold, with the agent's own key: behind its last request, so that the provider's cache is
+        read; or, where `alone` has instructions, a text by itself.
+        """
+        last = self._last.get(conversation)
+        if last is None:
+            raise ModelFailed("The agent has sent no request since the gateway was started.")
+        wire: Any = WIRES[last.request.wire]
+        body = _question(wire, last, question, alone, most)
+        unwanted = {b"accept-encoding", b"content-encoding"}
+        headers = [(n, v) for n, v in last.headers if n.lower() not in unwanted]
+        url = last.url.replace(":streamGenerateContent", ":generateContent").replace("alt=sse", "")
+        request = httpx.Request(
+            "POST", url, headers=[*headers, (b"accept-encoding", b"identity")], content=orjson.dumps(body)
+        )
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                response = await self._http.send(request)
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise ModelFailed(f"The agent's model did not answer: {type(error).__name__}.") from error
+        if response.status_code >= 400:
+            raise ModelFailed(f"The agent's model refused with status {response.status_code}.")
+        try:
+            answer = wire.answer(_value(wire, response))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ModelFailed("The agent's model answered with something that cannot be read.") from error
+        text = "\n".join(piece.text for piece in answer.message.pieces if piece.kind.value == "text")
+        return text, answer.usage, answer.model
+
+
+def _question(wire: Any, last: Last, question: str, alone: str, most: int) -> dict[str, Json]:
+    body = dict(last.body)
+    units = [unit for message in wire.messages(body) for unit in message.units] if not alone else []
+    if alone:
+        for name in (
+            "system",
+            "instructions",
+            "systemInstruction",
+            "tools",
+            "tool_choice",
+            "toolConfig",
+            "thinking",
+            "context_management",
+        ):
+            body.pop(name, None)
+        question = f"{alone}\n\n{question}"
+        if "max_tokens" in body:
+            body["max_tokens"] = most or 4_000
+    body.pop("stream_options", None)
+    if body.get("stream") and not _must_stream(wire, last):
+        body["stream"] = False
+    return dict(
+        wire.with_messages(body, wire.joined([*((unit, False) for unit in units), (wire.said(question), True)]))
+    )
+
+
+def _must_stream(wire: Any, last: Last) -> bool:
+    return wire is openai_responses and PLAN_OF_CODEX in last.url
+
+
+def _value(wire: Any, response: httpx.Response) -> Json:
+    """The reply's JSON, also where it came as a stream all the same."""
+    if "event-stream" not in response.headers.get("content-type", ""):
+        return orjson.loads(response.content)
+    reading = wire.Reading()
+    for raw in Cutter().feed(response.content + b"\n\n"):
+        if (event := data_of(raw)) is not None:
+            reading.take(event)
+    return reading.value()
+
+
+async def _content(receive: Receive) -> bytes | None:
+    """The whole body; None where it is too large."""
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            return b"".join(pieces)
+        pieces.append(event.get("body", b""))
+        size += len(pieces[-1])
+        if size > MOST_BODY:
+            return None
+        if not event.get("more_body"):
+            return b"".join(pieces)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _say(send: SendEvent, status: int, value: str | dict[str, Json]) -> None:
+    """A short answer of the gateway's own, in a form all four protocols' clients read."""
+    said = {"type": "error", "error": {"type": "helix_gateway", "message": value}} if isinstance(value, str) else value
+    content = orjson.dumps(said)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content, "more_body": False})
+
+
+def _with(incoming: Incoming, content: bytes) -> Incoming:
+    headers = tuple((n, v) for n, v in incoming.raw_headers if n.lower() != b"content-encoding")
+    return Incoming(incoming.method, incoming.route, incoming.query, headers, incoming.headers, content)

@@ -1,0 +1,497 @@
+"""The engine's side of the gateway: requests become facts of a conversation, and its view says what is sent on.
+
+It works where the workspace is open, on the same sessions the window shows. Nothing here sees keys, headers or addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from helix_desktop.engine import recall
+from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
+from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
+from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.facts import (
+    Attachment,
+    Fact,
+    ModelReplied,
+    ModelRole,
+    PolicySet,
+    Reasoning,
+    Received,
+    Recorded,
+    ReplyPart,
+    Rewound,
+    Stop,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolReturned,
+    ToolsOffered,
+    ToolSpec,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.following import Following, Output, Written
+from helix_desktop.engine.ports import About
+from helix_desktop.engine.session import Session
+from helix_desktop.errors import HelixError
+from helix_desktop.gateway.shown import As, Entry, Showing
+from helix_desktop.gateway.tracks import Place, Track, Tracks, longer
+from helix_desktop.providers.client import priced
+from helix_desktop.providers.models import look_up
+from helix_desktop.tools.recall import matching_lines
+from helix_desktop.wire.message import Kind, Piece, Speaker, Tool, Wired
+from helix_desktop.workbench import setup
+from helix_desktop.workbench.bench import Workbench
+
+KEPT = 24  # conversations held open
+TITLE = 60
+_WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # what clients put around a first message
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a request says of itself. `fold`: whether something may be folded."""
+
+    wire: str
+    agent: str
+    session: str
+    head: str
+    model: str
+    system: str
+    tools: tuple[Tool, ...]
+    chain: tuple[str, ...]
+    fold: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One request under way. `saw`: the newest fact of what it was sent; `live`: whether its reply is recorded."""
+
+    conversation: str
+    chain: tuple[str, ...]
+    saw: int
+    wire: str
+    live: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What the request's messages become. `recallable`: whether something is folded that a recall could bring back."""
+
+    ticket: Ticket
+    entries: tuple[Entry, ...]
+    recallable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """A whole reply. `raw`: as JSON, where the agent does not see all of it."""
+
+    pieces: tuple[Piece, ...]
+    model: str
+    stop: Stop
+    usage: Usage
+    raw: str = ""
+    seconds: float = 0.0
+
+
+# conversation, question (or a whole text to read, with its own instructions), most tokens → text and what it cost
+Ask = Callable[[str, str, str, int], Awaitable[tuple[str, Usage, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsModel:
+    """The agent's own model, asked for a fold with the agent's own key by whoever has it."""
+
+    conversation: str
+    model: str
+    ask: Ask
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """One text."""
+        said = [part.text for part in request.messages[-1].parts if isinstance(part, Text)]
+        alone = request.system == ASKED_ALONE
+        question = "\n\n".join(said) if alone else said[-1]
+        text, usage, model = await self.ask(
+            self.conversation, question, request.system if alone else "", request.max_output
+        )
+        yield TextDelta(text)
+        yield Reply((Text(text),) if text else (), Stop.END, usage, model or self.model)
+
+
+@dataclass(slots=True)
+class Follower:
+    """A conversation held open."""
+
+    session: Session
+    following: Following
+    contents: Contents
+
+
+class Room:
+    """All conversations of connected agents in one workspace."""
+
+    def __init__(self, bench: Workbench, ask: Ask) -> None:
+        self._bench = bench
+        self._ask = ask
+        self._tracks = Tracks()
+        self._followers: dict[str, Follower] = {}
+        self._read = asyncio.Lock()
+        self._is_read = False
+
+    # --- a request comes
+
+    async def arrive(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
+        """The request's messages are facts, what was due is folded, and this is what it becomes."""
+        await self._read_tracks()
+        while True:
+            place = self._tracks.find(arrival.chain, arrival.session, arrival.head)
+            track = place.track or self._new_track(arrival)
+            async with track.lock:
+                if place.track is not None and self._tracks.find(arrival.chain, arrival.session, arrival.head) != place:
+                    continue  # it went on meanwhile
+                return await self._taken(arrival, messages, place, track)
+
+    async def look(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:
+        """What the request would become; nothing is recorded."""
+        await self._read_tracks()
+        place = self._tracks.find(arrival.chain, arrival.session, arrival.head)
+        entries: list[Entry] = []
+        if place.track is not None and place.seqs and place.track.conversation:
+            follower = await self._follower(place.track)
+            conversation = follower.session.conversation
+            view = conversation.view() if place.at_tip else conversation.view(place.seqs[-1])
+            entries = Showing(conversation, place.seqs, await follower.contents.of(view)).entries(view)
+        return [*entries, *(As(at) for at in range(place.known if place.seqs else 0, len(messages)))]
+
+    def _new_track(self, arrival: Arrival) -> Track:
+        track = Track("", arrival.session, arrival.head)
+        self._tracks.add(track)
+        return track
+
+    async def _taken(self, arrival: Arrival, messages: Sequence[Wired], place: Place, track: Track) -> Sent:
+        if not track.conversation:
+            title = title_of(messages)
+            session = await self._bench.new_conversation(title, agent=arrival.agent, parent=place.parent)
+            track.conversation = session.id
+        elif not place.at_tip and place.known < len(messages):
+            track = await self._branch(place, track, arrival)
+        self._tracks.join(track, arrival.session)
+        follower = await self._follower(track)
+        conversation = follower.session.conversation
+        aside = place.track is not None and place.known == len(messages) and not place.at_tip
+        if not aside:
+            if _last_message(conversation.state.facts) > track.tip:
+                await conversation.append(Rewound(track.tip))  # a step whose reply never reached the agent
+            await self._settle(follower, arrival)
+            await self._messages(follower, track, arrival, messages)
+            if arrival.fold:
+                await follower.following.next_view()
+            view, seqs = conversation.view(), tuple(track.seqs)
+        else:
+            seqs = place.seqs
+            view = conversation.view(seqs[-1])
+        contents = await follower.contents.of(view)
+        entries = Showing(conversation, seqs, contents).entries(view)
+        ticket = Ticket(track.conversation, arrival.chain, conversation.state.last_seq, arrival.wire, live=not aside)
+        return Sent(ticket, tuple(entries), recallable=any(block.fold for block in view.blocks))
+
+    async def _branch(self, place: Place, track: Track, arrival: Arrival) -> Track:
+        """The request leaves the known line. An agent that names its conversation has rewound it; of others it may be
+        another session with the same beginning, which gets a conversation of its own.
+        """
+        seq = place.seqs[-1] if place.seqs else 0
+        if arrival.session and arrival.session == track.session:
+            follower = await self._follower(track)
+            await follower.session.conversation.append(Rewound(seq))
+            self._tracks.cut(track, place.known, place.seqs, arrival.chain)
+            return track
+        session = await self._bench.fork(track.conversation, seq, agent=self._agent_of(track))
+        fresh = Track(session.id, arrival.session, arrival.head, list(arrival.chain[: place.known]), list(place.seqs))
+        self._tracks.add(fresh)
+        return fresh
+
+    def _agent_of(self, track: Track) -> str:
+        row = self._bench.row(track.conversation)
+        return row.agent if row else ""
+
+    async def _follower(self, track: Track) -> Follower:
+        """The conversation, open; of those nobody asked for lately it is let go."""
+        held = self._followers.pop(track.conversation, None)
+        if held is None:
+            name = track.conversation
+            session = await self._bench.session(name, writer=lambda model: AgentsModel(name, model, self._ask))
+            cache, tokens = self._bench.workspace.cache, self._bench.tokens
+            held = Follower(session, Following(session.conversation, session.steward, cache, tokens), Contents(cache))
+        self._followers[track.conversation] = held
+        while len(self._followers) > KEPT:
+            del self._followers[next(iter(self._followers))]
+        return held
+
+    async def _settle(self, follower: Follower, arrival: Arrival) -> None:
+        """System prompt, tools, policy and model as the request has them."""
+        conversation, count = follower.session.conversation, self._bench.tokens.count
+        settings = conversation.state.settings
+        wanted: list[Fact] = []
+        if settings.system.text != arrival.system:
+            wanted.append(SystemSet(arrival.system, count(arrival.system)))
+        tools = tuple(ToolSpec(tool.name, tool.description, tool.schema) for tool in arrival.tools)
+        if settings.tools.tools != tools:
+            tokens = sum(count(f"{tool.name}{tool.description}{tool.schema}") for tool in tools)
+            wanted.append(ToolsOffered(tools, tokens))
+        wanted.append(self._policy(fold=arrival.fold))
+        wanted.append(look_up(arrival.wire, arrival.model).as_fact(ModelRole.MAIN))
+        missing = [fact for fact in wanted if not conversation.state.holds(fact)]
+        if missing:
+            await conversation.append(*missing)
+
+    def _policy(self, *, fold: bool) -> PolicySet:
+        settings = self._bench.workspace.settings
+        return setup.policy_fact("none", {}) if not fold else setup.policy_fact(settings.preset, settings.policy)
+
+    # --- messages become facts
+
+    async def _messages(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
+        known = len(track.chain)
+        outputs: list[tuple[int, Output]] = []
+        seqs: dict[int, int] = {}
+        for at in range(known, len(messages)):
+            message = messages[at]
+            results, others = self._split(follower, message, {output.call for _, output in outputs})
+            if outputs and (not results or message.speaker is Speaker.ASSISTANT):
+                await self._returned(follower, outputs, seqs)
+            outputs.extend((at, output) for output in results)
+            if outputs and others:
+                await self._returned(follower, outputs, seqs)
+            if others:
+                await self._said(follower, message, others, steering=bool(results))
+                seqs[at] = follower.session.conversation.state.last_seq
+        if outputs:
+            await self._returned(follower, outputs, seqs)
+        last = track.tip
+        for at in range(known, len(messages)):
+            last = max(seqs.get(at, last), last)
+            self._tracks.extend(track, arrival.chain[at], last)
+        if known < len(messages):
+            fact = Received(tuple(track.chain[known:]), tuple(track.seqs[known:]), track.session, track.head)
+            await follower.session.conversation.append(fact)
+
+    @staticmethod
+    def _split(follower: Follower, message: Wired, waiting: set[str]) -> tuple[list[Output], list[Piece]]:
+        """The results somebody waits for, and all else."""
+        calls = {call.id for call in follower.session.conversation.state.branch.running_calls} - waiting
+        results, others = [], []
+        for piece in message.pieces:
+            if piece.kind is Kind.RESULT and piece.id in calls:
+                calls.discard(piece.id)
+                results.append(Output(piece.id, piece.text, piece.ok))
+            else:
+                others.append(piece)
+        return results, others
+
+    async def _returned(self, follower: Follower, outputs: list[tuple[int, Output]], seqs: dict[int, int]) -> None:
+        before = follower.session.conversation.state.last_seq
+        await follower.following.returned([output for _, output in outputs])
+        at_of = {output.call: at for at, output in outputs}
+        facts = follower.session.conversation.state.facts[before:]
+        for recorded in facts:
+            if isinstance(recorded.fact, ToolReturned) and recorded.fact.call in at_of:
+                seqs[at_of[recorded.fact.call]] = recorded.seq
+        seqs[outputs[-1][0]] = follower.session.conversation.state.last_seq
+        outputs.clear()
+
+    async def _said(self, follower: Follower, message: Wired, pieces: Sequence[Piece], *, steering: bool) -> None:
+        following = follower.following
+        if message.speaker is Speaker.ASSISTANT:
+            stop = Stop.CALLS if message.of(Kind.CALL) else Stop.END
+            saw = following.conversation.state.last_seq
+            await following.replied(Written(reply_parts(pieces), "", stop), saw)
+            return
+        parts = tuple([await self._user_part(piece) for piece in pieces])
+        await following.said(parts, steering=steering or message.speaker is Speaker.SYSTEM)
+
+    async def _user_part(self, piece: Piece) -> UserPart:
+        """Pictures, and blocks nobody here knows, are entries of the cache."""
+        if piece.kind is Kind.IMAGE:
+            try:
+                content = base64.b64decode(piece.text, validate=True)
+            except (binascii.Error, ValueError):
+                content = piece.text.encode()
+            stored = await self._bench.workspace.cache.put(content, About("user", "image", piece.media_type))
+            return Attachment("image", stored, 0)
+        if piece.kind is Kind.OTHER:
+            about = About("user", "block", "application/json")
+            stored = await self._bench.workspace.cache.put(piece.text.encode("utf-8", "replace"), about)
+            return Attachment("block", stored, self._bench.tokens.count(piece.text))
+        return Text(piece.text)
+
+    # --- a reply comes
+
+    async def hidden(
+        self, ticket: Ticket, replied: Replied, calls: Sequence[Piece]
+    ) -> list[tuple[str, str, str, bool]]:
+        """A reply with calls of ours is recorded, and they are answered: id, name, text and whether it went well."""
+        answered = [(call.id, call.name, *await self._recalled(call)) for call in calls]
+        track = self._track_of(ticket)
+        if track is not None and ticket.live:
+            async with track.lock:
+                if self._is_at(track, ticket):
+                    following = (await self._follower(track)).following
+                    await following.replied(self._written(replied, ticket), ticket.saw)
+                    await following.returned([Output(name, text, ok) for name, _, text, ok in answered])
+        return answered
+
+    async def replied(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
+        """The agent's reply is recorded; `shown` is the key of what the agent saw of it. None: the last hidden one was it."""
+        track = self._track_of(ticket)
+        if track is None or not ticket.live:
+            return
+        async with track.lock:
+            if not self._is_at(track, ticket):
+                return
+            follower = await self._follower(track)
+            conversation = follower.session.conversation
+            if replied is not None:
+                await follower.following.replied(self._written(replied, ticket), ticket.saw)
+            self._tracks.extend(track, longer(track.chain, ticket.wire, shown), conversation.state.last_seq)
+            facts: list[Fact] = [Received((track.chain[-1],), (track.tip,), track.session, track.head)]
+            if replied is not None and replied.stop is not Stop.CALLS:
+                facts.append(TurnEnded(TurnEnd.DONE))
+            await conversation.append(*facts)
+            if replied is not None and replied.stop is not Stop.CALLS:
+                follower.session.steward.after_turn()
+
+    def _written(self, replied: Replied, ticket: Ticket) -> Written:
+        info = look_up(ticket.wire, replied.model)
+        usage = priced(replied.usage, info)
+        return Written(reply_parts(replied.pieces), info.name, replied.stop, usage, replied.raw, replied.seconds)
+
+    async def overflowed(self, ticket: Ticket) -> Sent | None:
+        """The provider found the request too long: what it becomes after a fold. None where nothing more can be folded."""
+        track = self._track_of(ticket)
+        if track is None or not ticket.live:
+            return None
+        async with track.lock:
+            if not self._is_at(track, ticket):
+                return None
+            follower = await self._follower(track)
+            before = follower.session.conversation.state.tokens
+            await follower.session.steward.before_step(overflowed=True)
+            conversation = follower.session.conversation
+            if conversation.state.tokens >= before:
+                return None
+            view = conversation.view()
+            entries = Showing(conversation, tuple(track.seqs), await follower.contents.of(view)).entries(view)
+            return Sent(replace(ticket, saw=conversation.state.last_seq), tuple(entries), recallable=True)
+
+    def _track_of(self, ticket: Ticket) -> Track | None:
+        return self._tracks.of(ticket.conversation)
+
+    @staticmethod
+    def _is_at(track: Track, ticket: Ticket) -> bool:
+        return tuple(track.chain[-1:]) == ticket.chain[-1:] and len(track.chain) == len(ticket.chain)
+
+    async def _recalled(self, call: Piece) -> tuple[str, bool]:
+        """What a call of ours brings back; a mistake in it is told to the model."""
+        try:
+            given = json.loads(call.text or "{}")
+            asked: Mapping[str, object] = given if isinstance(given, dict) else {}
+            stores, tokens = self._bench.workspace, self._bench.tokens
+            if call.name.startswith("search"):
+                limit = asked.get("limit", 10)
+                count = limit if isinstance(limit, int) else 10
+                return await recall.search(stores.index, str(asked.get("query", "")), limit=count), True
+            context = asked.get("context", 0)
+            text = await recall.recall(
+                stores.cache,
+                tokens,
+                str(asked.get("sha256", "")),
+                lines=str(asked.get("lines", "") or ""),
+                pattern=str(asked.get("grep", "") or ""),
+                context=context if isinstance(context, int) else 0,
+                grep=matching_lines,
+            )
+        except (HelixError, ValueError) as error:
+            return f"[{error}]", False
+        return text, True
+
+    # --- after a restart
+
+    async def _read_tracks(self) -> None:
+        """What the journal knows of connected agents' conversations, once."""
+        async with self._read:
+            if self._is_read:
+                return
+            for row in sorted(self._bench.conversations(), key=lambda row: row.updated):
+                if row.agent and not row.trashed:
+                    facts = await self._bench.child(row.id)
+                    self._tracks.add(track_from(row.id, facts))
+            self._is_read = True
+
+    async def aclose(self) -> None:
+        """Let go of the conversations."""
+        self._followers.clear()
+
+
+def track_from(conversation: str, facts: Sequence[Recorded]) -> Track:
+    """A conversation's messages as its facts tell them."""
+    track = Track(conversation, "", "")
+    for recorded in facts:
+        fact = recorded.fact
+        if isinstance(fact, Rewound):
+            known = sum(seq <= fact.to for seq in track.seqs)
+            del track.chain[known:], track.seqs[known:]
+        elif isinstance(fact, Received):
+            track.chain.extend(fact.chain)
+            track.seqs.extend(fact.seqs)
+            track.session, track.head = fact.session, fact.head
+    return track
+
+
+def reply_parts(pieces: Sequence[Piece]) -> tuple[ReplyPart, ...]:
+    """A reply's pieces as a fact has them."""
+    parts: list[ReplyPart] = []
+    for piece in pieces:
+        if piece.kind is Kind.CALL:
+            parts.append(ToolCall(piece.id, piece.name, piece.text))
+        elif piece.kind is Kind.REASONING:
+            if piece.text:
+                parts.append(Reasoning(piece.text))
+        elif piece.kind is Kind.TEXT and piece.text:
+            parts.append(Text(piece.text))
+        elif piece.kind is Kind.OTHER:
+            parts.append(Text(f"[{piece.text[:200]}]"))
+    return tuple(parts) or (Text(""),)
+
+
+def title_of(messages: Sequence[Wired]) -> str:
+    """The first words a person said, without what the client put around them."""
+    for message in messages:
+        if message.speaker is Speaker.USER:
+            for piece in message.of(Kind.TEXT):
+                text = _WRAPPED.sub("", piece.text[:20_000]).strip()
+                if text:
+                    first = text.splitlines()[0].strip()
+                    return first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
+    return ""
+
+
+def _last_message(facts: Sequence[Recorded]) -> int:
+    """The newest message; 0 where there is none."""
+    for recorded in reversed(facts):
+        if isinstance(recorded.fact, ModelReplied | ToolReturned | UserSaid):
+            return recorded.seq
+        if isinstance(recorded.fact, Rewound):
+            return 0
+    return 0

@@ -1,0 +1,86 @@
+"""Which requests are understood, and where they go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
+
+UPSTREAMS: Mapping[str, str] = {
+    anthropic.NAME: "https://api.anthropic.com",
+    openai_chat.NAME: "https://api.openai.com/v1",
+    openai_responses.NAME: "https://api.openai.com/v1",
+    gemini.NAME: "https://generativelanguage.googleapis.com",
+}
+PLAN_OF_CODEX = "https://chatgpt.com/backend-api/codex"
+_GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
+_PREFIX = re.compile(r"^(?:/t/([^/]+))?(?:/w/([^/]+))?(?=/|$)")
+# of one connection, not of the request
+HOP = frozenset(
+    {
+        "host",
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "content-length",
+    }
+)
+OWN = frozenset({"x-helix-token", "x-helix-agent", "x-helix-conversation", "x-helix-upstream"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`wire`: the protocol; empty for what passes through. `counts`: it asks for a count of tokens alone."""
+
+    path: str
+    wire: str = ""
+    counts: bool = False
+    model: str = ""
+    streams: bool | None = None
+    token: str = ""
+    workspace: str = ""
+
+
+def route(raw_path: str) -> Route:
+    """What a path means. `/t/TOKEN` and `/w/NAME` may stand before it."""
+    found = _PREFIX.match(raw_path) if raw_path.startswith(("/t/", "/w/")) else None
+    token, workspace = (found[1] or "", found[2] or "") if found else ("", "")
+    path = raw_path[found.end() :] or "/" if found else raw_path
+    if path.endswith("/messages"):
+        return Route(path, anthropic.NAME, token=token, workspace=workspace)
+    if path.endswith("/messages/count_tokens"):
+        return Route(path, anthropic.NAME, counts=True, token=token, workspace=workspace)
+    if path.endswith("/chat/completions"):
+        return Route(path, openai_chat.NAME, token=token, workspace=workspace)
+    if path.endswith("/responses"):
+        return Route(path, openai_responses.NAME, token=token, workspace=workspace)
+    if (model := _GEMINI.search(path)) is not None:
+        kind = model[2]
+        streams = kind == "streamGenerateContent"
+        return Route(path, gemini.NAME, kind == "countTokens", model[1], streams, token, workspace)
+    return Route(path, token=token, workspace=workspace)
+
+
+def guessed(path: str, headers: Mapping[str, str]) -> str:
+    """Whose API a request that only passes through is meant for."""
+    if "anthropic-version" in headers or "x-api-key" in headers:
+        return anthropic.NAME
+    if "x-goog-api-key" in headers or "/v1beta" in path or "/v1alpha" in path:
+        return gemini.NAME
+    return openai_chat.NAME
+
+
+def address(upstream: str, path: str, query: str) -> str:
+    """Where the request goes. A version that both the upstream's address and the path begin with stands there once."""
+    base = upstream.rstrip("/")
+    last = urlsplit(base).path.rpartition("/")[2]
+    if last and path.startswith(f"/{last}/"):
+        path = path[len(last) + 1 :]
+    return f"{base}{path}{'?' + query if query else ''}"

@@ -1,0 +1,207 @@
+"""The view as a list of what the request's messages become: as they came, with parts replaced, or something in their place.
+
+Plain values, so that the process that holds the client's bytes can be another one than the one that holds the journal.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from helix_desktop.engine import parts
+from helix_desktop.engine.blocks import Block, Image, Role, View
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    Attachment,
+    ModelReplied,
+    PartRef,
+    Recorded,
+    Span,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class As:
+    """The message with this number as it came."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part shown as `text`; None: left out. `kind`: result, call or said; `name`: the call's id; `place`: of said parts."""
+
+    kind: str
+    name: str
+    place: int
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The message with some parts shown as something else. `answers`: the calls whose results are outputs here."""
+
+    at: int
+    parts: tuple[Part, ...]
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """A text of the user's that stands for what a fold covers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A reply the agent was not shown whole, as its provider wrote it; calls of it shown as something else by id."""
+
+    raw: str
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The result of a hidden call."""
+
+    call: str
+    name: str
+    text: str
+    ok: bool = True
+
+
+Entry = As | Changed | Says | Hidden | Returned
+
+
+@dataclass(slots=True)
+class Showing:
+    """Makes the entries of one view. `seqs`: for each of the request's messages the last fact that stands for it."""
+
+    conversation: Conversation
+    seqs: Sequence[int]
+    contents: Mapping[Digest, str | Image]
+    out: list[Entry] = field(default_factory=list)
+
+    def entries(self, view: View) -> list[Entry]:
+        """What the request's messages become."""
+        spans: list[Span] = []
+        groups: dict[int, list[Block]] = {}
+        for block in view.blocks:
+            if block.role is Role.SYSTEM:
+                continue
+            source = block.source
+            if isinstance(source, Span):
+                spans.append(source)
+                self._flush(groups)
+                self.out.append(Says(self._text(block)))
+            elif spans and spans[-1].first <= source.seq <= spans[-1].last:
+                self.out.append(Says(self._kept(block)))  # what stays word for word of what a fold covers
+            else:
+                at = bisect_left(self.seqs, source.seq)
+                if at not in groups:
+                    self._flush(groups)
+                groups.setdefault(at, []).append(block)
+        self._flush(groups)
+        return self._with_silent(spans)
+
+    def _flush(self, groups: dict[int, list[Block]]) -> None:
+        for at, blocks in groups.items():
+            if at < len(self.seqs):
+                self.out.extend(self._group(at, blocks))
+        groups.clear()
+
+    def _facts(self, at: int) -> list[Recorded]:
+        state = self.conversation.state
+        first = self.seqs[at - 1] + 1 if at else 1
+        return [state.facts[seq - 1] for seq in state.branch.covered(Span(first, self.seqs[at]))]
+
+    def _group(self, at: int, blocks: Sequence[Block]) -> Iterator[Entry]:
+        facts = self._facts(at)
+        if any(isinstance(each.fact, ModelReplied) and each.fact.raw for each in facts):
+            yield from self._hidden(facts, blocks)
+            return
+        changed = [part for recorded in facts for part in self._changes(recorded, blocks)]
+        answers = tuple(each.fact.call for each in facts if isinstance(each.fact, ToolReturned))
+        yield Changed(at, tuple(changed), answers) if changed else As(at)
+
+    def _changes(self, recorded: Recorded, blocks: Sequence[Block]) -> Iterator[Part]:
+        """Where the blocks differ from what was said."""
+        shown = {block.source: block for block in blocks}
+        fact = recorded.fact
+        for place, part in enumerate(parts.parts_of(parts.message(recorded))):
+            block = shown.get(PartRef(recorded.seq, place))
+            if block is not None and not block.fold and not self._noted(block, part):
+                continue
+            if block is None and (isinstance(part, Text) and not part.text.strip()):
+                continue
+            text = None if block is None else self._text(block)
+            if isinstance(fact, ToolReturned):
+                if place == 0:
+                    yield Part("result", fact.call, 0, text or "")
+            elif isinstance(part, ToolCall):
+                arguments = block.content.arguments if block and isinstance(block.content, ToolCall) else "{}"
+                yield Part("call", part.id, place, arguments)
+            elif isinstance(fact, UserSaid):
+                yield Part("said", "", place, text)
+
+    @staticmethod
+    def _noted(block: Block, part: object) -> bool:
+        """Whether the user has taken the part out, and a note stands for it."""
+        if isinstance(part, ToolCall) and isinstance(block.content, ToolCall):
+            return block.content.tokens != part.tokens and parts.EXCLUDED in block.content.arguments
+        return isinstance(part, Stored) and isinstance(block.content, Text)
+
+    def _hidden(self, facts: Sequence[Recorded], blocks: Sequence[Block]) -> Iterator[Entry]:
+        shown = {block.source: block for block in blocks}
+        calls = self.conversation.state.branch.calls
+        for recorded in facts:
+            fact = recorded.fact
+            if isinstance(fact, ModelReplied):
+                changes = tuple(part for part in self._changes(recorded, blocks) if part.kind == "call")
+                yield Hidden(fact.raw, changes)
+            elif isinstance(fact, ToolReturned):
+                block = shown.get(PartRef(recorded.seq))
+                name = calls[fact.call].call.name if fact.call in calls else ""
+                yield Returned(fact.call, name, self._text(block) if block else parts.EXCLUDED, fact.ok)
+
+    def _with_silent(self, spans: Sequence[Span]) -> list[Entry]:
+        """Messages no fact stands for (empty ones) stay where they are, unless a fold covers the place."""
+        there = {entry.at for entry in self.out if isinstance(entry, As | Changed)}
+        silent = [
+            at
+            for at in range(len(self.seqs))
+            if at not in there and not self._facts(at) and not any(s.first <= self.seqs[at] <= s.last for s in spans)
+        ]
+        for at in silent:
+            behind = (i for i, entry in enumerate(self.out) if isinstance(entry, As | Changed) and entry.at > at)
+            self.out.insert(next(behind, len(self.out)), As(at))
+        return self.out
+
+    def _text(self, block: Block) -> str:
+        content = block.content
+        if isinstance(content, Stored | Attachment):
+            stored = content if isinstance(content, Stored) else content.stored
+            found = self.contents.get(stored.digest, "[This content is not available.]")
+            return found if isinstance(found, str) else "[image]"
+        return content.arguments if isinstance(content, ToolCall) else content.text
+
+    def _kept(self, block: Block) -> str:
+        text = self._text(block)
+        if isinstance(block.content, ToolCall):
+            return f"[Kept word for word: call of {block.content.name}]\n{text}"
+        return f"[Kept word for word: output of call {block.call}]\n{text}" if block.call else text
+
+
+def units_of(raw: str) -> list[object]:
+    """The messages of a hidden reply."""
+    found = json.loads(raw)
+    return found if isinstance(found, list) else [found]

@@ -1,0 +1,257 @@
+"""Anthropic's Messages: content blocks, results of calls in the user's message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.wire.message import (
+    Answer,
+    Edit,
+    Head,
+    Json,
+    Kind,
+    Piece,
+    Speaker,
+    Tool,
+    Wired,
+    changed,
+    dumped,
+    listed,
+    mapping,
+    number,
+    string,
+    text_of,
+)
+
+NAME = "anthropic"
+STOPS = {
+    "end_turn": Stop.END,
+    "stop_sequence": Stop.END,
+    "tool_use": Stop.CALLS,
+    "max_tokens": Stop.LENGTH,
+    "refusal": Stop.FILTERED,
+}
+_CHANGING = "x-anthropic-billing-header"  # a system block that some clients write anew for every request
+
+
+def head(body: Mapping[str, Json]) -> Head:
+    """System text, tools and model of a request."""
+    system = body.get("system", "")
+    parts = [system] if isinstance(system, str) else [string(mapping(part), "text") for part in listed(system)]
+    tools = [mapping(tool) for tool in listed(body.get("tools"))]
+    return Head(
+        string(body, "model"),
+        "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
+        tuple(Tool(string(t, "name"), string(t, "description"), dumped(t.get("input_schema", {}))) for t in tools),
+        number(body, "max_tokens"),
+    )
+
+
+def messages(body: Mapping[str, Json]) -> list[Wired]:
+    """The messages of a request."""
+    return [message(unit) for unit in listed(body.get("messages"))]
+
+
+def message(unit: Json) -> Wired:
+    """One message."""
+    value = mapping(unit)
+    role = string(value, "role")
+    speaker = Speaker.ASSISTANT if role == "assistant" else Speaker.SYSTEM if role == "system" else Speaker.USER
+    content = value.get("content")
+    if isinstance(content, str):
+        return Wired(speaker, (unit,), (Piece(Kind.TEXT, content, (0, "content")),))
+    return Wired(
+        speaker, (unit,), tuple(_piece(mapping(block), (0, "content", at)) for at, block in enumerate(listed(content)))
+    )
+
+
+def _piece(block: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    match block.get("type"):
+        case "text":
+            return Piece(Kind.TEXT, string(block, "text"), path)
+        case "thinking" | "redacted_thinking":
+            return Piece(Kind.REASONING, string(block, "thinking"), path)
+        case "tool_use":
+            return Piece(Kind.CALL, dumped(block.get("input", {})), path, string(block, "id"), string(block, "name"))
+        case "tool_result":
+            content = block.get("content", "")
+            ok = not block.get("is_error")
+            return Piece(Kind.RESULT, text_of(content), path, string(block, "tool_use_id"), ok=ok)
+        case "image" if mapping(block.get("source")).get("type") == "base64":
+            source = mapping(block.get("source"))
+            return Piece(Kind.IMAGE, string(source, "data"), path, media_type=string(source, "media_type"))
+    return Piece(Kind.OTHER, dumped({key: value for key, value in block.items() if key != "cache_control"}), path)
+
+
+def edited(wired: Wired, edits: Sequence[Edit]) -> list[Json]:
+    """The message with some pieces shown as something else. Marks of the provider's cache stay where they are."""
+    units: Any = list(wired.units)
+    for edit in sorted(edits, key=lambda edit: -edit.at):
+        piece = wired.pieces[edit.at]
+        if edit.text is None:
+            units = changed(units, piece.path, None)
+        elif piece.kind is Kind.CALL:
+            units = changed(units, (*piece.path, "input"), json.loads(edit.text))
+        elif piece.kind is Kind.RESULT:
+            units = changed(units, (*piece.path, "content"), _result_content(units, piece, edit.text))
+        elif len(piece.path) == 2:  # content that is a plain string
+            units = changed(units, piece.path, edit.text)
+        else:
+            units = changed(units, (*piece.path, "text"), edit.text)
+    return list(units)
+
+
+def _result_content(units: Json, piece: Piece, text: str) -> Json:
+    """As it was: a string, or a list; pictures of a result stay."""
+    block: Any = units[0]["content"][piece.path[-1]]
+    before = block.get("content")
+    if not isinstance(before, list):
+        return text
+    return [{"type": "text", "text": text}, *(part for part in before if mapping(part).get("type") != "text")]
+
+
+def said(text: str) -> Json:
+    """A message of the user's."""
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    """The result of one call, as a message."""
+    del name
+    block = {"type": "tool_result", "tool_use_id": call, "content": text}
+    return {"role": "user", "content": [block if ok else {**block, "is_error": True}]}
+
+
+def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
+    out: list[tuple[Json, bool]] = []
+    for unit, added in units:
+        if out and (added or out[-1][1]) and out[-1][0]["role"] == unit["role"]:
+            blocks = [*_blocks(out[-1][0]), *_blocks(unit)]
+            blocks.sort(key=lambda block: block.get("type") != "tool_result")
+            out[-1] = ({**out[-1][0], "content": blocks}, True)
+        else:
+            out.append((unit, added))
+    return [unit for unit, _ in out]
+
+
+def _blocks(unit: Mapping[str, Json]) -> list[Json]:
+    content = unit.get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(listed(content))
+
+
+def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    """The request with other messages."""
+    return {**body, "messages": list(units)}
+
+
+def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    """The request with tools of ours before the client's marks: behind them the prefix would begin with ours."""
+    ours = [{"name": t.name, "description": t.description, "input_schema": json.loads(t.schema)} for t in tools]
+    return {**body, "tools": [*ours, *listed(body.get("tools"))]}
+
+
+# --- marks of the provider's cache ---------------------------------------------------------------------------------
+
+MOST_MARKS = 4
+
+
+def marks(value: Json) -> int:
+    """How many `cache_control` marks stand in a request, or a part of it."""
+    if isinstance(value, Mapping):
+        return int(isinstance(value.get("cache_control"), Mapping)) + sum(map(marks, value.values()))
+    return sum(map(marks, value)) if isinstance(value, list) else 0
+
+
+def mark_of(unit: Json) -> Json | None:
+    """The last mark of a message; None where it has none."""
+    found = [
+        block["cache_control"] for block in listed(mapping(unit).get("content")) if mapping(block).get("cache_control")
+    ]
+    return found[-1] if found else None
+
+
+def marked(unit: Json, mark: Json) -> Json:
+    """The message with a mark on its last block that may carry one."""
+    blocks = _blocks(unit)
+    for at in range(len(blocks) - 1, -1, -1):
+        if blocks[at].get("type") not in ("thinking", "redacted_thinking") and blocks[at].get("text") != "":
+            blocks[at] = {**blocks[at], "cache_control": mark}
+            return {**unit, "content": blocks}
+    return unit
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+
+def answer(value: Mapping[str, Json]) -> Answer:
+    """A whole reply."""
+    unit = {"role": "assistant", "content": list(listed(value.get("content")))}
+    stop = STOPS.get(string(value, "stop_reason"), Stop.CUT)
+    return Answer(message(unit), stop, usage(mapping(value.get("usage"))), string(value, "model"))
+
+
+def usage(value: Mapping[str, Json]) -> Usage:
+    """As the engine counts it: the input with what was cached of it."""
+    read, write = number(value, "cache_read_input_tokens"), number(value, "cache_creation_input_tokens")
+    return Usage(number(value, "input_tokens") + read + write, read, write, number(value, "output_tokens"))
+
+
+class Reading:
+    """A reply put together from the events of its stream."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Json] = {}
+        self._blocks: dict[int, dict[str, Json]] = {}
+        self._json: dict[int, list[str]] = {}
+        self.done = False
+
+    def take(self, event: Mapping[str, Json]) -> None:
+        """One more event."""
+        index = number(event, "index")
+        match event.get("type"):
+            case "message_start":
+                self.whole = dict(mapping(event.get("message")))
+                self.whole["usage"] = dict(mapping(self.whole.get("usage")))
+            case "content_block_start":
+                self._blocks[index] = dict(mapping(event.get("content_block")))
+            case "content_block_delta":
+                self._delta(index, mapping(event.get("delta")))
+            case "message_delta":
+                self.whole.update(mapping(event.get("delta")))
+                told = {k: v for k, v in mapping(event.get("usage")).items() if v is not None}
+                self.whole["usage"] = {**mapping(self.whole.get("usage")), **told}
+            case "message_stop":
+                self.done = True
+
+    def _delta(self, index: int, delta: Mapping[str, Json]) -> None:
+        block = self._blocks.setdefault(index, {"type": "text", "text": ""})
+        for name in ("text", "thinking", "signature"):
+            if isinstance(delta.get(name), str):
+                block[name] = string(block, name) + delta[name]
+        if isinstance(delta.get("partial_json"), str):
+            self._json.setdefault(index, []).append(delta["partial_json"])
+        if delta.get("type") == "citations_delta":
+            block["citations"] = [*listed(block.get("citations")), delta.get("citation")]
+
+    def value(self) -> dict[str, Json]:
+        """The reply as it would have come without a stream."""
+        blocks = [self._finished(index, block) for index, block in sorted(self._blocks.items())]
+        return {**self.whole, "content": blocks}
+
+    def _finished(self, index: int, block: dict[str, Json]) -> dict[str, Json]:
+        written = "".join(self._json.get(index, ()))
+        if not written:
+            return block
+        try:
+            return {**block, "input": json.loads(written)}
+        except ValueError:
+            return {**block, "input": {}}
+
+
+def is_over(event: Mapping[str, Json]) -> bool:
+    """Whether the stream's reply is complete with this event."""
+    return event.get("type") == "message_stop"

@@ -1,0 +1,139 @@
+"""A gateway on a real port with a real workspace, and agents that speak to it as real ones do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from helix_desktop import places, tasks
+from helix_desktop.gateway import serving
+from helix_desktop.gateway.app import Options
+from helix_desktop.gateway.events import Cutter, data_of
+from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
+
+Json = Any
+WIRES: Mapping[str, Any] = {wire.NAME: wire for wire in (anthropic, openai_chat, openai_responses, gemini)}
+PROTOCOLS = tuple(WIRES)
+TOOL = "Bash"
+
+
+@contextmanager
+def running(home: Path, upstream: str, **options: Any) -> Iterator[str]:
+    """The gateway's address; it ends in order."""
+    where = places.find(home)
+    sock = serving.listening(0)
+    loop = asyncio.new_event_loop()
+    ready, ended = threading.Event(), []
+
+    async def nobody(_: object) -> object:
+        return None
+
+    async def serve() -> None:
+        task = asyncio.current_task()
+        ended.append(lambda: loop.call_soon_threadsafe(serving.stop, task))
+        ready.set()
+        await serving.run(where, sock, Options(serving.token_of(where), upstream, **options), "", nobody)
+
+    def work() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
+
+    thread = tasks.thread(work, name="gateway", daemon=True)
+    ready.wait(10)
+    try:
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+    finally:
+        ended[0]()
+        thread.join(20)
+
+
+@dataclass
+class Agent:
+    """A client of one protocol. `units` is its own copy of the conversation."""
+
+    protocol: str
+    url: str
+    streams: bool = True
+    session: str = ""
+    units: list[Json] = field(default_factory=list)
+    system: str = "You are an agent."
+    headers: dict[str, str] = field(default_factory=dict)
+    seen: list[str] = field(default_factory=list)  # names of all calls it was shown
+
+    def body(self) -> dict[str, Json]:
+        """Its request."""
+        schema = {"type": "object", "properties": {"command": {"type": "string"}}}
+        match self.protocol:
+            case "anthropic":
+                tools = [{"name": TOOL, "description": "run it", "input_schema": schema}]
+                return {"model": "claude-sonnet-4-5", "max_tokens": 4000, "system": self.system, "tools": tools, "stream": self.streams, "messages": self.units}  # fmt: skip
+            case "openai-chat":
+                tool = {"type": "function", "function": {"name": TOOL, "description": "run it", "parameters": schema}}
+                first: list[Json] = [{"role": "system", "content": self.system}]
+                return {"model": "gpt-5", "tools": [tool], "stream": self.streams, "messages": [*first, *self.units]}
+            case "openai-responses":
+                flat = {"type": "function", "name": TOOL, "description": "run it", "parameters": schema}
+                return {"model": "gpt-5", "instructions": self.system, "tools": [flat], "stream": self.streams, "store": False, "input": self.units}  # fmt: skip
+        declared = {"functionDeclarations": [{"name": TOOL, "description": "run it", "parameters": schema}]}
+        return {"systemInstruction": {"parts": [{"text": self.system}]}, "tools": [declared], "contents": self.units}
+
+    @property
+    def path(self) -> str:
+        paths = {
+            "anthropic": "/v1/messages",
+            "openai-chat": "/v1/chat/completions",
+            "openai-responses": "/v1/responses",
+        }
+        kind = "streamGenerateContent?alt=sse" if self.streams else "generateContent"
+        return paths.get(self.protocol) or f"/v1beta/models/gemini-2.5-pro:{kind}"
+
+    def say(self, text: str) -> None:
+        self.units.append(WIRES[self.protocol].said(text))
+
+    def ask(self) -> list[tuple[str, str, str]]:
+        """One request; the calls it was shown: id, name, arguments. Its copy has the reply then."""
+        headers = {"x-api-key": "secret-key-of-the-client", **self.headers}
+        if self.session:
+            headers["x-claude-code-session-id"] = self.session
+        reply = httpx.post(self.url + self.path, json=self.body(), headers=headers, timeout=60)
+        if reply.status_code != 200:
+            raise AssertionError(f"{reply.status_code}: {reply.text[:300]}")
+        value = self._value(reply)
+        answer = WIRES[self.protocol].answer(value)
+        self.value = value
+        self.units.extend(self._copied(unit) for unit in answer.message.units)
+        calls = [(piece.id, piece.name, piece.text) for piece in answer.message.pieces if piece.kind.value == "call"]
+        self.seen.extend(name for _, name, _ in calls)
+        return calls
+
+    def _copied(self, unit: Json) -> Json:
+        return json.loads(json.dumps(unit))
+
+    def _value(self, reply: httpx.Response) -> Json:
+        if not self.streams:
+            return reply.json()
+        reading = WIRES[self.protocol].Reading()
+        for raw in Cutter().feed(reply.content):
+            if (event := data_of(raw)) is not None:
+                reading.take(event)
+        if not reading.done:
+            raise AssertionError(f"the stream broke off: {reply.text[-300:]}")
+        return reading.value()
+
+    def results(self, outputs: Sequence[tuple[str, str, str]]) -> None:
+        """Answer calls: id, name, output."""
+        wire = WIRES[self.protocol]
+        made = [wire.result(call, name, text) for call, name, text in outputs]
+        if self.protocol == "anthropic":
+            made = [{"role": "user", "content": [block for unit in made for block in unit["content"]]}]
+        elif self.protocol == "gemini":
+            made = [{"role": "user", "parts": [part for unit in made for part in unit["parts"]]}]
+        self.units.extend(made)

@@ -1,0 +1,569 @@
+"""A provider for agents, in all four protocols: it answers from a script, streams, and refuses what a real one refuses.
+
+It reads the bytes it gets and nothing else, so that what it holds against a request is true of what arrived.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from helix_desktop import tasks
+
+Json = Any
+
+
+@dataclass(frozen=True)
+class Says:
+    text: str
+
+
+@dataclass(frozen=True)
+class Thinks:
+    text: str
+
+
+@dataclass(frozen=True)
+class Calls:
+    name: str
+    arguments: Mapping[str, Json]
+    id: str = ""
+
+
+Block = Says | Thinks | Calls
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it arrived."""
+
+    path: str
+    headers: Mapping[str, str]
+    raw: bytes
+    protocol: str = ""
+
+    @property
+    def body(self) -> dict[str, Json]:
+        found: dict[str, Json] = json.loads(self.raw)
+        return found
+
+
+Script = Callable[[Asked], Sequence[Block] | int]
+
+
+def signature(text: str) -> str:
+    """What the provider signs its reasoning with."""
+    return hashlib.sha256(f"signed:{text}".encode()).hexdigest()[:32]
+
+
+def protocol_of(path: str) -> str:
+    """Which of the four a path is of."""
+    bare = path.partition("?")[0]
+    if bare.endswith("/messages"):
+        return "anthropic"
+    if bare.endswith("/chat/completions"):
+        return "openai-chat"
+    if bare.endswith("/responses"):
+        return "openai-responses"
+    return "gemini" if "enerateContent" in bare else ""
+
+
+@dataclass
+class Provider:
+    """`asked`: every request; `refused`: why some were refused. `port` is known once it is entered."""
+
+    script: Script
+    asked: list[Asked] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    usage: Callable[[Asked], Mapping[str, int]] = lambda _: {"input": 100, "read": 0, "write": 0}
+    cut_after: int = 0  # bytes of a stream after which the connection is cut, once
+    strict: bool = True
+
+    def __enter__(self) -> Self:
+        self._lock = threading.Lock()
+        self._numbers = 0
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                provider._post(self)
+
+            do_GET = do_POST  # noqa: N815 -- the library's name
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        tasks.thread(self._server.serve_forever, name="provider", daemon=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def id(self) -> str:
+        with self._lock:
+            self._numbers += 1
+            return f"{self._numbers:06d}"
+
+    def _post(self, handler: BaseHTTPRequestHandler) -> None:
+        raw = handler.rfile.read(int(handler.headers.get("content-length") or 0))
+        asked = Asked(handler.path, {k.lower(): v for k, v in handler.headers.items()}, raw, protocol_of(handler.path))
+        with self._lock:
+            self.asked.append(asked)
+        try:
+            if not asked.protocol:
+                _send(handler, 200, {"passed": True, "path": handler.path})
+                return
+            why = complaint(asked) if self.strict else ""
+            if why:
+                self.refused.append(why)
+                _send(handler, 400, {"type": "error", "error": {"type": "invalid_request_error", "message": why}})
+                return
+            said = self.script(asked)
+            if isinstance(said, int):
+                error = {"type": "overloaded_error", "message": "prompt is too long" if said == 400 else "busy"}
+                _send(handler, said, {"type": "error", "error": error})
+                return
+            blocks = [
+                Calls(b.name, b.arguments, b.id or f"call_{self.id()}") if isinstance(b, Calls) else b for b in said
+            ]
+            writer = WRITERS[asked.protocol]
+            streams = asked.body.get("stream") is True or "streamGenerate" in asked.path
+            if streams:
+                self._stream(handler, writer.events(blocks, self.usage(asked), self.id()))
+            else:
+                _send(handler, 200, writer.whole(blocks, self.usage(asked), self.id()))
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+
+    def _stream(self, handler: BaseHTTPRequestHandler, events: Iterator[bytes]) -> None:
+        handler.send_response(200)
+        handler.send_header("content-type", "text/event-stream; charset=utf-8")
+        handler.send_header("transfer-encoding", "chunked")
+        handler.end_headers()
+        sent = 0
+        for event in events:
+            if self.cut_after and sent > self.cut_after:
+                self.cut_after = 0
+                handler.connection.close()
+                return
+            handler.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
+            handler.wfile.flush()
+            sent += len(event)
+        handler.wfile.write(b"0\r\n\r\n")
+
+
+def _send(handler: BaseHTTPRequestHandler, status: int, value: Json) -> None:
+    content = json.dumps(value).encode()
+    handler.send_response(status)
+    handler.send_header("content-type", "application/json")
+    handler.send_header("content-length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+def _event(value: Json, name: str = "") -> bytes:
+    return (f"event: {name}\n" if name else "").encode() + b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def _pieces(text: str) -> list[str]:
+    third = max(1, len(text) // 3)
+    return [text[at : at + third] for at in range(0, len(text), third)] or [""]
+
+
+class AnthropicWriter:
+    @staticmethod
+    def _usage(usage: Mapping[str, int], output: int) -> Json:
+        fresh = usage["input"] - usage["read"] - usage["write"]
+        return {
+            "input_tokens": fresh,
+            "cache_read_input_tokens": usage["read"],
+            "cache_creation_input_tokens": usage["write"],
+            "output_tokens": output,
+        }
+
+    @classmethod
+    def whole(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Json:
+        content: list[Json] = []
+        for block in blocks:
+            match block:
+                case Says(text):
+                    content.append({"type": "text", "text": text})
+                case Thinks(text):
+                    content.append({"type": "thinking", "thinking": text, "signature": signature(text)})
+                case Calls(name, arguments, call):
+                    content.append({"type": "tool_use", "id": call, "name": name, "input": dict(arguments)})
+        stop = "tool_use" if any(isinstance(b, Calls) for b in blocks) else "end_turn"
+        return {
+            "id": f"msg_{number}",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-test",
+            "content": content,
+            "stop_reason": stop,
+            "stop_sequence": None,
+            "usage": cls._usage(usage, 10),
+        }
+
+    @classmethod
+    def events(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Iterator[bytes]:
+        whole = cls.whole(blocks, usage, number)
+        start = {**whole, "content": [], "stop_reason": None, "usage": cls._usage(usage, 1)}
+        yield _event({"type": "message_start", "message": start}, "message_start")
+        yield _event({"type": "ping"}, "ping")
+        for index, block in enumerate(whole["content"]):
+            empty = {**block, "text": ""} if block["type"] == "text" else dict(block)
+            deltas: list[Json] = []
+            if block["type"] == "text":
+                deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"])]
+            elif block["type"] == "thinking":
+                empty = {"type": "thinking", "thinking": "", "signature": ""}
+                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"])]
+                deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            else:
+                empty["input"] = {}
+                deltas = [{"type": "input_json_delta", "partial_json": p} for p in _pieces(json.dumps(block["input"]))]
+            yield _event({"type": "content_block_start", "index": index, "content_block": empty}, "content_block_start")
+            for delta in deltas:
+                yield _event({"type": "content_block_delta", "index": index, "delta": delta}, "content_block_delta")
+            yield _event({"type": "content_block_stop", "index": index}, "content_block_stop")
+        delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+        yield _event({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 10}}, "message_delta")
+        yield _event({"type": "message_stop"}, "message_stop")
+
+
+class ChatWriter:
+    @staticmethod
+    def _usage(usage: Mapping[str, int]) -> Json:
+        return {
+            "prompt_tokens": usage["input"],
+            "completion_tokens": 10,
+            "total_tokens": usage["input"] + 10,
+            "prompt_tokens_details": {"cached_tokens": usage["read"]},
+        }
+
+    @classmethod
+    def whole(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Json:
+        message: dict[str, Json] = {
+            "role": "assistant",
+            "content": "".join(b.text for b in blocks if isinstance(b, Says)) or None,
+        }
+        thought = "".join(b.text for b in blocks if isinstance(b, Thinks))
+        if thought:
+            message["reasoning_content"] = thought
+        calls = [b for b in blocks if isinstance(b, Calls)]
+        if calls:
+            message["tool_calls"] = [
+                {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
+                for c in calls
+            ]
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        return {
+            "id": f"chat-{number}",
+            "object": "chat.completion",
+            "model": "gpt-test",
+            "choices": [choice],
+            "usage": cls._usage(usage),
+        }
+
+    @classmethod
+    def events(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Iterator[bytes]:
+        base = {"id": f"chat-{number}", "object": "chat.completion.chunk", "created": 1, "model": "gpt-test"}
+
+        def chunk(delta: Json, finish: str | None = None) -> bytes:
+            return _event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+        yield chunk({"role": "assistant", "content": ""})
+        index = 0
+        for block in blocks:
+            match block:
+                case Says(text):
+                    yield from (chunk({"content": piece}) for piece in _pieces(text))
+                case Thinks(text):
+                    yield from (chunk({"reasoning_content": piece}) for piece in _pieces(text))
+                case Calls(name, arguments, call):
+                    head = {"index": index, "id": call, "type": "function", "function": {"name": name, "arguments": ""}}
+                    yield chunk({"tool_calls": [head]})
+                    for piece in _pieces(json.dumps(arguments)):
+                        yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+                    index += 1
+        yield chunk({}, "tool_calls" if index else "stop")
+        yield _event({**base, "choices": [], "usage": cls._usage(usage)})
+        yield b"data: [DONE]\n\n"
+
+
+class ResponsesWriter:
+    @staticmethod
+    def _items(blocks: Sequence[Block], number: str) -> list[Json]:
+        items: list[Json] = []
+        for at, block in enumerate(blocks):
+            match block:
+                case Says(text):
+                    content = [{"type": "output_text", "text": text, "annotations": []}]
+                    items.append(
+                        {
+                            "type": "message",
+                            "id": f"m_{number}_{at}",
+                            "role": "assistant",
+                            "status": "completed",
+                            "content": content,
+                        }
+                    )
+                case Thinks(text):
+                    items.append(
+                        {
+                            "type": "reasoning",
+                            "id": f"r_{number}_{at}",
+                            "summary": [],
+                            "encrypted_content": signature(text),
+                        }
+                    )
+                case Calls(name, arguments, call):
+                    items.append(
+                        {
+                            "type": "function_call",
+                            "id": f"f_{number}_{at}",
+                            "call_id": call,
+                            "name": name,
+                            "arguments": json.dumps(arguments),
+                            "status": "completed",
+                        }
+                    )
+        return items
+
+    @classmethod
+    def whole(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Json:
+        told = {
+            "input_tokens": usage["input"],
+            "input_tokens_details": {"cached_tokens": usage["read"]},
+            "output_tokens": 10,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": usage["input"] + 10,
+        }
+        return {
+            "id": f"resp_{number}",
+            "object": "response",
+            "status": "completed",
+            "model": "gpt-test",
+            "output": cls._items(blocks, number),
+            "usage": told,
+        }
+
+    @classmethod
+    def events(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Iterator[bytes]:
+        whole = cls.whole(blocks, usage, number)
+        begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+        count = iter(range(10_000))
+
+        def event(kind: str, **values: Json) -> bytes:
+            return _event({"type": kind, "sequence_number": next(count), **values}, kind)
+
+        yield event("response.created", response=begun)
+        yield event("response.in_progress", response=begun)
+        for index, item in enumerate(whole["output"]):
+            yield event("response.output_item.added", output_index=index, item={**item, "status": "in_progress"})
+            if item["type"] == "message":
+                text = item["content"][0]["text"]
+                part = {"type": "output_text", "text": "", "annotations": []}
+                where = {"item_id": item["id"], "output_index": index, "content_index": 0}
+                yield event("response.content_part.added", **where, part=part)
+                for piece in _pieces(text):
+                    yield event("response.output_text.delta", **where, delta=piece)
+                yield event("response.output_text.done", **where, text=text)
+                yield event("response.content_part.done", **where, part=item["content"][0])
+            elif item["type"] == "function_call":
+                where = {"item_id": item["id"], "output_index": index}
+                for piece in _pieces(item["arguments"]):
+                    yield event("response.function_call_arguments.delta", **where, delta=piece)
+                yield event("response.function_call_arguments.done", **where, arguments=item["arguments"])
+            yield event("response.output_item.done", output_index=index, item=item)
+        yield event("response.completed", response=whole)
+
+
+class GeminiWriter:
+    @staticmethod
+    def _parts(blocks: Sequence[Block]) -> list[Json]:
+        parts: list[Json] = []
+        signed = False
+        for block in blocks:
+            match block:
+                case Says(text):
+                    parts.append({"text": text})
+                case Thinks(text):
+                    parts.append({"text": text, "thought": True})
+                case Calls(name, arguments, _):
+                    part: dict[str, Json] = {"functionCall": {"name": name, "args": dict(arguments)}}
+                    if not signed:
+                        part["thoughtSignature"] = signature(name)
+                        signed = True
+                    parts.append(part)
+        return parts
+
+    @classmethod
+    def whole(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Json:
+        told = {
+            "promptTokenCount": usage["input"],
+            "cachedContentTokenCount": usage["read"],
+            "candidatesTokenCount": 10,
+            "totalTokenCount": usage["input"] + 10,
+        }
+        content = {"role": "model", "parts": cls._parts(blocks)}
+        candidate = {"index": 0, "content": content, "finishReason": "STOP"}
+        return {"candidates": [candidate], "usageMetadata": told, "modelVersion": "gemini-test", "responseId": number}
+
+    @classmethod
+    def events(cls, blocks: Sequence[Block], usage: Mapping[str, int], number: str) -> Iterator[bytes]:
+        whole = cls.whole(blocks, usage, number)
+        parts = whole["candidates"][0]["content"]["parts"]
+        for at, part in enumerate(parts):
+            last = at == len(parts) - 1
+            pieces = [{**part, "text": piece} for piece in _pieces(part["text"])] if "text" in part else [part]
+            for place, piece in enumerate(pieces):
+                candidate: dict[str, Json] = {"index": 0, "content": {"role": "model", "parts": [piece]}}
+                if last and place == len(pieces) - 1:
+                    candidate["finishReason"] = "STOP"
+                value = {
+                    "candidates": [candidate],
+                    "modelVersion": "gemini-test",
+                    "usageMetadata": whole["usageMetadata"],
+                }
+                yield b"data: " + json.dumps(value).encode() + b"\r\n\r\n"
+
+
+WRITERS: Mapping[str, Any] = {
+    "anthropic": AnthropicWriter,
+    "openai-chat": ChatWriter,
+    "openai-responses": ResponsesWriter,
+    "gemini": GeminiWriter,
+}
+
+
+# --- what a real provider refuses ---------------------------------------------------------------------------------
+
+
+def complaint(asked: Asked) -> str:
+    """Why the request is refused; empty for a legal one."""
+    try:
+        body = asked.body
+    except ValueError:
+        return "the body is no JSON"
+    return next(iter(CHECKS[asked.protocol](body)), "")
+
+
+def _anthropic(body: Mapping[str, Json]) -> Iterator[str]:  # noqa: C901, PLR0912 -- a list of rules
+    if _marks(body) > 4:
+        yield "more than four cache_control marks"
+    messages = body["messages"]
+    if not messages or messages[0]["role"] != "user":
+        yield "the first message must be the user's"
+    waiting: list[str] = []
+    for at, message in enumerate(messages):
+        blocks = (
+            message["content"]
+            if isinstance(message["content"], list)
+            else [{"type": "text", "text": message["content"]}]
+        )
+        if at and messages[at - 1]["role"] == message["role"]:
+            yield f"messages {at - 1} and {at} have one role"
+        if not blocks:
+            yield f"message {at} is empty"
+        results = [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+        if sorted(results) != sorted(waiting):
+            yield f"message {at} answers {results}, and {waiting} were called"
+        kinds = [b["type"] == "tool_result" for b in blocks]
+        if kinds != sorted(kinds, reverse=True):
+            yield f"message {at} says something before a result"
+        waiting = [b["id"] for b in blocks if b["type"] == "tool_use"]
+        if len(set(waiting)) != len(waiting):
+            yield f"message {at} uses an id twice"
+        for one, other in itertools.pairwise(blocks):
+            if one["type"] == other["type"] == "thinking":
+                yield f"message {at} has adjacent thinking blocks"
+        for block in blocks:
+            if block["type"] == "thinking" and block["signature"] != signature(block["thinking"]):
+                yield f"message {at} has a thinking block whose signature does not hold"
+            if block["type"] == "text" and not block["text"].strip():
+                yield f"message {at} has an empty text"
+        if blocks and blocks[-1]["type"] == "thinking":
+            yield f"message {at} ends with thinking"
+    if waiting:
+        yield "the last calls have no results"
+
+
+def _marks(value: Json) -> int:
+    if isinstance(value, dict):
+        return ("cache_control" in value) + sum(map(_marks, value.values()))
+    return sum(map(_marks, value)) if isinstance(value, list) else 0
+
+
+def _chat(body: Mapping[str, Json]) -> Iterator[str]:
+    waiting: list[str] = []
+    for at, message in enumerate(body["messages"]):
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in waiting:
+                yield f"message {at} answers no call"
+            else:
+                waiting.remove(message["tool_call_id"])
+            continue
+        if waiting:
+            yield f"message {at} stands before the results of {waiting}"
+        waiting = [call["id"] for call in message.get("tool_calls") or ()]
+    if waiting:
+        yield "the last calls have no results"
+
+
+def _responses(body: Mapping[str, Json]) -> Iterator[str]:
+    given = body["input"]
+    if isinstance(given, str):
+        return
+    called = [item["call_id"] for item in given if item.get("type") == "function_call"]
+    answered = [item["call_id"] for item in given if item.get("type") == "function_call_output"]
+    if sorted(called) != sorted(answered):
+        yield f"{sorted(called)} were called and {sorted(answered)} answered"
+    for at, item in enumerate(given):
+        if item.get("type") == "function_call_output" and item["call_id"] not in [i.get("call_id") for i in given[:at]]:
+            yield f"item {at} answers a call that comes later"
+        if item.get("type") == "reasoning":
+            after = given[at + 1] if at + 1 < len(given) else {}
+            if after.get("role") != "assistant" and after.get("type") not in ("function_call", "reasoning", "message"):
+                yield f"item {at} is reasoning without what it led to"
+
+
+def _gemini(body: Mapping[str, Json]) -> Iterator[str]:
+    expected: list[str] = []
+    for at, content in enumerate(body["contents"]):
+        parts = content["parts"]
+        if not parts:
+            yield f"content {at} is empty"
+        if at and body["contents"][at - 1]["role"] == content["role"]:
+            yield f"contents {at - 1} and {at} have one role"
+        answers = [p["functionResponse"]["name"] for p in parts if "functionResponse" in p]
+        if sorted(answers) != sorted(expected):
+            yield f"content {at} answers {answers}, and {expected} were called"
+        calls = [p for p in parts if "functionCall" in p]
+        expected = [p["functionCall"]["name"] for p in calls]
+        if calls and "thoughtSignature" not in calls[0]:
+            yield f"content {at} has a call without a signature"
+
+
+CHECKS: Mapping[str, Callable[[Mapping[str, Json]], Iterator[str]]] = {
+    "anthropic": _anthropic,
+    "openai-chat": _chat,
+    "openai-responses": _responses,
+    "gemini": _gemini,
+}
