@@ -109,7 +109,8 @@ class Following:
     async def replied(self, written: Written, saw: int) -> Recorded:
         """A reply to the view that `saw` was the newest fact of."""
         parts = tuple(self.counted(part) for part in written.parts)
-        reply = ModelReplied(parts, written.model, written.stop, written.usage, saw, written.seconds, written.raw)
+        usage, seconds, raw = written.usage, written.seconds, written.raw
+        reply = ModelReplied(parts, written.model, written.stop, usage, saw=saw, seconds=seconds, raw=raw)
         return (await self.conversation.append(reply))[0]
 
     async def returned(self, outputs: Sequence[Output]) -> None:

@@ -171,7 +171,7 @@ class Room:
         if place.track is not None and place.seqs and place.track.conversation:
             follower = await self._follower(place.track)
             conversation = follower.session.conversation
-            view = conversation.view() if place.at_tip else conversation.view(place.seqs[-1])
+            view = conversation.view() if place.at_tip else conversation.state.at(place.seqs[-1]).view()
             entries = Showing(conversation, place.seqs, await follower.contents.of(view)).entries(view)
         return [*entries, *(As(at) for at in range(place.known if place.seqs else 0, len(messages)))]
 
@@ -201,7 +201,7 @@ class Room:
             view, seqs = conversation.view(), tuple(track.seqs)
         else:
             seqs = place.seqs
-            view = conversation.view(seqs[-1])
+            view = conversation.state.at(seqs[-1]).view()
         contents = await follower.contents.of(view)
         entries = Showing(conversation, seqs, contents).entries(view)
         ticket = Ticket(track.conversation, arrival.chain, conversation.state.last_seq, arrival.wire, live=not aside)
