@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -30,6 +30,20 @@ class Note:
 
     by: str
     text: str
+    pinned: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What hooks say of something that happens: why it must not go on, and words for the model."""
+
+    blocks: str = ""
+    says: str = ""
+
+
+async def nothing_heard(_event: str, _conversation: str, _values: Mapping[str, Any]) -> Heard:
+    """Where there are no hooks."""
+    return Heard()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +84,4 @@ class Crew:
     limits: Callable[[], Limits] = Limits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    happened: Callable[[str, str, Mapping[str, Any]], Awaitable[Heard]] = nothing_heard

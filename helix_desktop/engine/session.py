@@ -33,7 +33,9 @@ from helix_desktop.engine.facts import (
     Pinned,
     Recorded,
     Rewound,
+    Stored,
     Text,
+    ToolCall,
     ToolReturned,
     TurnEnd,
     TurnEnded,
@@ -43,12 +45,13 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.sent import digest_of
-from helix_desktop.engine.ports import Answer, Purged, Question
+from helix_desktop.engine.ports import Answer, CallContext, Outcome, Purged, Question
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.turn import Talk, Turn
 from helix_desktop.errors import HelixError, NotThere, Refused
 
 TITLE = 60
+MOST_SENT_ON = 3
 BUG = "This is a mistake in Helix Desktop; it is in the log. Nothing you said is lost, and you can go on."
 
 
@@ -58,6 +61,7 @@ class Waiting:
 
     parts: tuple[UserPart, ...]
     steer: bool
+    by: str = ""  # see UserSaid
 
 
 class Session:
@@ -76,6 +80,8 @@ class Session:
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
         self._is_held = False
+        self._begun = False  # whether its hooks have heard that it is open
+        self._sent_on = 0  # how often hooks have sent the agent on since the user spoke
         self._elsewhere: Callable[[Question], Awaitable[Answer]] | None = None
 
     @property
@@ -140,6 +146,18 @@ class Session:
         if future is not None and not future.done():
             future.set_result(answer)
 
+    async def run_tool(self, call: ToolCall) -> Outcome:
+        """A call of the user's own: it asks as the agent's calls do, and nothing of it is recorded."""
+        try:
+            return await self._crew.tools.run(call, CallContext(self.id, self._ask, lambda _: None))
+        finally:
+            if self._turn is None:
+                self._set(Running.IDLE)
+
+    async def text_of(self, stored: Stored, most: int) -> str:
+        """The beginning of an entry as text, `most` bytes of it."""
+        return (await self._crew.cache.read(stored.digest, 0, min(stored.size, most))).decode("utf-8", "replace")
+
     def ask_instead(self, ask: Callable[[Question], Awaitable[Answer]] | None) -> None:
         """Ask there what this conversation would ask: a sub-agent's questions go to the one who waits for it."""
         self._elsewhere = ask
@@ -195,6 +213,7 @@ class Session:
 
     async def fold_now(self, kind: FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
+        await self._crew.happened("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
         await self.steward.fold_now(kind, wish)
 
     async def undo(self, fold: str) -> None:
@@ -329,6 +348,8 @@ class Session:
             while True:
                 ended = await self._one_turn()
                 self.steward.after_turn()
+                if ended.reason is TurnEnd.DONE:
+                    await self._may_stop()
                 if not self.queue or ended.reason is not TurnEnd.DONE:
                     break
         except asyncio.CancelledError:
@@ -357,11 +378,12 @@ class Session:
         if not self.queue:
             return
         waiting = self.queue.pop(0)
-        said = UserSaid(waiting.parts)
+        said = UserSaid(waiting.parts, by=waiting.by)
         self._tell_queue()
         try:
+            heard = await self._let_through(waiting)
             await self._title(said)
-            facts = await self.steward.admit_message(said)
+            facts = (*await self.steward.admit_message(said), *heard)
         except BaseException:
             self._put_back([waiting])
             raise
@@ -370,6 +392,37 @@ class Session:
         except HelixError:  # and not when it is stopped: what was begun is recorded
             self._put_back([waiting])
             raise
+
+    async def _let_through(self, waiting: Waiting) -> list[UserSaid]:
+        """What hooks say with a message; Refused where one does not let it through."""
+        if waiting.by:
+            return []
+        found: list[UserSaid] = []
+        words = "\n".join(part.text for part in waiting.parts if isinstance(part, Text))
+        events = [("UserPromptSubmit", {"prompt": words})]
+        if not self._begun:
+            events.insert(0, ("SessionStart", {"source": "resume" if len(self.facts) > 1 else "startup"}))
+        for event, values in events:
+            heard = await self._crew.happened(event, self.id, values)
+            if heard.blocks and event == "UserPromptSubmit":
+                raise Refused(
+                    f"A hook did not let this message through: {heard.blocks}", remedy="Your words still wait."
+                )
+            if heard.says:
+                text = self._counted(Text(f"[A hook for {event} says:]\n{heard.says}"))
+                found.append(UserSaid((text,), steering=True, by=f"hook:{event}"))
+        self._begun, self._sent_on = True, 0
+        return found
+
+    async def _may_stop(self) -> None:
+        """Hooks may send the agent on, a few times at the most."""
+        if self.queue or self._sent_on >= MOST_SENT_ON:
+            return
+        heard = await self._crew.happened("Stop", self.id, {"stop_hook_active": self._sent_on > 0})
+        if heard.blocks:
+            self._sent_on += 1
+            text = self._counted(Text(f"[A hook sends you on: {heard.blocks}]"))
+            self.queue.append(Waiting((text,), steer=False, by="hook:Stop"))
 
     def _put_back(self, waiting: Sequence[Waiting]) -> None:
         self.queue[:0] = waiting

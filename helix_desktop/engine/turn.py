@@ -140,10 +140,11 @@ class Turn:
             text = note.text or (NO_LONGER if seq else "")
             if text == said:
                 continue
-            if seq:
+            if seq and note.pinned:
                 facts.append(Unpinned(PartRef(seq)))
             facts.append(UserSaid((Text(text, self._crew.tokens.count(text)),), steering=True, by=note.by))
-            facts.append(Pinned(PartRef(-(before + len(facts) - 1))))
+            if note.pinned:
+                facts.append(Pinned(PartRef(-(before + len(facts) - 1))))
         return facts
 
     def _refuse_what_cannot_fit(self) -> None:

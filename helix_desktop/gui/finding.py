@@ -11,7 +11,7 @@ from helix_desktop.gui.actions import Actions
 from helix_desktop.gui.chat.completion import Asked, Offer
 from helix_desktop.gui.frame.palette import Find
 from helix_desktop.gui.links import Place
-from helix_desktop.gui.ports import ConversationRow, Workbench, WorkspaceRow
+from helix_desktop.gui.ports import Brought, ConversationRow, Workbench, WorkspaceRow
 from helix_desktop.gui.words import tr
 
 Go = Callable[[Place], object]
@@ -84,8 +84,8 @@ def of_hits(hits: Sequence[Hit], rows: Sequence[ConversationRow], workspace: str
     return [find(hit) for hit in hits]
 
 
-def commands(actions: Actions, asked: Asked) -> list[Offer]:
-    """What `/` offers: the commands that begin so, then those whose title holds the letters."""
+def commands(actions: Actions, asked: Asked, brought: Sequence[Brought] = ()) -> list[Offer]:
+    """What `/` offers: the folders' own commands and skills, then the program's commands that begin so, then those whose title holds the letters."""
     letters = asked.letters.casefold()
     offers = []
     for name, action in COMMANDS.items():
@@ -94,7 +94,12 @@ def commands(actions: Actions, asked: Asked) -> list[Offer]:
             offers.append(
                 (not name.startswith(letters), Offer(f"/{name}", value=actions[action], icon="action", note=title))
             )
-    return [offer for _, offer in sorted(offers, key=lambda pair: pair[0])]
+    own = [
+        Offer(f"/{item.name}", f"/{item.name} ", icon="entry", note=item.about[:80])
+        for item in brought
+        if letters in item.name.casefold()
+    ]
+    return [*own, *(offer for _, offer in sorted(offers, key=lambda pair: pair[0]))]
 
 
 async def mentions(bench: Workbench, asked: Asked) -> list[Offer]:

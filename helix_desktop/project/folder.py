@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from helix_desktop.project import agents, commands, rules, skills
+from helix_desktop.project import agents, commands, hooks, rules, skills
 from helix_desktop.project.item import Item
 
 _OWN_COMMANDS = (".agents/commands", ".claude/commands", ".config/opencode/command", ".config/opencode/commands")
@@ -50,13 +50,15 @@ def look(
     folders = [Path(root) for root in roots]
     mine, switched = home(), frozenset(off)
     found: dict[str, Item] = {}
-    for item in (*rules.of_roots(folders, touched), *_of_folders(folders), *_of_user(mine)):
+    for item in (*rules.of_roots(folders, touched), *_of_folders(folders), *_of_user(mine, folders)):
         found.setdefault(item.key, _judged(item, trusted, switched))
     return Brought(_without_copies(found.values()))
 
 
 def _of_folders(folders: Sequence[Path]) -> Iterator[Item]:
     for root in folders:
+        for place in hooks.PLACES:
+            yield from hooks.of_file(root / place, root, root)
         for place in skills.PLACES:
             yield from skills.of_place(root / place, root)
         for place in commands.PLACES:
@@ -65,7 +67,8 @@ def _of_folders(folders: Sequence[Path]) -> Iterator[Item]:
             yield from agents.of_place(root / place, root)
 
 
-def _of_user(mine: Path) -> Iterator[Item]:
+def _of_user(mine: Path, folders: Sequence[Path]) -> Iterator[Item]:
+    yield from hooks.of_file(mine / hooks.PLACES[0], mine, next(iter(folders), mine), own=True)
     for place in skills.PLACES:
         yield from skills.of_place(mine / place, mine, own=True)
     for place in _OWN_COMMANDS:

@@ -17,7 +17,7 @@ from helix_desktop.tools import fetch, files, recall, search, shell, todo
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.on_demand import Finder, OnDemand
 from helix_desktop.tools.recall import Compact, History
-from helix_desktop.tools.runner import ForeignTool, Permissions, Toolbox
+from helix_desktop.tools.runner import ForeignTool, Guard, Permissions, Toolbox
 from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox
 from helix_desktop.tools.shell import Limits, Shell
 from helix_desktop.tools.subagent import Delegating, StartChild
@@ -78,6 +78,7 @@ class Kit:
         only: Sequence[str] = (),
         on_demand: OnDemand | None = None,
         others: Sequence[Tool] = (),
+        guard: Guard | None = None,
     ) -> Toolbox:
         """The tools of one conversation. `depth`: 0 for the user's own, one more for each delegation above it."""
         tools = [*files.TOOLS, *search.tools(self.sandbox), *shell.tools(self.commands), *todo.TOOLS]
@@ -87,7 +88,13 @@ class Kit:
         if start_child is not None:
             tools += Delegating(start_child, depth=depth, names=lambda: box.names).tools()
         box = Toolbox(
-            tools, self.around, permissions=self.permissions, more=more, only=frozenset(only), on_demand=on_demand
+            tools,
+            self.around,
+            permissions=self.permissions,
+            more=more,
+            only=frozenset(only),
+            on_demand=on_demand,
+            guard=guard,
         )
         return box
 

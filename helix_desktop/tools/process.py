@@ -31,18 +31,27 @@ class Command:
     reading: bool = False  # somebody waits for what it prints
 
     @classmethod
-    async def start(cls, command_line: CommandLine, folder: Path, environment: Mapping[str, str]) -> Command:
+    async def start(
+        cls,
+        command_line: CommandLine,
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        stdin: int = asyncio.subprocess.DEVNULL,
+        stderr: int = asyncio.subprocess.STDOUT,
+    ) -> Command:
+        """What it prints and what it complains of are one stream, unless `stderr` is a pipe of its own."""
         if sys.platform == "win32":
-            return await cls._start_in_job(command_line(0), folder, environment)
+            return await cls._start_in_job(command_line(0), folder, environment, stdin, stderr)
         reading, writing = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 *command_line(reading),
                 cwd=folder,
                 env=dict(environment),
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+                stderr=stderr,
                 pass_fds=(reading,),
                 start_new_session=True,
             )
@@ -56,14 +65,16 @@ class Command:
     if sys.platform == "win32":
 
         @classmethod
-        async def _start_in_job(cls, argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Command:
+        async def _start_in_job(
+            cls, argv: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: int, stderr: int
+        ) -> Command:
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 cwd=folder,
                 env=dict(environment),
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+                stderr=stderr,
                 creationflags=subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP,
             )
             return cls(process, jobs_windows.job_for(process.pid))

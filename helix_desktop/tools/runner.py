@@ -61,6 +61,14 @@ class ForeignResult(Protocol):
     def images(self) -> tuple[tuple[str, bytes], ...]: ...
 
 
+class Guard(Protocol):
+    """What looks at every call: hooks. `before` raises Refused."""
+
+    async def before(self, call: ToolCall, context: CallContext) -> None: ...
+
+    async def after(self, call: ToolCall, context: CallContext, outcome: Outcome) -> None: ...
+
+
 class ForeignTool(Protocol):
     """A tool of one of the user's MCP servers; `spec.name` carries the server's name in front."""
 
@@ -110,7 +118,9 @@ class Toolbox:
         more: Callable[[], Sequence[ForeignTool]] = tuple,
         only: frozenset[str] = frozenset(),
         on_demand: OnDemand | None = None,
+        guard: Guard | None = None,
     ) -> None:
+        self._guard = guard
         self._demand = on_demand
         finding = on_demand.tools(self._searchable, lambda name: name in self.names) if on_demand else ()
         own = {tool.name: tool for tool in tools if not only or tool.name in only}
@@ -151,6 +161,8 @@ class Toolbox:
         asked = _Asked()
         keep = call.keep
         try:
+            if self._guard is not None:
+                await self._guard.before(call, context)
             values, own_schema = self._understood(call)
             values, said = schema.take_keep(values, own_schema)
             keep = keep or said
@@ -162,7 +174,10 @@ class Toolbox:
             result = Result(
                 words, ok=False, note=words.partition("\n")[0][:120], source=short_arguments(call.arguments)
             )
-        return await self._outcome(call, result, asked, keep)
+        outcome = await self._outcome(call, result, asked, keep)
+        if self._guard is not None and not outcome.refused:
+            await self._guard.after(call, context, outcome)
+        return outcome
 
     def _understood(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
         foreign = self._foreign()

@@ -17,7 +17,7 @@ from typing import Any
 from helix_desktop import tasks
 from helix_desktop.engine import budget, recall
 from helix_desktop.engine.blocks import Request
-from helix_desktop.engine.collaborators import Crew, Setup
+from helix_desktop.engine.collaborators import Crew, Heard, Setup
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Event, FactAppended, Folding, Queued, ReadAnew, Running, StateChanged
@@ -34,6 +34,7 @@ from helix_desktop.engine.facts import (
     ToolSpec,
     TurnEnd,
     TurnEnded,
+    UserPart,
 )
 from helix_desktop.engine.policy import DEFAULT_PRESET
 from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged, Tokens
@@ -51,7 +52,8 @@ from helix_desktop.tools.on_demand import OnDemand
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Child, Delegation
-from helix_desktop.workbench import bring_in, folders, rows, setup
+from helix_desktop.workbench import bring_in, folders, rows, setup, slash
+from helix_desktop.workbench.hooks import Hooks
 from helix_desktop.workbench.models import Access, Models
 from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.project import Project
@@ -95,6 +97,7 @@ class Workbench:
         self._tasks = tasks.Tasks(workspace.name)
         self.servers = Servers(workspace, shared.access.secrets, self._tasks.spawn)
         self.project = Project(workspace)
+        self.hooks = Hooks(workspace, self.project, kit)
         self.models = Models(shared.access, lambda: workspace.settings.models)
         self._shared = shared
         self._permissions = permissions
@@ -268,6 +271,7 @@ class Workbench:
             only=only,
             on_demand=self._on_demand(conversation),
             others=self.project.tools(),
+            guard=self.hooks,
         )
         return Crew(
             cache=self.workspace.cache,
@@ -276,6 +280,7 @@ class Workbench:
             clock=self._shared.access.clock,
             tools=toolbox,
             withheld=toolbox.withheld,
+            happened=self._happened,
             models=partial(self._client, conversation.id),
             setup=partial(self._setup, conversation),
             spawn=self._tasks.spawn,
@@ -284,6 +289,13 @@ class Workbench:
             limits=lambda: setup.limits_of(self.workspace.settings.limits),
             spent=self._rows.spent,
         )
+
+    async def _happened(self, event: str, conversation: str, values: Mapping[str, Any]) -> Heard:
+        row = self._rows.find(conversation)
+        if event == "Stop" and row is not None and row.parent:
+            event = "SubagentStop"
+        await self.project.look_again()
+        return await self.hooks.happened(event, conversation, values)
 
     def _on_demand(self, conversation: Conversation) -> OnDemand:
         """What a conversation's requests may spend on naming tools, by its policy and its model's window."""
@@ -484,6 +496,15 @@ class Workbench:
         self._permissions.mode = Mode(name)
         await self.change({"permissions.mode": name})
 
+    def commands(self) -> Sequence[Item]:
+        """What can be said with a slash now: the folders' commands, and skills by their names."""
+        return (*self.project.now.in_force("command"), *self.project.now.in_force("skill"))
+
+    async def expanded(self, session: Session, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
+        """A message that begins with the name of a command, as what the command stands for; any other as it is."""
+        await self.project.look_again()
+        return await slash.expanded(self.project.now, session, parts, self._shared.access.tokens)
+
     def to_trust(self) -> Sequence[Item]:
         """What the folders bring that is new or has changed since the user agreed to it: shown, then trusted or left."""
         return self.project.look().asking()
@@ -533,7 +554,7 @@ class Workbench:
                 replace(model, effort=settings.effort) if model.role is ModelRole.MAIN else model for model in models
             ),
             rules,
-            notes,
+            (*notes, *self.hooks.take_notes(conversation.id)),
         )
 
     def _remember(self, rule: Rule) -> None:
@@ -550,6 +571,7 @@ class Workbench:
             self._note(event.recorded)
         elif isinstance(event, StateChanged | Queued | Folding):
             self._keep(event.conversation)
+        self.hooks.heard(event, self._tasks.spawn)
         for listener in tuple(self._listeners):
             listener(event)
 

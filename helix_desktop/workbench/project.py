@@ -135,6 +135,14 @@ class Project:
         """The user has seen this content and agrees."""
         await self._change(lambda now: {"permissions.trusted": {**now.trusted, item.key: item.sha256}})
 
+    async def trust_outside(self, item: Item) -> None:
+        """A hook with exactly this content may run outside of the sandbox."""
+        await self._change(
+            lambda now: {
+                "permissions.trusted": {**now.trusted, item.key: item.sha256, f"{item.key}#outside": item.sha256}
+            }
+        )
+
     async def switch(self, key: str, *, on: bool) -> None:
         """Use an item, or do not, whatever else is decided about it."""
         await self._change(lambda now: {"permissions.off": sorted({*now.off} - {key} if on else {*now.off, key})})

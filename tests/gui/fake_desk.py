@@ -308,6 +308,7 @@ class FakeWorkbench:
         self.rows = {row.id: row for row in rows}
         self.sessions: dict[str, FakeSession] = {}
         self.rules: list[Item] = []
+        self.named: list[Item] = []
         self.trusted: list[Item] = []
         self.notes: tuple[str, ...] = ()
         self.proposed = ""
@@ -382,6 +383,12 @@ class FakeWorkbench:
     async def decide_proposals(self, *, accept: bool) -> None:
         self.decided.append(accept)
         self.proposed = ""
+
+    def commands(self) -> Sequence[Item]:
+        return self.named
+
+    async def expanded(self, session: Any, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
+        return (Text("expanded"), *parts[1:])
 
     def to_trust(self) -> Sequence[Item]:
         return [rules for rules in self.rules if rules not in self.trusted]

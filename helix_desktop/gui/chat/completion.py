@@ -43,7 +43,7 @@ class Asked:
 def asked_for(text: str, cursor: int) -> Asked | None:
     """Whether the cursor stands behind `@letters` (anywhere a word begins) or `/letters` (at the very beginning)."""
     before = text[:cursor]
-    command = re.fullmatch(r"/([\w-]*)", before)
+    command = re.fullmatch(r"/([\w:.-]*)", before)
     if command:
         return Asked("/", command[1], 0)
     mention = re.search(r"(?:^|(?<=[\s(]))@([^\s@]{0,120})$", before)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import UserPart
+from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import finding
@@ -24,6 +24,8 @@ def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None: 
     elif not bench.model:
         window.chat.composer.take(parts)
         window.setup_wanted.emit()
+    elif window.session is not None and _is_command(bench, parts):
+        _expand(window, bench, window.session, parts)
     elif window.session is not None:
         window.session.send(parts, steer=steer)
         window.pages.follow()
@@ -40,8 +42,27 @@ def _begin(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], se
     """It is said in any case; shown, unless the user has opened something else meanwhile."""
     if window.session is None:
         window.show_session_of(bench, session)
-    session.send(parts)
+    if _is_command(bench, parts):
+        _expand(window, bench, session, parts)
+    else:
+        session.send(parts)
     window.refresh_conversations()
+
+
+def _is_command(bench: Workbench, parts: tuple[UserPart, ...]) -> bool:
+    """Whether it begins with a slash and the name of a command or a skill of the folders."""
+    first = parts[0] if parts else None
+    name = first.text[1:].split(maxsplit=1)[:1] if isinstance(first, Text) and first.text.startswith("/") else []
+    return bool(name) and any(item.name == name[0] for item in bench.commands())
+
+
+def _expand(window: MainWindow, bench: Workbench, session: Session, parts: tuple[UserPart, ...]) -> None:
+    def say(whole: tuple[UserPart, ...]) -> None:
+        session.send(whole)
+        window.pages.follow()
+
+    work = bench.expanded(session, parts)
+    window.doing.do(work, name="fill in a command", then=say, failed=given_back(window, parts))
 
 
 def given_back(window: MainWindow, parts: tuple[UserPart, ...]) -> Callable[[HelixError], None]:
@@ -80,7 +101,8 @@ def offer(window: MainWindow, typed: Asked) -> None:
     """Answer what is typed behind `@` or `/`."""
     composer = window.chat.composer
     if typed.sign == "/":
-        composer.offer(typed, finding.commands(window.actions_, typed))
+        named = window.bench.commands() if window.bench is not None else ()
+        composer.offer(typed, finding.commands(window.actions_, typed, named))
     elif window.bench is not None:
         work = finding.mentions(window.bench, typed)
         window.doing.do(work, name="look for mentions", then=lambda found: composer.offer(typed, found), owner=window)

@@ -1,0 +1,214 @@
+"""Hooks as Claude Code's settings files describe them: programs that run when something happens.
+
+A hook is trusted with its command and with the script it runs. What it answers can hold a call back or add words; it can
+never allow what a rule or the user has not allowed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.project.item import Item, text_of
+
+PLACES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")
+EVENTS = (
+    "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
+)  # fmt: skip
+USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
+_PATHS = re.compile(r"[\w./${}~-]+\.(?:py|sh|js|ts|rb|pl|mjs|cjs|bash)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One command for one event. `outside`: the user approved this content to run outside of the sandbox."""
+
+    event: str
+    matcher: str
+    command: str
+    seconds: float
+    folder: Path
+    outside: bool = False
+
+    def fits(self, name: str) -> bool:
+        """Whether it is meant for this tool (or this kind of start, or of compacting)."""
+        if self.matcher in ("", "*"):
+            return True
+        try:
+            return re.fullmatch(self.matcher, name) is not None
+        except re.error:
+            return fnmatch.fnmatchcase(name, self.matcher)
+
+
+def of_file(path: Path, within: Path, folder: Path, *, own: bool = False) -> Iterator[Item]:
+    """Every hook of a settings file; what is not supported is said on the first, or on an item of its own."""
+    text = text_of(path, within)
+    if text is None:
+        return
+    try:
+        found = json.loads(text)
+        table = found.get("hooks", {}) if isinstance(found, dict) else {}
+    except (ValueError, RecursionError):
+        yield Item("hook", "file", path, text, "", own=own, notes=("The file is not valid JSON.",), broken=True)
+        return
+    if not isinstance(table, dict):
+        yield Item(
+            "hook", "file", path, text, "", own=own, notes=("Its hooks are not a table of events.",), broken=True
+        )
+        return
+    for event, groups in table.items():
+        if event not in EVENTS:
+            why = f"The event {event} is not supported; its hooks do not run."
+            yield Item(
+                "hook", str(event)[:60], path, json.dumps(groups, indent=1), "", own=own, notes=(why,), broken=True
+            )
+            continue
+        yield from _of_event(event, groups, path, folder, own=own)
+
+
+def _of_event(event: str, groups: Any, path: Path, folder: Path, *, own: bool) -> Iterator[Item]:
+    number = 0
+    for group in groups if isinstance(groups, list) else ():
+        if not isinstance(group, dict):
+            continue
+        matcher = group.get("matcher", "")
+        for each in group.get("hooks", ()) if isinstance(group.get("hooks"), list) else ():
+            number += 1
+            yield _item(event, number, matcher if isinstance(matcher, str) else "", each, path, folder, own=own)
+
+
+def _item(event: str, number: int, matcher: str, hook: Any, path: Path, folder: Path, *, own: bool) -> Item:
+    name = event if number == 1 else f"{event} {number}"
+    command = hook.get("command") if isinstance(hook, dict) else None
+    kind = hook.get("type", "command") if isinstance(hook, dict) else ""
+    if kind != "command" or not isinstance(command, str) or not command.strip():
+        why = f"Hooks of the type {str(kind)[:40]!r} are not supported; this one does not run."
+        return Item("hook", name, path, json.dumps(hook, indent=1), "", own=own, notes=(why,), broken=True)
+    seconds = hook.get("timeout", USUAL_SECONDS)
+    seconds = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else USUAL_SECONDS
+    values = {"event": event, "matcher": matcher, "command": command, "timeout": min(max(seconds, 0.1), MOST_SECONDS)}
+    strange = sorted(set(hook) - {"type", "command", "timeout", "statusMessage"})
+    notes = tuple(f"{key} is not supported in a hook and does nothing here." for key in strange)
+    shown = json.dumps(values, indent=1, ensure_ascii=False) + _scripts(command, folder)
+    return Item("hook", name, path, shown, command, f"{event} {matcher}".strip(), own, values, notes)
+
+
+def _scripts(command: str, folder: Path) -> str:
+    """The scripts of the folder a command names, whole: they are what is trusted."""
+    shown = []
+    for said in dict.fromkeys(_PATHS.findall(command.replace('"', "").replace("'", ""))):
+        plain = re.sub(r"\$\{?CLAUDE_PROJECT_DIR\}?", str(folder), said)
+        path = Path(plain).expanduser() if plain.startswith("~") else folder / plain
+        text = text_of(path, Path(path.anchor))
+        if text is not None:
+            shown.append(f"\n\n--- {path}\n{text}")
+    return "".join(shown)
+
+
+def hook_of(item: Item, folder: Path, *, outside: bool) -> Hook:
+    values = item.values
+    return Hook(values["event"], values["matcher"], values["command"], values["timeout"], folder, outside)
+
+
+# --- what Claude Code calls things -----------------------------------------------------------------------------------
+
+
+def claude_call(name: str, values: Mapping[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
+    """A call as hooks written for Claude Code know it: its tool's name and its arguments."""
+    known = _CLAUDE.get(name)
+    if known is None:
+        return (f"mcp__{name}" if "__" in name else name), dict(values)
+    theirs, arguments = known
+    return theirs, arguments(values, str(folder / str(values.get("path") or ".")))
+
+
+def _edit(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    old, new = values.get("old_text", ""), values.get("new_text", "")
+    return {"file_path": path, "old_string": old, "new_string": new, "replace_all": values.get("replace_all") is True}
+
+
+def _bash(values: Mapping[str, Any], _: str) -> dict[str, Any]:
+    more = {"run_in_background": True} if values.get("background") else {}
+    return {"command": values.get("command", ""), "description": "", **more}
+
+
+def _read(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    return {"file_path": path, **{key: values[key] for key in ("offset", "limit") if key in values}}
+
+
+def _task(values: Mapping[str, Any], _: str) -> dict[str, Any]:
+    task = str(values.get("task", ""))
+    return {"description": task[:60], "prompt": task, "subagent_type": values.get("agent", "")}
+
+
+_CLAUDE: Mapping[str, tuple[str, Callable[[Mapping[str, Any], str], dict[str, Any]]]] = {
+    ToolName.RUN_COMMAND: ("Bash", _bash),
+    ToolName.READ_FILE: ("Read", _read),
+    ToolName.WRITE_FILE: ("Write", lambda values, path: {"file_path": path, "content": values.get("content", "")}),
+    ToolName.EDIT_FILE: ("Edit", _edit),
+    ToolName.GLOB_FILES: ("Glob", lambda values, path: {"pattern": values.get("pattern", ""), "path": path}),
+    ToolName.SEARCH_FILES: ("Grep", lambda values, path: {"pattern": values.get("pattern", ""), "path": path}),
+    ToolName.LIST_FILES: ("LS", lambda _, path: {"path": path}),
+    ToolName.FETCH_URL: ("WebFetch", lambda values, _: {"url": values.get("url", ""), "prompt": ""}),
+    ToolName.SET_TODO: ("TodoWrite", lambda values, _: {"todos": values.get("items", [])}),
+    ToolName.DELEGATE: ("Task", _task),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a hook came to. `blocks`: why what was about to happen does not; `asks`: why the user is to be asked; `says`:
+    words for the model; `note`: for the user, what went wrong with it or what it may not do.
+    """
+
+    blocks: str = ""
+    asks: str = ""
+    says: str = ""
+    note: str = ""
+
+
+def answer_of(event: str, code: int | None, printed: str, complained: str) -> Answer:
+    """Of an exit code and what was printed. 2 blocks with what stands on standard error; other failures do nothing."""
+    if code == 2:
+        return Answer(blocks=complained.strip() or "A hook said no.")
+    if code != 0:
+        return Answer(note=f"it ended with exit code {code}. {complained.strip()[:300]}".strip())
+    found = _object(printed)
+    if found is None:
+        says = printed.strip() if event in ("UserPromptSubmit", "SessionStart") else ""
+        return Answer(says=says)
+    return _decided(event, found)
+
+
+def _decided(event: str, found: Mapping[str, Any]) -> Answer:
+    inner = found.get("hookSpecificOutput")
+    inner = inner if isinstance(inner, dict) else {}
+    decision = inner.get("permissionDecision") or found.get("decision") or ""
+    why = inner.get("permissionDecisionReason") or found.get("reason") or found.get("stopReason") or "A hook said no."
+    says = str(inner.get("additionalContext") or "")
+    if found.get("continue") is False or decision in ("block", "deny"):
+        return Answer(blocks=str(why), says=says)
+    if decision == "ask":
+        return Answer(asks=str(why), says=says)
+    notes = []
+    if decision in ("allow", "approve") and event == "PreToolUse":
+        notes.append("it wanted to allow a call; hooks cannot do that here, so the usual rules decide.")
+    if "updatedInput" in inner:
+        notes.append("it wanted to change a call's arguments; that is not supported.")
+    return Answer(says=says, note=" ".join(notes))
+
+
+def _object(printed: str) -> dict[str, Any] | None:
+    if not printed.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(printed)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,191 @@
+"""The hooks of a workspace, run: each a process with a time limit, in the sandbox unless its content was approved."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.calls import object_in
+from helix_desktop.engine.collaborators import Heard, Note, Spawn
+from helix_desktop.engine.events import Asked, Event, Folding
+from helix_desktop.engine.facts import FoldKind, ToolCall
+from helix_desktop.engine.ports import CallContext, Outcome, Question
+from helix_desktop.errors import HelixError, Refused
+from helix_desktop.project.hooks import Answer, Hook, answer_of, claude_call, hook_of
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.tools.kit import Kit
+from helix_desktop.tools.process import Command, shell
+from helix_desktop.tools.sandbox import Kind, scrubbed
+from helix_desktop.workbench.project import Project
+
+MOST_PRINTED = 64 * 1024
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Hooks:
+    """`last`: by a hook's key, what went wrong when it ran last; empty where nothing did."""
+
+    workspace: Workspace
+    project: Project
+    kit: Kit
+    last: dict[str, str] = field(default_factory=dict)
+    _notes: dict[str, list[Note]] = field(default_factory=dict)
+    _count: int = 0
+
+    # --- what the engine and the tools ask
+
+    async def happened(self, event: str, conversation: str, values: Mapping[str, Any]) -> Heard:
+        """Something that is no call: whether it may go on, and what hooks have to say."""
+        if not self._any(event):
+            return Heard()
+        about = str(values.get("source") or values.get("trigger") or "")
+        answers = await self._fire(event, conversation, about, values)
+        blocks = next((answer.blocks for answer in answers if answer.blocks), "")
+        return Heard(blocks, "\n".join(answer.says for answer in answers if answer.says))
+
+    async def before(self, call: ToolCall, context: CallContext) -> None:
+        """Raises Refused where a hook blocks the call, or the user, asked because of one, says no."""
+        if not self._any("PreToolUse"):
+            return
+        name, values = self._claude(call)
+        answers = await self._fire("PreToolUse", context.conversation, name, {"tool_name": name, "tool_input": values})
+        self._tell(context.conversation, "PreToolUse", answers)
+        for answer in answers:
+            if answer.blocks:
+                raise Refused(f"A hook blocked this call; it was not run. {answer.blocks[:4_000]}")
+        for answer in answers:
+            if answer.asks:
+                await _ask(call, context, answer.asks)
+
+    async def after(self, call: ToolCall, context: CallContext, outcome: Outcome) -> None:
+        """What hooks say about a call that ran is said to the model with the next request."""
+        if not self._any("PostToolUse"):
+            return
+        name, values = self._claude(call)
+        shown = (
+            await self.kit.around.cache.read(outcome.output.digest, 0, min(outcome.output.size, MOST_PRINTED))
+        ).decode("utf-8", "replace")
+        response = {"output": shown, "success": outcome.ok, "exit_code": outcome.exit_code}
+        payload = {"tool_name": name, "tool_input": values, "tool_response": response}
+        answers = await self._fire("PostToolUse", context.conversation, name, payload)
+        said = [Answer(says=answer.blocks or answer.says) for answer in answers]
+        self._tell(context.conversation, "PostToolUse", said)
+
+    def take_notes(self, conversation: str) -> tuple[Note, ...]:
+        """What hooks have said since the last step."""
+        return tuple(self._notes.pop(conversation, ()))
+
+    def heard(self, event: Event, spawn: Spawn) -> None:
+        """What hooks are only told, beside everything else: that somebody is asked, that a handover begins."""
+        match event:
+            case Asked(conversation, _, question) if self._any("Notification"):
+                spawn(self.happened("Notification", conversation, {"message": question.title}), name="hooks")
+            case Folding(conversation, FoldKind.HANDOVER, why, done=False) if self._any("PreCompact"):
+                values = {"trigger": "auto", "custom_instructions": why}
+                spawn(self.happened("PreCompact", conversation, values), name="hooks")
+
+    # --- running
+
+    def _any(self, event: str) -> bool:
+        return any(item.values.get("event") == event for item in self.project.now.in_force("hook"))
+
+    def _claude(self, call: ToolCall) -> tuple[str, dict[str, Any]]:
+        return claude_call(call.name, object_in(call.arguments) or {}, self._folder)
+
+    @property
+    def _folder(self) -> Path:
+        return next(map(Path, self.workspace.settings.roots), self.kit.sandbox.scratch)
+
+    async def _fire(self, event: str, conversation: str, about: str, values: Mapping[str, Any]) -> list[Answer]:
+        """All hooks for it, side by side."""
+        trusted = self.workspace.settings.trusted
+        found: list[tuple[str, Hook]] = []
+        for item in self.project.now.in_force("hook"):
+            outside = trusted.get(f"{item.key}#outside") == item.sha256
+            hook = hook_of(item, self._folder, outside=outside)
+            if hook.event == event and hook.fits(about):
+                found.append((item.key, hook))
+        payload = {
+            "session_id": conversation, "transcript_path": "", "cwd": str(self._folder), "hook_event_name": event, **values,
+        }  # fmt: skip
+        answers = await asyncio.gather(*(self._answer(hook, payload) for _, hook in found))
+        for (key, _), answer in zip(found, answers, strict=True):
+            self.last[key] = answer.note
+            if answer.note:
+                log.info("a hook for %s went wrong", event)
+        return list(answers)
+
+    async def _answer(self, hook: Hook, payload: Mapping[str, Any]) -> Answer:
+        sandbox = self.kit.sandbox
+        if sandbox.kind is Kind.NONE and not hook.outside:
+            return Answer(note="this system has no sandbox, so it runs only once you allow it to run outside of one.")
+        try:
+            return await self._run(hook, payload)
+        except TimeoutError:
+            return Answer(note=f"it did not end within {hook.seconds:g} s and was stopped.")
+        except (OSError, HelixError) as error:
+            return Answer(note=f"it could not be run: {error}")
+
+    async def _run(self, hook: Hook, payload: Mapping[str, Any]) -> Answer:
+        sandbox = self.kit.sandbox
+        network = hook.outside
+        environment = scrubbed(os.environ, sandbox.temporary(free=hook.outside), network=network)
+        environment["CLAUDE_PROJECT_DIR"] = str(hook.folder)
+        with tempfile.TemporaryFile() as given:
+            given.write(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
+            given.seek(0)
+            command = await Command.start(
+                lambda lifeline: sandbox.command(shell(hook.command), lifeline, network=network, free=hook.outside),
+                hook.folder,
+                environment,
+                stdin=given.fileno(),
+                stderr=asyncio.subprocess.PIPE,
+            )
+        try:
+            printed, complained = await asyncio.wait_for(_streams(command), hook.seconds)
+            if printed is None or complained is None:
+                return Answer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
+            code = await asyncio.wait_for(command.process.wait(), hook.seconds)
+        finally:
+            command.end()
+            await asyncio.shield(command.gone())
+        return answer_of(hook.event, code, printed, complained)
+
+    def _tell(self, conversation: str, event: str, answers: list[Answer]) -> None:
+        for answer in answers:
+            if answer.says:
+                self._count += 1
+                words = f"[A hook for {event} says:]\n{answer.says[:20_000]}"
+                self._notes.setdefault(conversation, []).append(
+                    Note(f"hook:{event} {self._count}", words, pinned=False)
+                )
+
+
+async def _streams(command: Command) -> tuple[str | None, str | None]:
+    """Both, to their ends; None for one that floods."""
+    process = command.process
+    return await asyncio.gather(_whole(command, process.stdout), _whole(command, process.stderr))
+
+
+async def _whole(command: Command, stream: asyncio.StreamReader | None) -> str | None:
+    found = b""
+    while stream is not None and (piece := await stream.read(1 << 14)):
+        found += piece
+        if len(found) > MOST_PRINTED:
+            command.end()
+            return None
+    return found.decode("utf-8", "replace")
+
+
+async def _ask(call: ToolCall, context: CallContext, why: str) -> None:
+    answer = await context.ask(Question(call, f"A hook asks about {call.name}", call.arguments, why[:300], ("once",)))
+    if not answer.allowed:
+        raise Refused("The user did not allow this; it was not done.")
