@@ -22,16 +22,16 @@ from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text,
 
 MOST_FOUND = 20
 _ABOUT_FIND = (
-    "Search for tools that are not listed here. Returns names with their parameters; call one with call_tool. "
-    "Say what is to be done in a few words."
+    "Search for tools that are not listed here: background commands, finding files by name, compacting an entry, and more. "
+    "Returns names and parameters for call_tool."
 )
 _ABOUT_CALL = "Call a tool that find_tools returned."
 _HEADING = "\nMore tools, by source:\n"
-_FIND = fields("query", query=text("What the tool should do"), limit=whole("How many to return (5)", 1))
+_FIND = fields("query", query=text("What it should do"), limit=whole(least=1))
 _CALL = fields(
     "name",
-    name=text("The tool's name, exactly as found"),
-    arguments={"type": "object", "description": "Its arguments"},
+    name=text(),
+    arguments={"type": "object"},
 )
 _SHOWN = 600  # characters of a description in a result
 _SCHEMA_SHOWN = 4_000

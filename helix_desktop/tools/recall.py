@@ -19,7 +19,7 @@ def tools(compact: Compact | None = None, history: History | None = None) -> tup
     out = [Tool(ToolName.RECALL, _RECALL, _RECALL_SCHEMA, recall_cached_content)]
     out.append(Tool(ToolName.SEARCH_CACHE, _SEARCH, _SEARCH_SCHEMA, search_cached_content))
     if compact is not None:
-        out.append(Tool(ToolName.COMPACT_CACHE, _COMPACT, _COMPACT_SCHEMA, _compacting(compact)))
+        out.append(Tool(ToolName.COMPACT_CACHE, _COMPACT, _COMPACT_SCHEMA, _compacting(compact), rare=True))
     if history is not None:
         out.append(Tool(ToolName.RECALL_HISTORY, _HISTORY, _HISTORY_SCHEMA, _recounting(history)))
     return tuple(out)
@@ -70,20 +70,18 @@ def _recounting(history: History) -> Run:
     return recall_history
 
 
-_HASH = text("The hash from a marker, an excerpt or a search; its first digits are enough where only one begins so")
-_RECALL = "Bring back content from the cache: all of it page by page, some of its lines, or the lines that match."
+_HASH = text("The hash, or its first digits")
+_RECALL = "Bring back the original behind a hash, page by page."
 _RECALL_SCHEMA = fields(
     "sha256",
     sha256=_HASH,
-    lines=text("Only these lines, such as 10-40"),
-    grep=text("Only lines that match this regular expression"),
-    context=whole("With grep: lines to show around each match"),
+    lines=text("Such as 10-40"),
+    grep=text("Only lines that match"),
+    context=whole("Lines around each match"),
 )
-_SEARCH = "Search everything in the cache: tool outputs, files and documents of this workspace's conversations."
-_SEARCH_SCHEMA = fields(
-    "query", query=text("Words to find"), tool=text("Only outputs of this tool"), limit=whole("At most so many", 1)
-)
+_SEARCH = "Search everything that was ever seen in this workspace."
+_SEARCH_SCHEMA = fields("query", query=text(), tool=text("Only outputs of this tool"), limit=whole(least=1))
 _COMPACT = "Have a model read an entry of the cache, however long, and write down what you need of it."
 _COMPACT_SCHEMA = fields("sha256", "keep", sha256=_HASH, keep=text("What you need of it"))
-_HISTORY = "Show the messages that a handover or another fold stands for, word for word."
-_HISTORY_SCHEMA = fields("fold", fold=text("The fold's name, as the summary gives it"))
+_HISTORY = "Show the messages a summary stands for, word for word."
+_HISTORY_SCHEMA = fields("fold", fold=text("As the summary names it"))

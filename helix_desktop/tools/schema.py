@@ -15,10 +15,7 @@ from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.errors import WrongUse
 
 KEEP = "keep"
-KEEP_SENTENCE = (
-    "Optional: if the output turns out to be long, what do you need from it? It is then shortened to that; all of it can "
-    "be recalled."
-)
+KEEP_SENTENCE = "What you need of it if the output is long"  # the system prompt says the rest
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),

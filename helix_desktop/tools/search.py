@@ -192,13 +192,13 @@ def _names(use: Use, place: Place, files: list[str]) -> list[str]:
     return [name for name in found if globs.fits_any(name[start:], patterns)]
 
 
-_ABOUT = "Search the text of files with a regular expression; shows path, line number and line."
+_ABOUT = "Search the text of files with a regular expression."
 _SCHEMA = fields(
     "pattern",
-    pattern=text("The regular expression"),
-    path=text("Folder or file to search; the whole workspace when left out"),
-    files=text("Only files whose name fits, such as *.py or src/**/*.{ts,tsx}"),
-    context=whole("Lines to show around each match"),
-    ignore_case=flag("Ignore upper and lower case"),
-    limit=whole(f"Matching lines to show, {MOST_HITS} at the most", 1),
+    pattern=text(),
+    path=text("Folder or file; everything when left out"),
+    files=text("Only names that fit, such as *.py or src/**/*.{ts,tsx}"),
+    context=whole("Lines around each match"),
+    ignore_case=flag(),
+    limit=whole(f"Up to {MOST_HITS}", 1),
 )

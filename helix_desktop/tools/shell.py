@@ -119,7 +119,7 @@ def tools(commands: Shell) -> tuple[Tool, ...]:
         return await stop_command(commands, args)
 
     made = zip(_SPECS, (run, listed, read, stop), strict=True)
-    first, *rest = [Tool(name, about, schema, act) for (name, about, schema), act in made]
+    first, *rest = [Tool(name, about, schema, act, rare=act is not run) for (name, about, schema), act in made]
     where = _ASKED_FOR if commands.sandbox.kind is Kind.NONE else _SANDBOXED
     return (replace(first, description=f"{_RUN}{where}{_BACKGROUND}", alone=True), *rest)
 
@@ -442,10 +442,10 @@ def _news(one: Background) -> str:
 
 
 _SHELL = "PowerShell" if sys.platform == "win32" else "shell"
-_RUN = f"Run a {_SHELL} command in the workspace's folder; standard output and errors come back together. "
-_SANDBOXED = "It runs in a sandbox that writes only inside the workspace and has no network unless `network` is set and allowed. "
+_RUN = f"Run a {_SHELL} command. "
+_SANDBOXED = "It runs in a sandbox: it can write only inside the workspace, and has no network unless `network` is set and allowed. "
 _ASKED_FOR = "There is no sandbox on this system, so the user is asked for every command. "
-_BACKGROUND = "Start servers and watchers with `background`."
+_BACKGROUND = "Servers and watchers go to the `background`; read_command_output, list_commands and stop_command follow them (call_tool)."
 _NAME = text("Its name, such as bg1")
 _SPECS = (
     (
@@ -453,12 +453,12 @@ _SPECS = (
         _RUN,
         fields(
             "command",
-            command=text("The command line"),
-            folder=text("Folder to run it in; the workspace's own when left out"),
-            seconds=whole("Time limit in seconds", 1),
-            network=flag("It needs the network (downloads, package managers, git push)"),
-            background=flag("Leave it running; read_command_output shows what it prints"),
-            outside_sandbox=flag("Only after the sandbox was in the way, and if the user will understand why"),
+            command=text(),
+            folder=text(),
+            seconds=whole("Time limit", 1),
+            network=flag(),
+            background=flag(),
+            outside_sandbox=flag("Only after the sandbox was in the way"),
         ),
     ),
     (ToolName.LIST_COMMANDS, "List the commands running in the background.", fields()),

@@ -86,12 +86,12 @@ class Delegating:
 
 
 _ABOUT = (
-    "Give a part of the work to a sub-agent with a context of its own: searching much, reading much, an independent task. "
-    "It knows only what you write here; only its final answer comes back. Several run side by side."
+    "Give a task that needs much reading to a sub-agent. It knows only what you write here; only its answer comes back. "
+    "Several run side by side."
 )
 _SCHEMA = fields(
     "task",
-    task=text("What it is to do, and what its answer must contain"),
-    context=text("What it has to know: paths, decisions, constraints"),
-    tools={"type": "array", "items": {"type": "string"}, "description": "The only tools it gets; all when left out"},
+    task=text(),
+    context=text(),
+    tools={"type": "array", "items": {"type": "string"}, "description": "All when left out"},
 )

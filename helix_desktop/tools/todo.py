@@ -36,16 +36,15 @@ def _item(item: object) -> tuple[str, str]:
 TOOLS = (
     Tool(
         ToolName.SET_TODO,
-        "Write the list of what is to be done, whole, each time it changes. For work of several steps.",
+        "Write the plan of a longer task: the whole list, each time it changes.",
         fields(
             "items",
             items={
                 "type": "array",
-                "description": "All items, in order",
                 "items": {
                     "type": "object",
                     "properties": {
-                        "text": {"type": "string", "description": "What is to be done"},
+                        "text": {"type": "string"},
                         "state": {"type": "string", "enum": list(STATES)},
                     },
                     "required": ["text"],

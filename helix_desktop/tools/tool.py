@@ -140,22 +140,24 @@ class Tool:
 
 
 def fields(*required: str, **properties: Schema) -> Schema:
-    """An object schema: the named properties, of which `required` must be there."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
+    """An object schema: the named properties, of which `required` must be there. It stands in every request, so it says
+    nothing twice: what is not a property is refused by `schema.check`.
+    """
+    return {"type": "object", "properties": properties, "required": list(required)}
 
 
-def text(description: str) -> Schema:
-    return {"type": "string", "description": description}
+def text(description: str = "") -> Schema:
+    return _described("string", description)
 
 
-def whole(description: str, least: int = 0) -> Schema:
-    return {"type": "integer", "description": description, "minimum": least}
+def whole(description: str = "", least: int = 0) -> Schema:
+    return {**_described("integer", description), **({"minimum": least} if least else {})}
 
 
-def flag(description: str) -> Schema:
-    return {"type": "boolean", "description": description}
+def flag(description: str = "") -> Schema:
+    return _described("boolean", description)
+
+
+def _described(kind: str, description: str) -> Schema:
+    """A name that says it all needs no description."""
+    return {"type": kind, **({"description": description} if description else {})}

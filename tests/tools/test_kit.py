@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from helix_desktop.replay.billing import HEAD_TOKENS
 from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.tasks import Tasks
+from helix_desktop.tokens import Counter
 from helix_desktop.tools.kit import Kit, Options
+from helix_desktop.tools.on_demand import Finder, OnDemand
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.sandbox import Kind
+from helix_desktop.tools.subagent import Child
+from helix_desktop.workbench.setup import system_prompt
 from tests.tools.world import Words
 
 
@@ -40,4 +46,32 @@ async def test_a_workspace_opens_without_its_folder(tmp_path: Path, folders: lis
 async def test_a_second_aclose_does_no_harm(tmp_path: Path) -> None:
     kit, _ = await opened([tmp_path])
     await kit.aclose()
+    await kit.aclose()
+
+
+async def test_what_stands_in_front_of_every_request_is_short_and_every_tool_is_reachable(tmp_path: Path) -> None:
+    """The replay bills these tokens with every request."""
+    counter = Counter()
+    kit, _ = await opened([tmp_path])
+
+    async def nothing(*_: object) -> str:
+        return ""
+
+    async def child(*_: object) -> Child:
+        return Child("c", "")
+
+    on_demand = OnDemand(counter, Finder())
+    box = kit.toolbox(compact=nothing, history=nothing, start_child=child, on_demand=on_demand)
+    sent = [
+        {"name": one.name, "description": one.description, "input_schema": json.loads(one.schema)}
+        for one in box.specs()
+    ]
+    prompt = system_prompt("Thesis", [str(tmp_path)], counter)
+    head = counter.count(json.dumps(sent)) + prompt.tokens
+    assert head <= HEAD_TOKENS <= 2_000
+    own = {tool.name for tool in kit.toolbox(compact=nothing, history=nothing, start_child=child).specs()}
+    for name in own - {spec.name for spec in box.specs()}:
+        found = await on_demand.finder.best(name.replace("_", " "), 5, box._searchable(), lambda _: True)
+        assert name in [spec.name for spec in found]
+    assert own <= box.names
     await kit.aclose()
