@@ -78,11 +78,15 @@ def wrapped(call: ToolCall) -> ToolCall:
 
 def read(arguments: str, *, strict: bool = False) -> Any:
     """JSON, which NaN is not: some servers refuse every request in which it stands. `strict`: no line breaks in strings."""
-    return json.loads(arguments, strict=strict, parse_constant=_no_constant)
+    return (_STRICT if strict else _LENIENT).decode(arguments)
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+_STRICT = json.JSONDecoder(strict=True, parse_constant=_no_constant)
+_LENIENT = json.JSONDecoder(strict=False, parse_constant=_no_constant)
 
 
 def object_in(arguments: str) -> dict[str, Any] | None:

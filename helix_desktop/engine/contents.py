@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from helix_desktop.engine.blocks import Image, View
 from helix_desktop.engine.digest import Digest
@@ -22,27 +22,32 @@ class Contents:
 
     async def of(self, view: View) -> Mapping[Digest, str | Image]:
         """Everything the view refers to. What cannot be read stands there as a sentence that says so."""
-        found: dict[Digest, str | Image] = {}
-        missing: dict[Digest, str | Image] = {}
-        kept = self._kept
-        for block in view.blocks:
-            stored = block.content.stored if isinstance(block.content, Attachment) else block.content
-            if not isinstance(stored, Stored) or stored.digest in found or stored.digest in missing:
-                continue
-            try:
-                content = kept.get(stored.digest)
-                found[stored.digest] = (
-                    shown(stored, await self._cache.get(stored.digest)) if content is None else content
-                )
-            except (NotThere, CacheCorrupt) as error:
-                missing[stored.digest] = f"[This content is not available: {error.what}]"
+        kept, wanted = self._kept, {stored.digest: stored for stored in _stored_in(view)}
+        found = {digest: kept[digest] for digest in wanted if digest in kept}
+        fresh = await self._cache.contents([digest for digest in wanted if digest not in found])
+        found |= {digest: shown(wanted[digest], content) for digest, content in fresh.items()}
         if self._kept is kept:  # else some of it was forgotten meanwhile
             self._kept = found
-        return {**found, **missing}
+        return {**found, **{digest: await self._why(digest) for digest in wanted if digest not in found}}
+
+    async def _why(self, digest: Digest) -> str | Image:
+        """What stands in place of a content that was not there just now."""
+        try:
+            entry = await self._cache.about(digest)
+            return shown(entry.stored, await self._cache.get(digest))
+        except (NotThere, CacheCorrupt) as error:
+            return f"[This content is not available: {error.what}]"
 
     def clear(self) -> None:
         """Read everything anew from here on: some of it may have been forgotten."""
         self._kept = {}
+
+
+def _stored_in(view: View) -> Iterator[Stored]:
+    for block in view.blocks:
+        stored = block.content.stored if isinstance(block.content, Attachment) else block.content
+        if isinstance(stored, Stored):
+            yield stored
 
 
 def shown(stored: Stored, content: bytes) -> str | Image:

@@ -122,20 +122,19 @@ def render(
 ) -> tuple[Block, ...]:
     """All blocks of a message. A part taken out beats a pin, and a pin beats a fold."""
     blocks = []
-    whole = range(len(parts_of(message(recorded))))
-    thinking = [i for i in whole if isinstance(parts_of(message(recorded))[i], Reasoning)]
-    no_thinking = any(is_excluded(PartRef(recorded.seq, i)) for i in thinking)
-    for index in whole:
-        ref = PartRef(recorded.seq, index)
+    whole = parts_of(message(recorded))
+    thinking = [index for index, part in enumerate(whole) if isinstance(part, Reasoning)]
+    no_thinking = any(is_excluded(PartRef(recorded.seq, index)) for index in thinking)
+    for index in range(len(whole)):
         block: Block | None = original(recorded, index, ids)
         if block is None or _is_blank(block):
             continue
-        fold = fold_of(ref)
+        ref = PartRef(recorded.seq, index)
         if is_excluded(ref) or (no_thinking and index in thinking):
             block = excluded(block)
         elif pinned(ref):
             block = replace(block, pinned=True)
-        elif fold is not None:
+        elif (fold := fold_of(ref)) is not None:
             block = folded(block, fold)
         if block is not None:
             blocks.append(block)

@@ -5,7 +5,7 @@ All calls are coroutines: the real ones run on threads of their own. Errors are 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,6 +55,14 @@ class Cache(Protocol):
     async def get(self, digest: Digest) -> bytes: ...
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes: ...
+
+    async def contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
+        """Those of these that are there and whole: many at once, as a store that is far away needs it."""
+        ...
+
+    async def lacking(self, digests: Collection[Digest]) -> frozenset[Digest]:
+        """Which of these have no content here."""
+        ...
 
     async def about(self, digest: Digest) -> Entry: ...
 

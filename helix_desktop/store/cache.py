@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time as clock
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -359,6 +359,44 @@ class CacheFolder:
                 if len(found) == limit:
                     break
         return found
+
+    def digests(self, after: Digest | None, limit: int) -> list[Digest]:
+        """Hashes in their order, from the one behind `after`; none: the end."""
+        found: list[Digest] = []
+        for key in self.level.keys(b"h" + (after.raw + b"\x00" if after else b""), b"i"):
+            found.append(Digest(key[1:]))
+            if len(found) == limit:
+                break
+        return found
+
+    def lacking(self, digests: Iterable[Digest]) -> frozenset[Digest]:
+        """Which of these have no content here: unknown, collected or damaged."""
+        return frozenset(digest for digest in digests if not self._is_here(digest))
+
+    def _is_here(self, digest: Digest) -> bool:
+        try:
+            self.record(digest)
+        except StoreFailed:
+            return False
+        except NotThere:
+            return False
+        return True
+
+    def relink(self, record: Record) -> None:
+        """Write the way to an entry again."""
+        self.level.write([(b"h" + record.digest.raw, records.pack_place(record))])
+
+    def redescribe(self, record: Record) -> None:
+        """Put another description in the place of an entry's."""
+        self.level.write([(records.number_key(b"m", record.number), records.pack(record))])
+
+    def scrub(self) -> None:
+        """Let nothing of what was removed stay readable on the disk."""
+        self.level.scrub()
+
+    def compact(self) -> None:
+        """Give the room of what was removed back."""
+        self.level.compact()
 
     # --- pins and removal -------------------------------------------------------------------------------------------
 

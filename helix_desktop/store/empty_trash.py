@@ -18,7 +18,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import HelixError, NotThere
 from helix_desktop.store import backup
-from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.entries import Entries
 from helix_desktop.store.index import used
 from helix_desktop.store.journal import JournalFile, Line
 from helix_desktop.store.records import Record
@@ -42,7 +42,7 @@ class Emptying:
     Content that is put in the meantime stays.
     """
 
-    def __init__(self, journal: JournalFile, cache: CacheFolder) -> None:
+    def __init__(self, journal: JournalFile, cache: Entries) -> None:
         self._journal = journal
         self._cache = cache
         self._gone: set[str] = set()
@@ -107,7 +107,7 @@ class Emptying:
             for name in names[start : start + _PAGE]:
                 self._clear(Digest.parse(name), pinned)
             yield True
-        self._cache.level.scrub()
+        self._cache.scrub()
         yield True
 
     def end(self) -> None:

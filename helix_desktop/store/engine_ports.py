@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import About, Entry
-from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed
+from helix_desktop.errors import CacheCorrupt, JournalCorrupt, NotThere, StoreFailed
 from helix_desktop.store import maintenance
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.conversations import Row
@@ -205,6 +205,27 @@ class Cache:
     async def about(self, digest: Digest) -> Entry:
         return (await self._thread.run(self._folder.record, digest)).entry
 
+    async def lacking(self, digests: Collection[Digest]) -> frozenset[Digest]:
+        return await self._thread.run(self._folder.lacking, digests)
+
+    async def contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
+        found: dict[Digest, bytes] = {}
+        left = list(digests)
+        while left:
+            read, left = await self._thread.run(self._some, left)
+            found |= read
+        return found
+
+    def _some(self, digests: list[Digest]) -> tuple[dict[Digest, bytes], list[Digest]]:
+        """As many as take no long time together, and which are left."""
+        found: dict[Digest, bytes] = {}
+        for number, digest in enumerate(digests, 1):
+            with contextlib.suppress(NotThere, StoreFailed):
+                found[digest] = self._folder.get(digest)
+            if sum(map(len, found.values())) > _SLICE:
+                return found, digests[number:]
+        return found, []
+
     async def resolve(self, prefix: str) -> Digest:
         return await self._thread.run(self._folder.resolve, prefix)
 
@@ -248,6 +269,6 @@ class Cache:
         candidates = [*await self._index.unused(), *chosen]
         gone, freed = await self._thread.run(maintenance.collect, self._folder, candidates, enough)
         await self._index.reread(gone)
-        await self._thread.run(self._folder.level.compact)
+        await self._thread.run(self._folder.compact)
         self.changed()
         return Collected(len(gone), freed)

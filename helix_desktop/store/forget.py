@@ -16,9 +16,9 @@ from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Forgotten
 from helix_desktop.errors import HelixError, WrongUse
-from helix_desktop.store import backup, records
-from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store import backup
 from helix_desktop.store.config import NAME
+from helix_desktop.store.entries import Entries
 from helix_desktop.store.journal import JournalFile, Line
 from helix_desktop.store.records import Record, State
 
@@ -59,7 +59,7 @@ def _forms(text: str) -> tuple[str, ...]:
 # --- the cache -------------------------------------------------------------------------------------------------------
 
 
-def look(cache: CacheFolder, wanted: Wanted) -> Iterator[int]:
+def look(cache: Entries, wanted: Wanted) -> Iterator[int]:
     """Find every entry that holds the text; yields the bytes read, so that others get their turn. Changes nothing."""
     after = 0
     while wanted.bytes and (found := cache.records(after, _PAGE)):
@@ -72,7 +72,7 @@ def look(cache: CacheFolder, wanted: Wanted) -> Iterator[int]:
             yield record.size
 
 
-def purge_cache(cache: CacheFolder, wanted: Wanted) -> Iterator[None]:
+def purge_cache(cache: Entries, wanted: Wanted) -> Iterator[None]:
     """Forget what was found and what was named, in slices."""
     for number in wanted.named:
         _blank_record(cache, cache.numbered(number), wanted)
@@ -80,11 +80,11 @@ def purge_cache(cache: CacheFolder, wanted: Wanted) -> Iterator[None]:
     for digest in wanted.digests:
         cache.forget(digest)
         yield
-    cache.level.scrub()
+    cache.scrub()
     yield
 
 
-def _holds(cache: CacheFolder, record: Record, wanted: Wanted) -> bool:
+def _holds(cache: Entries, record: Record, wanted: Wanted) -> bool:
     overlap = max(map(len, wanted.bytes)) - 1
     tail = b""
     try:
@@ -98,10 +98,9 @@ def _holds(cache: CacheFolder, record: Record, wanted: Wanted) -> bool:
     return False
 
 
-def _blank_record(cache: CacheFolder, record: Record, wanted: Wanted) -> None:
+def _blank_record(cache: Entries, record: Record, wanted: Wanted) -> None:
     about = replace(record.about, source=wanted.blanked(record.about.source), tool=wanted.blanked(record.about.tool))
-    cleaned = records.pack(replace(record, about=about))
-    cache.level.write([(records.number_key(b"m", record.number), cleaned)])
+    cache.redescribe(replace(record, about=about))
 
 
 # --- the journal -----------------------------------------------------------------------------------------------------

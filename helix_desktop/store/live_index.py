@@ -12,8 +12,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import database, opening, search
-from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.catalogue import EVERYTHING, NEAR, Catalogue, Filter, Order, Row, Sort, Stats, Use
+from helix_desktop.store.entries import Entries
 from helix_desktop.store.index import IndexDamaged, Progress, reading
 from helix_desktop.store.journal import JournalFile, Line
 from helix_desktop.store.records import Record
@@ -26,7 +26,7 @@ _SLICE = 1 << 20  # bytes taken at once from the thread that also has to write
 class StoreFeed:
     """What the index takes from the stores; called from the index's threads, answered by the stores' thread."""
 
-    def __init__(self, cache: CacheFolder, journal: JournalFile, thread: StoreThread) -> None:
+    def __init__(self, cache: Entries, journal: JournalFile, thread: StoreThread) -> None:
         self._cache = cache
         self._journal = journal
         self._thread = thread

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, StoreFailed
-from helix_desktop.store import records
-from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.entries import Entries
 from helix_desktop.store.records import State
 
 SLICE = 4 << 20  # bytes read before others get their turn
 _PAGE = 500
-_END = b"i"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +33,10 @@ class Collected:
 class Check:
     """One check of the whole cache, going on from slice to slice."""
 
-    def __init__(self, cache: CacheFolder) -> None:
+    def __init__(self, cache: Entries) -> None:
         self._cache = cache
-        self._at = b"h"
+        self._at: Digest | None = None
+        self._all = False  # of the hashes have been listed
         self._waiting: list[Digest] = []
         self._seen: set[bytes] = set()
         self._damaged: dict[Digest, str] = {}
@@ -50,7 +49,7 @@ class Check:
         while budget > 0:
             if self._waiting:
                 budget -= self._examine(self._waiting.pop()) + 4096
-            elif self._at < _END:
+            elif not self._all:
                 self._turn_page()
             else:
                 return False
@@ -59,15 +58,14 @@ class Check:
     def _turn_page(self) -> None:
         """The next hashes. Where a block of them cannot be read, what stands in it is found missing later."""
         try:
-            for key in self._cache.level.keys(self._at, _END):
-                self._at = key + b"\x00"
-                self._waiting.append(Digest(key[1:]))
-                if len(self._waiting) == _PAGE:
-                    return
-            self._at = _END
+            page = self._cache.digests(self._at, _PAGE)
         except (CacheCorrupt, ValueError):
             self._notes.append("A part of the cache's list of hashes cannot be read.")
             self._at = _behind(self._at)
+            self._all = self._at is None
+            return
+        self._waiting += page
+        self._at, self._all = page[-1] if page else self._at, len(page) < _PAGE
 
     def _examine(self, digest: Digest) -> int:
         try:
@@ -92,7 +90,7 @@ class Check:
             after = found[-1].number
             lost = [each for each in found if each.digest.raw not in self._seen and each.state is State.LIVE]
             for record in lost:
-                self._cache.level.write([(b"h" + record.digest.raw, records.pack_place(record))])
+                self._cache.relink(record)
                 self._waiting.append(record.digest)
 
     def expect(self, digests: Iterable[Digest]) -> None:
@@ -112,13 +110,13 @@ class Check:
         return Verified(self._checked, self._bytes, tuple(self._damaged.items()), tuple(self._notes))
 
 
-def _behind(key: bytes) -> bytes:
-    """A key a little behind: one 256th of all hashes further."""
-    first = key[1] if len(key) > 1 else 0
-    return _END if first == 0xFF else b"h" + bytes((first + 1,))
+def _behind(digest: Digest | None) -> Digest | None:
+    """A hash a little behind: one 256th of all hashes further; None behind the last."""
+    first = digest.raw[0] if digest else 0
+    return None if first == 0xFF else Digest(bytes((first + 1,)).ljust(32, b"\0"))
 
 
-def collect(cache: CacheFolder, digests: Sequence[Digest], enough: int) -> tuple[list[Digest], int]:
+def collect(cache: Entries, digests: Sequence[Digest], enough: int) -> tuple[list[Digest], int]:
     """Remove contents in this order until `enough` bytes are freed. Pinned ones stay."""
     gone: list[Digest] = []
     freed = 0

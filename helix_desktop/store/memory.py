@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from helix_desktop.engine.digest import Digest
@@ -99,6 +99,12 @@ class MemoryCache:
             raise WrongUse("A part of an entry begins at 0 or later and has a length of 0 or more.")
         return self._held(digest)[0][start : start + length]
 
+    async def lacking(self, digests: Collection[Digest]) -> frozenset[Digest]:
+        return frozenset(digests) - self._entries.keys()
+
+    async def contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
+        return {digest: self._entries[digest][0] for digest in digests if digest in self._entries}
+
     async def about(self, digest: Digest) -> Entry:
         return self._held(digest)[1]
 
@@ -111,7 +117,7 @@ class MemoryCache:
             raise Ambiguous(f"{len(found)} entries begin with {prefix}.", remedy="Give more digits.")
         raise NotThere(f"No entry of this workspace begins with {prefix}.")
 
-    def contents(self) -> Iterable[tuple[bytes, Entry]]:
+    def entries(self) -> Iterable[tuple[bytes, Entry]]:
         """What a search goes through."""
         return self._entries.values()
 
@@ -129,7 +135,7 @@ class MemoryIndex:
         return tuple(hits[:limit]) if terms else ()
 
     def _entries(self, terms: list[str], tool: str) -> Iterable[Hit]:
-        for content, entry in self._cache.contents():
+        for content, entry in self._cache.entries():
             text = search_words.readable(content)
             if text is not None and (not tool or entry.about.tool == tool) and _holds(text, terms):
                 at = search_words.where(text, terms)

@@ -26,6 +26,7 @@ from helix_desktop.engine.ports import About
 from helix_desktop.errors import CacheCorrupt, HelixError, NewerVersion, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import config
 from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.entries import Entries
 from helix_desktop.store.incoming_content import Staged
 from helix_desktop.store.journal import JournalFile, Line, seal
 from helix_desktop.store.records import CHUNK, Record, State
@@ -59,7 +60,7 @@ class _Pipe(io.RawIOBase):
         return held
 
 
-def export(settings: Path, journal: JournalFile, cache: CacheFolder, left_out: list[str]) -> Iterator[bytes]:
+def export(settings: Path, journal: JournalFile, cache: Entries, left_out: list[str]) -> Iterator[bytes]:
     """The file, piece by piece; between two pieces others may use the stores.
 
     Facts first: an entry they refer to was there before them. An entry that is damaged is left out: its hash comes into
@@ -98,14 +99,14 @@ def _fact_line(line: Line) -> bytes:
     return json.dumps([line.conversation, line.seq, line.time, line.fact], ensure_ascii=False).encode() + b"\n"
 
 
-def _records(cache: CacheFolder) -> Iterator[Record]:
+def _records(cache: Entries) -> Iterator[Record]:
     after, last = 0, cache.known_last()
     while found := [record for record in cache.records(after, _PAGE) if record.number <= last]:
         after = found[-1].number
         yield from found
 
 
-def _write_entry(member: IO[bytes], cache: CacheFolder, record: Record, left_out: list[str]) -> Iterator[None]:
+def _write_entry(member: IO[bytes], cache: Entries, record: Record, left_out: list[str]) -> Iterator[None]:
     """One entry. Its first chunk is read before its line is written, so most damage shows before it is too late."""
     collected = record.state is State.COLLECTED
     chunks = iter(()) if collected else cache.content(record)
@@ -271,7 +272,7 @@ def _take_entries(member: IO[bytes], folder: Path, report: Callable[[int], None]
         cache.close()
 
 
-def _take_entry(member: IO[bytes], cache: CacheFolder, head: dict[str, Any]) -> list[Staged]:
+def _take_entry(member: IO[bytes], cache: Entries, head: dict[str, Any]) -> list[Staged]:
     digest = Digest.parse(head["sha256"])
     about = About(str(head["tool"]), str(head["source"]), str(head["media_type"]))
     if "collected" in head:

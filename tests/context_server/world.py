@@ -46,13 +46,13 @@ class Catalogue:
     async def listed(self, *, tool: str, limit: int) -> tuple[Sequence[CatalogueRow], int]:
         rows: list[Any] = [
             SimpleNamespace(stored=e.stored, about=e.about, tokens=1, time=e.time, uses=0, pinned=False)
-            for _, e in self.cache.contents()
+            for _, e in self.cache.entries()
             if tool in {"", e.about.tool}
         ]
         return rows[:limit], len(rows)
 
     async def figures(self) -> dict[str, int]:
-        return {"entries": len(list(self.cache.contents()))}
+        return {"entries": len(list(self.cache.entries()))}
 
 
 async def matching(pattern: str, content: AsyncIterator[bytes], context: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from helix_desktop.engine.blocks import Block, Kind, Role, View
 from helix_desktop.engine.contents import Contents
@@ -20,10 +20,10 @@ class Counting(MemoryCache):
         self.asked: list[Digest] = []
         self.meanwhile: Callable[[], None] = lambda: None
 
-    async def get(self, digest: Digest) -> bytes:
-        self.asked.append(digest)
+    async def contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
+        self.asked += digests
         self.meanwhile()
-        return await super().get(digest)
+        return await super().contents(digests)
 
 
 def view(*stored: Stored) -> View:

@@ -284,4 +284,14 @@ async def test_memory_and_disk_agree(stores: Stores, batches: list[tuple[str, li
 
 
 def test_memory_is_a_cache_of_its_own() -> None:
-    assert MemoryCache().contents() == {}.values() or not list(MemoryCache().contents())
+    assert MemoryCache().entries() == {}.values() or not list(MemoryCache().entries())
+
+
+async def test_many_are_read_at_once_and_what_is_lacking_is_named(stores: Stores) -> None:
+    stored = [await stores.cache.put(content, SHELL) for content in CONTENTS]
+    unknown = Digest.of(b"nobody put this")
+    wanted = [each.digest for each in stored] + [unknown]
+    assert await stores.cache.contents(wanted) == {Digest.of(content): content for content in CONTENTS}
+    assert await stores.cache.lacking(wanted) == {unknown}
+    assert await stores.cache.contents([]) == {}
+    assert await stores.cache.lacking([]) == frozenset()

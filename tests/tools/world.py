@@ -68,7 +68,7 @@ class World:
         return self.content(outcome.output.digest).decode("utf-8", "replace")
 
     def content(self, digest: Digest) -> bytes:
-        return next(content for content, entry in self.cache.contents() if entry.stored.digest == digest)
+        return next(content for content, entry in self.cache.entries() if entry.stored.digest == digest)
 
     def write(self, name: str, content: str | bytes) -> Path:
         path = self.folder / name
