@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from helix_desktop.errors import Refused, WrongUse
+from helix_desktop.gui.bring_in.port import Histories
 from helix_desktop.gui.engine_sentences import in_a_row
 from helix_desktop.gui.engine_sentences import said as told
 from helix_desktop.gui.links import open_link
@@ -58,6 +59,11 @@ class Keeping:
 
         found = await doctor.examine(self._where, self._secrets)
         return [Finding(each.what, each.state.value, each.says, each.remedy) for each in found]
+
+    def histories(self, desk: Desk) -> Histories:
+        from helix_desktop.desktop.histories import Histories as OfOthers
+
+        return OfOthers(cast("Any", desk))
 
     # --- a workspace
 

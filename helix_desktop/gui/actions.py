@@ -50,6 +50,7 @@ def _of_the_window() -> tuple[Action, ...]:
         Action("open-folder", tr("Open a folder as workspace…"), file, "Ctrl+O"),
         Action("workspace-settings", tr("Workspace settings"), file),
         Action("workspace-folder", tr("Choose the workspace's folder…"), file),
+        Action("bring-in", tr("Bring in conversations…"), file),
         Action("export-workspace", tr("Export the workspace…"), file),
         Action("import-workspace", tr("Import a workspace…"), file),
         Action("forget-text", tr("Forget a text everywhere…"), file),

@@ -347,10 +347,19 @@ class Workbench:
     # --- histories of other programs
 
     async def bring_in(
-        self, files: Sequence[Path], *, kind: str = "", report: bring_in.Report = bring_in.unheard
+        self,
+        files: Sequence[Path],
+        *,
+        kind: str = "",
+        wanted: Mapping[str, frozenset[str]] | None = None,
+        report: bring_in.Report = bring_in.unheard,
+        result: bring_in.Result | None = None,
     ) -> bring_in.Result:
-        """Make conversations of them, or add what is new of those that are here. Stopped, it leaves whole conversations."""
-        work = bring_in.Import(self.workspace, self._shared.access.tokens, kind, self._held)
+        """Make conversations of them, or add what is new of those that are here. Stopped, it leaves whole conversations, and `result`
+        tells which.
+        """
+        result = result or bring_in.Result(bring_in.new_run())
+        work = bring_in.Import(self.workspace, self._shared.access.tokens, kind, self._held, wanted or {}, result)
         try:
             return await work.read(files, report)
         finally:

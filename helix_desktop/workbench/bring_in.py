@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import secrets as random
 import time as clock
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,7 +37,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import HelixError, NotThere, WrongUse
-from helix_desktop.histories import as_facts, reading
+from helix_desktop.histories import as_facts, reading, sqlite_files
 from helix_desktop.histories.as_facts import Draft
 from helix_desktop.histories.keys import Keys
 from helix_desktop.histories.recording import Recording, texts
@@ -118,6 +118,9 @@ class Import:
     tokens: Tokens
     kind: str = ""
     hold: Hold = nobody
+    wanted: Mapping[str, frozenset[str]] = field(
+        default_factory=dict
+    )  # of a database: the folders whose sessions are wanted
     result: Result = field(default_factory=lambda: Result(new_run()))
     _known: dict[tuple[str, str], Recorded] = field(default_factory=dict)  # the last import of each session
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -154,6 +157,9 @@ class Import:
             return
         told = Told()
         read = reading.sessions(file, told, self.kind)
+        if (folders := self.wanted.get(str(file))) and sqlite_files.is_one(file):
+            read = (one for one in read if one.folder in folders)
+            stamp = (0, 0)  # of the others of this file nothing is known yet
         try:
             held = await thread.run(_next, read)
             while held is not None:

@@ -96,8 +96,8 @@ class Desk:
                 if serving is not None:
                     last_first.push_async_callback(serving.finish)
 
-    async def create(self, name: str, folder: Path) -> Workbench:
-        """A workspace on a folder, with the models chosen last; the demonstration's script is none for work."""
+    async def create(self, name: str, folder: Path | None) -> Workbench:
+        """A workspace on a folder, or on none, with the models chosen last; the demonstration's script is none for work."""
         last = (known.settings.models for known in await asyncio.to_thread(self._known.list))
         models = next((dict(chosen) for chosen in last if not _of_the_demonstration(chosen)), {})
         known = await asyncio.to_thread(self._known.create, name, folder)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.errors import BadKey, HelixError, NoKeyring, NotThere, WrongUse
+from helix_desktop.gui.bring_in.port import Group
+from helix_desktop.gui.bring_in.port import Outcome as Brought
 from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Desk, Workbench
 from helix_desktop.gui.settings.program import Finding, Going, Kept, Server
@@ -83,14 +85,51 @@ class Chosen:
     roots: Sequence[str] = ("/home/me/code",)
 
 
+class FakeHistories:
+    """Two programs; `done` is what was brought in. `stays`: an import goes on until it is stopped."""
+
+    def __init__(self) -> None:
+        self.groups = [
+            Group("Claude Code", "/home/me/project", 12, 3_400_000, 1_767_000_000.0, 1_768_000_000.0),
+            Group("Codex", "/gone", 1, 20_000, 1_767_000_000.0, 1_767_000_000.0, there=False),
+        ]
+        self.done: list[Sequence[Group]] = []
+        self.keys: Sequence[str] = ("sk-ant-…9f",)
+        self.stopped = self.undone = self.forgotten = False
+
+    async def find(self) -> Sequence[Group]:
+        return self.groups
+
+    async def bring_in(self, groups: Sequence[Group], report: Callable[[int, int], None]) -> Brought:
+        self.done.append(groups)
+        report(1, 2)
+        new = sum(group.conversations for group in groups)
+        return Brought(new, 0, 2, self.stopped, ("", ""), self.keys, ("a.jsonl, line 3: it was left out.",))
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    async def undo(self) -> Sequence[str]:
+        self.undone = True
+        return ()
+
+    async def forget_keys(self) -> int:
+        self.forgotten = True
+        return len(self.keys)
+
+
 class FakeInstallation:
     """`changes` is what was written."""
 
     def __init__(self) -> None:
+        self.of_others = FakeHistories()
         self.settings = Chosen()
         self.changes: list[tuple[str, Any]] = []
         self.running: list[Server] = []
         self.played: list[Wanted] = []
+
+    def histories(self, desk: Desk) -> FakeHistories:
+        return self.of_others
 
     def versions(self) -> Sequence[tuple[str, str]]:
         return [("PySide6-Essentials", "6.11.3")]

@@ -13,7 +13,7 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.frame.connect import ConnectPanel
 from helix_desktop.gui.setup import Setup
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import count, tr
 
 WIDTH = 560
 
@@ -25,6 +25,8 @@ class WelcomePage(QWidget):
     folder_given = Signal(object)
     tour_wanted = Signal()
     import_wanted = Signal()
+    ready = Signal()
+    bring_in_wanted = Signal(bool)  # all of them at once, or only what will be ticked
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -61,6 +63,8 @@ class WelcomePage(QWidget):
             ),
             "",
         )
+        self._found_card, self._found = QWidget(self), _label("", "muted")
+        self.bring_in = self._bring_in_card(column)
         self.folder.clicked.connect(self.folder_wanted)
         self.tour.clicked.connect(self.tour_wanted)
         self._import = QPushButton(tr("Import a workspace…"), self)
@@ -80,28 +84,54 @@ class WelcomePage(QWidget):
         whole.addLayout(row)
         whole.addStretch(3)
 
+    def show_found(self, conversations: int, programs: str) -> None:
+        """How many conversations of other programs are on this computer."""
+        words = count(
+            conversations, "{n} conversation found on this computer", "{n} conversations found on this computer"
+        )
+        self._found.setText(tr("{found}: {programs}. Bring them in to search them, recall them and go on with any model.", found=words, programs=programs))  # fmt: skip
+        self._found_card.setVisible(conversations > 0)
+
+    def _bring_in_card(self, column: QVBoxLayout) -> QPushButton:
+        """Hidden until there is something to bring in."""
+        row, button = self._row(self._found_card, self._found, tr("Bring them in"), "")
+        choose = QPushButton(tr("Choose which…"), self._found_card)
+        choose.setProperty("look", "link")
+        choose.clicked.connect(lambda: self.bring_in_wanted.emit(False))
+        row.insertWidget(1, choose)
+        button.clicked.connect(lambda: self.bring_in_wanted.emit(True))
+        column.addWidget(self._found_card)
+        self._found_card.hide()
+        return button
+
     def show_ready(self, *, ready: bool) -> None:
         """The stores can be opened now, or not yet."""
         for button in (self.folder, self.tour, self._import):
             button.setEnabled(ready)
         if ready and self.isVisible():
             self.folder.setFocus()  # the first step is one key away
+        if ready:
+            self.ready.emit()
 
     def _card(self, column: QVBoxLayout, title: str, text: str, look: str) -> QPushButton:
         card = QWidget(self)
+        _, button = self._row(card, _label(text, "muted"), title, look)
+        button.setAccessibleDescription(text)
+        column.addWidget(card)
+        return button
+
+    def _row(self, card: QWidget, words: QLabel, title: str, look: str) -> tuple[QHBoxLayout, QPushButton]:
         card.setProperty("look", "card")
         card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         row = QHBoxLayout(card)
         row.setContentsMargins(16, 14, 16, 14)
         row.setSpacing(16)
-        row.addWidget(_label(text, "muted"), 1)
+        row.addWidget(words, 1)
         button = QPushButton(title, card)
         if look:
             button.setProperty("look", look)
-        button.setAccessibleDescription(text)
         row.addWidget(button)
-        column.addWidget(card)
-        return button
+        return row, button
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):

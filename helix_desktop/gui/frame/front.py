@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject
 from helix_desktop.engine.events import Running
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Spawn
+from helix_desktop.gui.bring_in.port import Group, Histories, Outcome
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, asks
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.notify import Notifier
@@ -56,6 +57,7 @@ class Front(QObject):
         welcome.folder_given.connect(window.create_workspace)
         welcome.tour_wanted.connect(self.tour)
         welcome.import_wanted.connect(window.actions_["import-workspace"].trigger)
+        welcome.bring_in_wanted.connect(self.bring_in)
         window.workbench_shown.connect(self._close_settings)
         window.workbench_shown.connect(self._look_for_rules)
         window.workbench_shown.connect(self._look_for_folders)
@@ -65,6 +67,9 @@ class Front(QObject):
         window.settled.connect(self._settled)
         window.actions_.on("tour", self.tour)
         window.actions_.on("lab", self.open_lab)
+        window.actions_.on("bring-in", self.bring_in)
+        self._histories: Histories | None = None
+        welcome.ready.connect(self._look_for_others)
 
     def _first_model(self) -> None:
         """A message is to be sent and no model is chosen: it goes by itself once there is one."""
@@ -185,6 +190,43 @@ class Front(QObject):
         if window.bench is not None:
             play, took = self._installation.play, lambda _policy: window.show_choices()
             Lab(window.bench, policy_choices(), play, window.doing, took, window.theme, window).open()
+
+    # --- conversations of other programs
+
+    def _of_others(self) -> Histories:
+        if self._histories is None:
+            self._histories = self._installation.histories(self._window.desk)
+        return self._histories
+
+    def _look_for_others(self) -> None:
+        """Who starts with an empty program is told what is there to begin with."""
+        window = self._window
+        if window.page == "welcome":
+            window.doing.do(self._of_others().find(), name="find conversations", then=self._found, owner=window)
+
+    def _found(self, groups: Sequence[Group]) -> None:
+        programs = ", ".join(dict.fromkeys(group.program for group in groups))
+        self._window.welcome.show_found(sum(group.conversations for group in groups), programs)
+
+    def bring_in(self, at_once: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
+        """Find them, and bring them in."""
+        from helix_desktop.gui.bring_in.dialog import BringInDialog
+
+        window = self._window
+        dialog = BringInDialog(window, window.doing, self._of_others(), self._brought_in, window.refresh_conversations)
+        dialog.open()
+        dialog.look(at_once=at_once)
+
+    def _brought_in(self, outcome: Outcome) -> None:
+        window = self._window
+        window.refresh_workspaces()
+        workspace, conversation = outcome.show
+        if not workspace:
+            return
+        if window.bench is not None and window.bench.id == workspace:
+            window.refresh_conversations()
+        elif window.bench is None:
+            window.go(Place("conversation", workspace, conversation))
 
     # --- notifications
 

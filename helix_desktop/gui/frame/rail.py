@@ -195,6 +195,7 @@ class Rail(QWidget):
         menu = QMenu(self)
         for name, text in (
             ("open-folder", tr("Open a folder as workspace…")),
+            ("bring-in", tr("Bring in conversations…")),
             ("import-workspace", tr("Import a workspace…")),
             ("workspace-trash", tr("Workspaces in the trash…")),
         ):

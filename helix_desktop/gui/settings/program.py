@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from helix_desktop.gui.bring_in.port import Histories
 from helix_desktop.gui.lab.port import Outcome, Wanted
 from helix_desktop.gui.ports import Desk, Workbench
 
@@ -114,6 +115,9 @@ class Installation(Protocol):
     async def play(self, bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]) -> Outcome: ...
     async def tour_workbench(self, desk: Desk, folder: Path) -> Workbench: ...
     async def tour(self, bench: Workbench) -> str: ...
+    def histories(self, desk: Desk) -> Histories:
+        """Conversations of other programs on this computer."""
+        ...
 
 
 class WorkspaceSettings(Protocol):
