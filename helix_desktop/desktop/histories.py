@@ -138,15 +138,16 @@ class Histories:
 
         results = self._results
         brought = [one for result in results.values() for one in result.imported]
-        show = next(
-            ((name, one.id) for name, result in results.items() for one in result.imported if not one.parent), ("", "")
-        )
+        whole = [
+            (one.last, name, one.id) for name, result in results.items() for one in result.imported if not one.parent
+        ]
+        _, *show = max(whole, default=(0.0, "", ""))
         return Outcome(
             sum(one.state in ("new", "fork", "back") for one in brought),
             sum(one.state == "more" for one in brought),
             sum(result.unchanged for result in results.values()),
             self._stopped,
-            show,
+            (show[0], show[1]),
             sorted({masked(key) for result in results.values() for key in result.keys.places}),
             [sentence for result in results.values() for sentence in result.complaints],
         )

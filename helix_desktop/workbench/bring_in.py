@@ -75,6 +75,7 @@ class Brought:
     outputs: int
     folds: int
     facts: int  # that were appended
+    last: float = 0.0  # when something happened in it last
     parent: str = ""
     forked_from: str = ""
 
@@ -396,6 +397,7 @@ class _Writing:
                 sum(isinstance(fact, ToolReturned) for fact in said),
                 sum(isinstance(fact, Folded) for fact in said),
                 len(facts) + 1,
+                appended[-1].time,
                 next((fact.parent for fact in said if isinstance(fact, ConversationStarted) and fact.parent), ""),
                 source or _forked_from(said),
             )

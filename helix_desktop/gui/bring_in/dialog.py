@@ -154,6 +154,8 @@ class BringInDialog(QDialog):
 
     def _choose(self) -> None:
         chosen = sum(group.conversations for group in self._chosen())
+        if self.sender() is not None:
+            self.begin_.setVisible(not self._going)
         self.begin_.setEnabled(chosen > 0 and not self._going)
         self.begin_.setText(
             count(chosen, "Bring in {n} conversation", "Bring in {n} conversations") if chosen else tr("Bring in")
@@ -202,6 +204,10 @@ class BringInDialog(QDialog):
     def _done(self, outcome: Outcome) -> None:
         self._outcome = outcome
         self._show_going(going=False)
+        self.begin_.setVisible(outcome.stopped)
+        self._close.setProperty("look", "" if outcome.stopped else "primary")
+        self._close.style().polish(self._close)
+        self._close.setFocus()
         words = [count(outcome.new, "{n} conversation was brought in.", "{n} conversations were brought in.")]
         if outcome.grown:
             words.append(count(outcome.grown, "{n} has grown.", "{n} have grown."))
