@@ -135,7 +135,7 @@ class BringInDialog(QDialog):
         folder = folder_words(Path(group.folder)) if group.folder else tr("no folder")
         box = QCheckBox(f"{group.program}  ·  {folder}", row)
         box.setChecked(True)
-        box.toggled.connect(lambda _on: self._choose())
+        box.toggled.connect(lambda _on: self._ticked())
         if not group.there:
             box.setToolTip(
                 tr("This folder is not on this computer. Its conversations go into the workspace “Brought in”.")
@@ -152,10 +152,12 @@ class BringInDialog(QDialog):
     def _chosen(self) -> list[Group]:
         return [group for box, group in self._boxes if box.isChecked()]
 
+    def _ticked(self) -> None:
+        self.begin_.setVisible(not self._going)
+        self._choose()
+
     def _choose(self) -> None:
         chosen = sum(group.conversations for group in self._chosen())
-        if self.sender() is not None:
-            self.begin_.setVisible(not self._going)
         self.begin_.setEnabled(chosen > 0 and not self._going)
         self.begin_.setText(
             count(chosen, "Bring in {n} conversation", "Bring in {n} conversations") if chosen else tr("Bring in")
