@@ -77,55 +77,55 @@ class Setting(Generic[T]):
 # --- the declarations ------------------------------------------------------------------------------------------------
 
 THEME = Setting(
-    "appearance.theme", "Appearance", "Theme", "Light, dark, or whatever the system has.", "system",
+    "appearance.theme", "Appearance", "Theme", "Light, dark, or the same as the system.", "system",
     choices=("system", "light", "dark"),
 )  # fmt: skip
 ZOOM = Setting(
     "appearance.zoom", "Appearance", "Text size", "The size of all text.", 100, least=50, most=300, unit="%",
 )  # fmt: skip
 LANGUAGE = Setting(
-    "appearance.language", "Appearance", "Language", "The language of the program; agents answer in yours.", "system",
+    "appearance.language", "Appearance", "Language", "The language of the window. Agents answer in the language you write in.", "system",
     choices=("system", "en", "zh_CN"), restart=True,
 )  # fmt: skip
 FONT = Setting(
-    "appearance.font", "Appearance", "Text font", "Empty: the system's own.", ""
+    "appearance.font", "Appearance", "Text font", "Leave empty to use the system font.", ""
 )  # fmt: skip
 CODE_FONT = Setting(
-    "appearance.code_font", "Appearance", "Code font", "Empty: the system's own fixed-width font.", ""
+    "appearance.code_font", "Appearance", "Code font", "Leave empty to use the system's monospace font.", ""
 )  # fmt: skip
 SEND_WITH = Setting(
-    "chat.send_with", "Chat", "Send with", "The key that sends; the other one breaks the line.", "enter",
+    "chat.send_with", "Chat", "Send with", "The key that sends a message. The other one starts a new line.", "enter",
     choices=("enter", "ctrl+enter"),
 )  # fmt: skip
 NOTIFY_DONE = Setting(
-    "notifications.done", "Notifications", "When an agent is done", "Only while the window is not in front.", True
+    "notifications.done", "Notifications", "When an agent finishes", "Only while the window is in the background.", True
 )  # fmt: skip
 NOTIFY_WAITING = Setting(
     "notifications.waiting", "Notifications", "When an agent waits for you",
-    "A permission or a question; only while the window is not in front.", True,
+    "For a permission or a question. Only while the window is in the background.", True,
 )  # fmt: skip
 NOTIFY_FAILED = Setting(
-    "notifications.failed", "Notifications", "When a turn fails", "Only while the window is not in front.", True
+    "notifications.failed", "Notifications", "When a turn fails", "Only while the window is in the background.", True
 )  # fmt: skip
 SHORTCUTS = Setting(
-    "shortcuts", "Shortcuts", "Changed shortcuts", "Actions whose keys differ from the ones they come with.",
+    "shortcuts", "Shortcuts", "Changed shortcuts", "Shortcuts that differ from the defaults.",
     dict[str, str](),
 )  # fmt: skip
 NEWER_VERSIONS = Setting(
-    "updates.address", "Updates", "Look for newer versions at",
-    "An address that tells of the newest release as GitHub does (…/releases/latest), asked once a day. Empty: nothing is asked.",
+    "updates.address", "Updates", "Check for updates at",
+    "The address of a GitHub-style release feed (…/releases/latest), checked once a day. Leave empty to turn off.",
     "",
 )  # fmt: skip
 LOG_LEVEL = Setting(
-    "logs.level", "Logs", "Level", "How much is written down. Never contents, never keys.", "info",
+    "logs.level", "Logs", "Level", "How much is logged. Content and keys are never logged.", "info",
     choices=("debug", "info", "warning", "error"),
 )  # fmt: skip
 LOG_SIZE = Setting(
-    "logs.size", "Logs", "Size", "Room for one log file; four older ones are kept.", 5, least=1, most=100, unit="MB",
+    "logs.size", "Logs", "Size", "Maximum size of a log file. Four older files are kept.", 5, least=1, most=100, unit="MB",
 )  # fmt: skip
 KEYS_IN_FILE = Setting(
-    "keys.file", "Keys", "Keep keys in a file",
-    "For a system without a keyring: a file that only you can read. The keys in it are not encrypted.", False,
+    "keys.file", "Keys", "Store keys in a file",
+    "For systems without a keyring: a file only you can read. Keys in it are not encrypted.", False,
 )  # fmt: skip
 
 ALL: tuple[Setting[Any], ...] = (

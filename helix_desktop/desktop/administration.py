@@ -51,7 +51,7 @@ class Keeping:
         for name, version in self.versions():
             about = importlib.metadata.metadata(name).json
             said = str(about.get("license_expression") or about.get("license") or "")
-            lines.append(f"{name} {version}: {said.splitlines()[0][:80] if said else tr('see its own pages')}")
+            lines.append(f"{name} {version}: {said.splitlines()[0][:80] if said else tr('see its website')}")
         return "\n".join(lines)
 
     async def examine(self) -> Sequence[Finding]:
@@ -79,7 +79,7 @@ class Keeping:
         result = await cache.verify(lambda so_far: report(tr("{size} read…", size=size(so_far.bytes))))
         if not result.damaged:
             entries = count(result.checked, "{n} entry", "{n} entries")
-            return tr("{entries}, {size}: every byte is as its hash says.", entries=entries, size=size(result.bytes))
+            return tr("{entries}, {size}: every entry matches its hash.", entries=entries, size=size(result.bytes))
         names = "\n".join(f"{digest.short}: {told(why)}" for digest, why in result.damaged[:20])
         return count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:") + "\n" + names
 
@@ -103,10 +103,10 @@ class Keeping:
     async def collect(self, bench: Shown) -> str:
         workspace = _real(bench).workspace
         if not workspace.settings.limit:
-            return tr("There is no limit, so there is nothing to make room for. Set one above.")
+            return tr("No limit is set, so there is nothing to free up. Set a limit above first.")
         gone = await workspace.cache.collect(workspace.settings.limit)
         entries = count(gone.entries, "{n} entry removed", "{n} entries removed")
-        return tr("{what}; {size} freed.", what=entries, size=size(gone.bytes))
+        return tr("{what}, {size} freed.", what=entries, size=size(gone.bytes))
 
     async def back_up(self, bench: Shown) -> str:
         made = await _real(bench).workspace.back_up()
@@ -149,7 +149,7 @@ class Keeping:
 
         status = await _real(bench).servers.sign_in(name, page)
         if status.state != "ready":
-            raise Refused(tr("{name} is not ready. {why}", name=name, why=told(status.why)))
+            raise Refused(tr("{name} isn't ready. {why}", name=name, why=told(status.why)))
 
     async def switch_tool(self, bench: Shown, name: str, tool: str, *, on: bool) -> None:
         await _real(bench).servers.switch_tool(name, tool, on=on)
@@ -159,8 +159,8 @@ class Keeping:
 
     async def test_server(self, bench: Shown, name: str) -> str:
         status, tools, lines = await _real(bench).servers.test(name)
-        wrote = tr("It wrote: {line}", line=lines[-1][:300]) if lines and status.why else ""
-        said = tr("{name} answers: {tools}.", name=name, tools=count(len(tools), "{n} tool", "{n} tools"))
+        wrote = tr("Its output: {line}", line=lines[-1][:300]) if lines and status.why else ""
+        said = tr("{name} responded with {tools}.", name=name, tools=count(len(tools), "{n} tool", "{n} tools"))
         return in_a_row(told(status.why) or said, wrote)
 
     async def choose_model(self, bench: Shown, name: str, role: str) -> None:

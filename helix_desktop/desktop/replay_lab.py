@@ -78,7 +78,7 @@ async def _run(options: Sequence[str], total: int, report: Callable[[int, int], 
             raise StoreFailed(tr("The replay failed: {why}", why=told(" ".join(said[-3:])[:500])))
         return dict(await asyncio.to_thread(json.loads, output))
     except ValueError as error:
-        raise WrongUse(tr("The replay gave nothing that can be read.")) from error
+        raise WrongUse(tr("The replay returned no readable result.")) from error
     finally:
         await killed(process)
 

@@ -96,8 +96,8 @@ class Updates:
                 self.notices.tell_error(error)
             return
         if is_newer(release.version):
-            text = tr("Version {newer} is there; this is {ours}.", newer=release.version, ours=__version__)
+            text = tr("Version {newer} is available. You have {ours}.", newer=release.version, ours=__version__)
             button = tr("Open {address}", address=release.page[:60])
             self.notices.tell(text, button=button, act=lambda: open_link(release.page), stays=STAYS)
         elif not quiet:
-            self.notices.tell(tr("This is the newest version, {ours}.", ours=__version__))
+            self.notices.tell(tr("Helix Desktop {ours} is up to date.", ours=__version__))

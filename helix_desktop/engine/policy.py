@@ -18,10 +18,10 @@ from helix_desktop.errors import WrongUse
 Value = float | int | str | bool
 V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
-    "helix": "Old outputs become markers after some steps, and a handover is written when the window is nearly full.",
-    "observational": "Large outputs are asked about on arrival; history becomes observations, then reflections.",
-    "layered": "Everything that pays for itself at the model's own prices: previews, markers, handovers.",
-    "none": "Nothing is folded. A conversation ends where the window does.",
+    "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full.",
+    "observational": "The agent is asked about large outputs on arrival. History becomes observations, then reflections.",
+    "layered": "Previews, markers and handovers, each when it saves money at the model's prices.",
+    "none": "Nothing is folded. A conversation ends when the window is full.",
 }
 DEFAULT_PRESET = "layered"
 
@@ -79,160 +79,160 @@ class Policy:
     preset: str = DEFAULT_PRESET
 
     admission: str = _declared(
-        "ahead", "What happens to a large output on arrival: nothing, the agent is asked, it says so with the call, or a preview is kept.",
+        "ahead", "What happens when a large output arrives: nothing, the agent is asked, the agent says in advance what it needs, or only a preview is kept.",
         group="Large outputs", helix="off", observational="ask", none="off", choices=("off", "ask", "ahead", "auto"),
     )  # fmt: skip
     admission_tokens: int = _declared(
-        4_000, "An output longer than this is held back on arrival.",
+        4_000, "Outputs longer than this are shortened on arrival.",
         group="Large outputs", within=(500, 200_000), unit="tokens",
     )  # fmt: skip
     admission_command_tokens: int = _declared(
         2_000,
-        "The output of a command longer than this is held back on arrival: of a log the ends and the errors matter.",
+        "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors matter.",
         group="Large outputs",
         observational=4_000,
         within=(500, 200_000),
         unit="tokens",
     )  # fmt: skip
     admission_batch_tokens: int = _declared(
-        12_000, "The largest outputs of a parallel batch are held back when together they are longer than this.",
+        12_000, "When the outputs of parallel calls exceed this total, the largest are shortened.",
         group="Large outputs", within=(1_000, 500_000), unit="tokens",
     )  # fmt: skip
     admission_wait: float = _declared(
-        10.0, "How long a batch waits for its compactions before previews are kept instead.",
+        10.0, "How long to wait for compacted outputs before using previews instead.",
         group="Large outputs", within=(0, 120), unit="seconds",
     )  # fmt: skip
     preview_tokens: int = _declared(
-        500, "How long the preview of a held-back output is, about.",
+        500, "Approximate length of a preview.",
         group="Large outputs", within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declared(
-        0.25, "A message or an attachment of more than this share of the window is stored and shown as an excerpt.",
+        0.25, "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
         group="Large outputs", none=1.0, within=(0.05, 1),
     )  # fmt: skip
 
     caching: str = _declared(
-        "pays", "When old outputs become markers: never, after some steps, or when clearing them pays for itself.",
+        "pays", "When old outputs become markers: never, after a number of steps, or when it saves money.",
         group="Old outputs", helix="steps", observational="off", none="off", choices=("off", "steps", "pays"),
     )  # fmt: skip
     caching_steps: int = _declared(
-        10, "After how many steps an output becomes a marker (mode: after some steps).",
+        10, "The number of steps after which an output becomes a marker.",
         group="Old outputs", within=(1, 1_000), unit="steps",
     )  # fmt: skip
     caching_tokens: int = _declared(
-        500, "Outputs shorter than this stay as they are (mode: after some steps).",
+        500, "Outputs shorter than this are left alone.",
         group="Old outputs", within=(100, 100_000), unit="tokens",
     )  # fmt: skip
     caching_least: int = _declared(
-        4_000, "What a clearing must free at least where the provider's cache saves nothing.",
+        4_000, "If the provider has no prompt cache, clear only when at least this much is freed.",
         group="Old outputs", within=(0, 200_000), unit="tokens",
     )  # fmt: skip
     caching_cold_share: float = _declared(
-        1 / 3, "After a pause that has left the provider's cache cold, clear when it frees this share of the context.",
+        1 / 3, "After a pause long enough for the provider's cache to expire, clear old outputs if that frees this share of the context.",
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declared(
-        True, "Long arguments of old calls become markers together with the outputs.",
+        True, "Long arguments of old calls become markers along with their outputs.",
         group="Old outputs", helix=False, observational=False, none=False,
     )  # fmt: skip
     argument_tokens: int = _declared(
-        1_000, "Arguments shorter than this stay as they are.",
+        1_000, "Arguments shorter than this are left alone.",
         group="Old outputs", within=(200, 100_000), unit="tokens",
     )  # fmt: skip
 
     observation: bool = _declared(
-        False, "History becomes dated observations when it has grown long.",
+        False, "Long history becomes a list of dated observations.",
         group="Observations", observational=True,
     )  # fmt: skip
     observation_share: float = _declared(
-        0.30, "Raw history longer than this share of the window is observed at the end of a turn.",
+        0.30, "At the end of a turn, history that exceeds this share of the window becomes observations.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
     reflection_share: float = _declared(
-        0.50, "Observations longer than this share of the window are merged by a reflection.",
+        0.50, "Observations that exceed this share of the window are merged by a reflection.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
 
     handover: str = _declared(
-        "pays", "When a handover is written: never, only where the next request would not fit, at a share of the window, or when it pays.",
+        "pays", "When a handover is written: never, only when the next request wouldn't fit, when the window is filled to a set share, or when it saves money.",
         group="Handover", helix="share", observational="panic", none="off", choices=("off", "panic", "share", "pays"),
     )  # fmt: skip
     handover_share: float = _declared(
-        0.85, "A handover is written at the latest when the window is this full.",
+        0.85, "A handover is written when the window is this full, at the latest.",
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declared(
-        36_000, "No handover for gain below so many tokens, or below the share that follows, whichever is less.",
+        36_000, "No handover to save money below this size, or below the share that follows, whichever is smaller.",
         group="Handover", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declared(
-        0.30, "No handover for gain while the window is less full than this.",
+        0.30, "No handover to save money while the window is less full than this.",
         group="Handover", within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declared(
-        6, "A handover covers at least so many facts.",
+        6, "A handover covers at least this many journal entries.",
         group="Handover", within=(1, 1_000), unit="facts",
     )  # fmt: skip
     handover_cooldown: float = _declared(
-        60.0, "The shortest time between two handovers.",
+        60.0, "Minimum time between two handovers.",
         group="Handover", within=(0, 86_400), unit="seconds",
     )  # fmt: skip
     handover_writer: str = _declared(
-        "cheapest", "Who writes handovers: the main model over its cached prefix, the fast model, or whichever is cheaper.",
+        "cheapest", "Which model writes handovers: the main model, the fast model, or whichever is cheaper.",
         group="Handover", choices=("cheapest", "main", "fast"),
     )  # fmt: skip
     critical_tokens: int = _declared(
-        1_500, "Room in a handover for what must not be lost and the summary left out.",
+        1_500, "Space in a handover for important details the summary left out.",
         group="Handover", within=(200, 20_000), unit="tokens",
     )  # fmt: skip
 
     tools_share: float = _declared(
-        0.08, "Where the tools of MCP servers would take more than this share of the window, the agent searches for them.",
+        0.08, "If MCP tools would take more than this share of the window, the agent searches for them instead.",
         group="Tools", within=(0, 1),
     )  # fmt: skip
     catalogue_tokens: int = _declared(
-        2_000, "Room for the lines that name servers, skills and agents in front of every request; the rest is found by search.",
+        2_000, "Space in each request for listing servers, skills and agents. The agent finds the rest by searching.",
         group="Tools", within=(0, 50_000), unit="tokens",
     )  # fmt: skip
 
     truncation: bool = _declared(
-        True, "When everything else has failed, old history is replaced by its details and hashes, without a model.",
+        True, "If everything else fails, old history is replaced by its details and hashes, without using a model.",
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declared(
-        8, "The last steps of a running turn stay as they are.",
+        8, "The most recent steps of a running turn are never folded.",
         group="Safety", within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declared(
-        0.10, "A fold must shrink what it covers by this share.",
+        0.10, "A fold must shrink what it covers by at least this share.",
         group="Safety", within=(0, 0.9),
     )  # fmt: skip
     failures: int = _declared(
-        3, "After so many failures in a row a strategy rests until it is switched on again.",
+        3, "After this many failures in a row, a strategy stays off until you turn it back on.",
         group="Safety", within=(1, 100),
     )  # fmt: skip
     summary_wait: float = _declared(
-        180.0, "How long a model may take over a summary before the next one is asked.",
+        180.0, "How long a model may take to write a summary before another model is tried.",
         group="Safety", within=(0.01, 3_600), unit="seconds",
     )  # fmt: skip
     panic_wait: float = _declared(
-        60.0, "How long a turn waits for a summary when the next request would not fit, before it goes on without.",
+        60.0, "When the next request wouldn't fit: how long to wait for a summary before continuing without one.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     panic_silence: float = _declared(
-        15.0, "A model that has said nothing for so long in that time is not waited for any more.",
+        15.0, "If the summarizing model stays silent this long, stop waiting for it.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     window: int = _declared(
-        128_000, "The window of a model that does not say its own.",
+        128_000, "The window assumed for a model that doesn't report one.",
         group="Safety", within=(2_000, 100_000_000), unit="tokens",
     )  # fmt: skip
     reserve_reply: int = _declared(
-        8_000, "Room kept free for the reply, up to a tenth of the window.",
+        8_000, "Space reserved for the reply, up to a tenth of the window.",
         group="Safety", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     reserve_summary: int = _declared(
-        3_000, "Room kept free for a summary, up to a twentieth of the window.",
+        3_000, "Space reserved for a summary, up to a twentieth of the window.",
         group="Safety", within=(0, 100_000), unit="tokens",
     )  # fmt: skip
 

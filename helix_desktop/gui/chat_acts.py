@@ -48,7 +48,7 @@ def _open_sub_agent(window: MainWindow, call: str) -> None:
     if begun:
         window.go(Place("conversation", bench.id, max(begun, key=lambda row: row.updated).id))
     else:
-        window.notices.tell(tr("The sub-agent has not begun yet."))
+        window.notices.tell(tr("The sub-agent hasn't started yet."))
 
 
 def _in_conversation(window: MainWindow, want: intents.Want) -> None:
@@ -97,11 +97,11 @@ def _rewind(window: MainWindow, session: Session, seq: int) -> None:
         window.doing.do(session.rewind(seq, restore_files=restore), name="rewind", then=told, owner=window)
 
     def told(lines: Sequence[str]) -> None:
-        window.notices.tell("\n".join([tr("Rewound."), *map(said, lines)]))
+        window.notices.tell("\n".join([tr("Conversation rewound."), *map(said, lines)]))
 
-    text = tr("Go back to here? What came after stays in the journal, and you can rewind again.")
+    text = tr("Rewind to this point? Later messages stay in the journal, and you can return to them.")
     ways = [
         (tr("Rewind"), partial(rewind, restore=False)),
-        (tr("Rewind and put files back"), partial(rewind, restore=True)),
+        (tr("Rewind and restore files"), partial(rewind, restore=True)),
     ]
     ask_which(window, tr("Rewind"), text, "", ways)

@@ -63,7 +63,7 @@ class ConversationActs:
 
             self._doing.do(work(), name="rename a conversation", then=lambda _done: self._changed())
 
-        ask_text(self._window, tr("Rename the conversation"), tr("Title"), row.title, named)
+        ask_text(self._window, tr("Rename conversation"), tr("Title"), row.title, named)
 
     def pin(self, bench: Workbench, row: ConversationRow) -> None:
         async def work() -> None:
@@ -80,7 +80,7 @@ class ConversationActs:
 
         def told(_done: None) -> None:
             self._changed()
-            words = tr("“{title}” is out of the archive.") if row.archived else tr("“{title}” is in the archive.")
+            words = tr("“{title}” was unarchived.") if row.archived else tr("“{title}” was archived.")
             self._notices.tell(words.format(title=row.title or tr("New conversation")), act=undo)
 
         self._doing.do(put(not row.archived), name="archive a conversation", then=told)
@@ -88,7 +88,7 @@ class ConversationActs:
     def trash(self, bench: Workbench, row: ConversationRow) -> None:
         def told(_done: None) -> None:
             self._changed()
-            words = tr("“{title}” is in the trash.", title=row.title or tr("New conversation"))
+            words = tr("“{title}” was moved to the trash.", title=row.title or tr("New conversation"))
             self._notices.tell(words, act=lambda: self.restore(bench, row))
 
         self._doing.do(self._trash(bench, row, trashed=True), name="trash a conversation", then=told)
@@ -102,20 +102,20 @@ class ConversationActs:
         number = sum(row.trashed for row in bench.conversations())
         text = count(
             number,
-            "{n} conversation in the trash is removed for good, with what only it keeps in the cache. This cannot be undone.",
-            "{n} conversations in the trash are removed for good, with what only they keep in the cache. This cannot be undone.",
+            "{n} conversation in the trash will be deleted permanently, along with cached content nothing else uses. This can't be undone.",
+            "{n} conversations in the trash will be deleted permanently, along with cached content nothing else uses. This can't be undone.",
         )
 
         def emptied(gone: Emptied) -> None:
             self._gone(*gone.conversations)
             self._changed()
-            words = count(len(gone.conversations), "{n} conversation removed", "{n} conversations removed")
-            self._notices.tell(tr("{what}; {size} freed.", what=words, size=size(gone.bytes)))
+            words = count(len(gone.conversations), "{n} conversation deleted", "{n} conversations deleted")
+            self._notices.tell(tr("{what}, {size} freed.", what=words, size=size(gone.bytes)))
 
         def empty() -> None:
             self._doing.do(bench.empty_trash(), name="empty the trash", then=emptied)
 
-        ask_yes(self._window, tr("Empty the trash"), text, tr("Remove them for good"), empty)
+        ask_yes(self._window, tr("Empty trash"), text, tr("Delete permanently"), empty)
 
     def fork(self, bench: Workbench, row: ConversationRow, at: int = 0) -> None:
         """At its end, or at the fact `at`; the fork is opened."""
@@ -136,8 +136,8 @@ class ConversationActs:
                     words.append(
                         count(
                             gone,
-                            "{n} output is not in it: it was removed from the cache or is damaged.",
-                            "{n} outputs are not in it: they were removed from the cache or are damaged.",
+                            "{n} output is missing: it was removed from the cache or is damaged.",
+                            "{n} outputs are missing: they were removed from the cache or are damaged.",
                         )
                     )
                 self._notices.tell("\n".join(words))
@@ -145,7 +145,7 @@ class ConversationActs:
             self._doing.do(self._export(bench, row, form, file), name="export a conversation", then=told)
 
         name = file_name(row.title, "conversation") + SUFFIX[form]
-        ask_new_file(self._window, tr("Export the conversation"), name, save_to)
+        ask_new_file(self._window, tr("Export conversation"), name, save_to)
 
     async def _trash(self, bench: Workbench, row: ConversationRow, *, trashed: bool) -> None:
         await (await bench.session(row.id)).trash(trashed=trashed)

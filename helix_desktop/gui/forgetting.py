@@ -57,15 +57,15 @@ class ForgetText(QDialog):
         self.closed_early: Callable[[str], object] = lambda _words: None
         self._closed = False
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(tr("Forget a text"))
+        self.setWindowTitle(tr("Forget text"))
         self.text = QLineEdit(self)
         self.text.setEchoMode(QLineEdit.EchoMode.Password)
         self.text.setAccessibleName(tr("Text to forget"))
         self.text.setPlaceholderText(tr("Paste the text"))
-        self.show_ = QCheckBox(tr("Show it"), self)
+        self.show_ = QCheckBox(tr("Show text"), self)
         self.stop_ = QPushButton(tr("Stop"), self)
         self.close_ = QPushButton(tr("Cancel"), self)
-        self.forget_ = QPushButton(tr("Forget it everywhere"), self)
+        self.forget_ = QPushButton(tr("Forget everywhere"), self)
         self.bar = QProgressBar(self)
         self.said = QLabel(self)
         self._lay_out()
@@ -122,11 +122,10 @@ class ForgetText(QDialog):
 
         self._say(
             tr(
-                "Everything is read; in a large workspace this takes minutes. Nothing is removed yet, and you can stop it or close "
-                "this window. Meanwhile messages wait, and other conversations of this workspace do not open."
+                "Searching everything. In a large workspace this takes a few minutes. Nothing has been removed yet, and you can stop or close this window. Until it is done, messages are queued and other conversations in this workspace can't be opened."
             )
         )
-        self.bar.setAccessibleName(tr("Forget a text"))
+        self.bar.setAccessibleName(tr("Forget text"))
         self.bar.setRange(0, 0)
         self.bar.show()
         self.text.setEnabled(False)
@@ -150,8 +149,7 @@ class ForgetText(QDialog):
             self.stop_.hide()
             self._say(
                 tr(
-                    "Everything was read, and the text is being removed; this cannot be stopped. Do not close the program now: "
-                    "the text might be left in places, and you would have to forget it once more."
+                    "Removing the text. This can't be stopped. Don't close the program now, or some copies may remain and you would have to forget the text again."
                 )
             )
 
@@ -182,10 +180,10 @@ class ForgetText(QDialog):
 def told(purged: Purged) -> str:
     """What was done, in a sentence; then a line for each place that is the user's to mend."""
     if not purged.entries and not purged.facts:
-        first = tr("Nothing was found: no message and no entry of this workspace holds this text.")
+        first = tr("Not found: no message or entry in this workspace contains this text.")
     else:
         first = tr(
-            "Forgotten for good: {entries} and {messages} changed, {backups} cleaned.",
+            "Forgotten: {entries} and {messages} changed, {backups} cleaned.",
             entries=count(len(purged.entries), "{n} entry removed", "{n} entries removed"),
             messages=count(purged.facts, "{n} fact", "{n} facts"),
             backups=count(purged.backups, "{n} backup", "{n} backups"),

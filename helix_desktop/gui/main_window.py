@@ -113,7 +113,7 @@ class MainWindow(Frame):
     def desk(self) -> Desk:
         """There from `begin` on; the window is painted before anything is opened."""
         if self._desk is None:
-            raise Refused(tr("The program is still starting."))
+            raise Refused(tr("Helix Desktop is still starting. Try again in a moment."))
         return self._desk
 
     def begin(self, desk: Desk) -> None:

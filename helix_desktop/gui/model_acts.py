@@ -104,7 +104,7 @@ class ModelActs(QObject):
         window = self._window
 
         def done(_done: None) -> None:
-            window.notices.tell(tr("{model}: the change counts from the next message.", model=model.id))
+            window.notices.tell(tr("{model}: the change applies from the next message.", model=model.id))
 
         def failed(error: HelixError) -> None:
             window.notices.tell_error(error)

@@ -16,8 +16,8 @@ async def save(file: Path, make: Callable[[], str]) -> None:
         await asyncio.to_thread(lambda: file.write_text(make(), "utf-8", "replace"))
     except OSError as error:
         raise StoreFailed(
-            tr("{file} could not be written: {why}.", file=file, why=error.strerror or error),
-            remedy=tr("What it was made from is unchanged; choose another place."),
+            tr("Couldn't write {file}: {why}.", file=file, why=error.strerror or error),
+            remedy=tr("Nothing was lost. Choose another location."),
         ) from error
 
 

@@ -60,7 +60,7 @@ def _wire_rail(window: MainWindow) -> None:
     on("trash-workspace", lambda: acts.current(acts.trash))
     on("workspace-trash", acts.show_trash)
     rail.add_menu.connect(lambda name: window.actions_[name].trigger())
-    on("open-folder", lambda: ask_folder(window, tr("Open a folder as workspace"), window.create_workspace))
+    on("open-folder", lambda: ask_folder(window, tr("Open folder as workspace"), window.create_workspace))
     on("settings", lambda: window.settings_wanted.emit(""))
     on("workspace-settings", lambda: window.settings_wanted.emit("workspace"))
     on("shortcuts", lambda: window.settings_wanted.emit("shortcuts"))
@@ -215,7 +215,7 @@ def _unqueue(window: MainWindow, index: int, *, edit: bool) -> None:
         window.chat.composer.take(taken)
     else:
         session = window.session
-        window.notices.tell(tr("The message was taken away."), act=lambda: session.send(taken))
+        window.notices.tell(tr("The message was removed."), act=lambda: session.send(taken))
 
 
 def _wire_pages(window: MainWindow) -> None:

@@ -47,7 +47,7 @@ class WorkspaceActs:
                 window.desk.rename(row.id, name), name="rename a workspace", then=lambda _d: self._renamed()
             )
 
-        ask_text(window, tr("Rename the workspace"), tr("Name"), row.name, named)
+        ask_text(window, tr("Rename workspace"), tr("Name"), row.name, named)
 
     def recolour(self, row: WorkspaceRow) -> None:
         """The next one of the table: each of them can be read."""
@@ -69,7 +69,7 @@ class WorkspaceActs:
 
         def told(_done: None) -> None:
             window.workspace_gone(row.id)
-            words = tr("“{name}” is in the trash. The folder itself was not touched.", name=row.name)
+            words = tr("“{name}” was moved to the trash. Its folder was not changed.", name=row.name)
             window.notices.tell(words, act=undo)
 
         window.doing.do(window.desk.trash(workspace=row.id), name="trash a workspace", then=told)
@@ -81,13 +81,13 @@ class WorkspaceActs:
         self._window.open_workspace(row.id, lambda: self.choose_folder(row.id))
 
     def choose_folder(self, workspace: str) -> None:
-        ask_folder(self._window, tr("The folder this workspace works on"), lambda path: self._set(workspace, [path]))
+        ask_folder(self._window, tr("Workspace folder"), lambda path: self._set(workspace, [path]))
 
     def _set(self, workspace: str, folders: Sequence[Path]) -> None:
         window = self._window
 
         def told(bench: Workbench) -> None:
-            window.notices.tell(tr("“{name}” works on {folder} now.", name=bench.name, folder=bench.folder))
+            window.notices.tell(tr("“{name}” now uses {folder}.", name=bench.name, folder=bench.folder))
 
         window.open_anew(workspace, window.desk.set_folders(workspace, folders), told)
 
@@ -96,13 +96,13 @@ class WorkspaceActs:
     def export(self, row: WorkspaceRow) -> None:
         """History and cache as one file; keys never."""
         name = file_name(row.name, "workspace") + SUFFIX
-        ask_new_file(self._window, tr("Export the workspace"), name, partial(self._export_to, row))
+        ask_new_file(self._window, tr("Export workspace"), name, partial(self._export_to, row))
 
     def _export_to(self, row: WorkspaceRow, path: Path) -> None:
         window = self._window
         lasting = Lasting(tr("Exporting “{name}”", name=row.name), window)
-        lasting.rejected.connect(lambda: window.notices.tell(tr("The export was stopped; nothing was written.")))
-        words = tr("“{name}” is in {file}: its history and its cache, and no keys.", name=row.name, file=path.name)
+        lasting.rejected.connect(lambda: window.notices.tell(tr("Export stopped. Nothing was written.")))
+        words = tr("“{name}” was exported to {file}: history and cache, without keys.", name=row.name, file=path.name)
 
         def told(damaged: Sequence[str]) -> None:
             if damaged:
@@ -121,12 +121,12 @@ class WorkspaceActs:
 
     def import_(self) -> None:
         patterns = tr("Exported workspaces ({pattern})", pattern=f"*{SUFFIX}")
-        ask_file(self._window, tr("Import a workspace"), patterns, self.import_from)
+        ask_file(self._window, tr("Import workspace"), patterns, self.import_from)
 
     def import_from(self, path: Path) -> None:
         window = self._window
         lasting = Lasting(tr("Importing {file}", file=path.name), window)
-        lasting.rejected.connect(lambda: window.notices.tell(tr("The import was stopped; nothing of it is left.")))
+        lasting.rejected.connect(lambda: window.notices.tell(tr("Import stopped. Nothing was added.")))
         work = window.desk.import_(path, report=lasting.report)
         lasting.follow(window.doing, work, self._imported, window.notices.tell_error)
 
@@ -137,8 +137,8 @@ class WorkspaceActs:
 
     def _say_imported(self, imported: Imported) -> None:
         """What came, what could not, and that nothing of it is in force."""
-        words = [tr("“{name}” is here with its history and its cache.", name=imported.name)]
-        words.append(tr("No permission, MCP server or folder of it is in force."))
+        words = [tr("“{name}” was imported with its history and cache.", name=imported.name)]
+        words.append(tr("Its permissions, MCP servers and folders are not active."))
         words += map(said, imported.left_out[:5])
         act = partial(self.choose_folder, imported.id)
         self._window.notices.tell("\n".join(words), button=tr("Choose a folder…"), act=act, stays=STAYS)

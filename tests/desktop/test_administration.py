@@ -46,7 +46,7 @@ async def test_what_is_kept_is_counted_backed_up_and_verified(keeping: Keeping, 
     assert "Backed up as journal-" in await keeping.back_up(bench)
     assert len((await keeping.kept(bench)).backups) == 1
     said: list[str] = []
-    assert await keeping.verify(bench, said.append) == "1 entry, 1.0 KB: every byte is as its hash says."
+    assert await keeping.verify(bench, said.append) == "1 entry, 1.0 KB: every entry matches its hash."
 
 
 async def test_a_backup_waits_for_what_is_being_forgotten(
@@ -66,7 +66,7 @@ async def test_a_backup_waits_for_what_is_being_forgotten(
 
 
 async def test_room_is_made_only_down_to_a_limit(keeping: Keeping, bench: Workbench) -> None:
-    assert "There is no limit" in await keeping.collect(bench)
+    assert "No limit is set" in await keeping.collect(bench)
     await keeping.change(bench, {"limits.cache_bytes": 1})
     going = await keeping.going(bench)
     assert going.over > 0
@@ -131,7 +131,7 @@ async def test_one_servers_mistake_stops_no_other_and_limits_and_tools_are_kept(
 async def test_a_server_that_answers_shows_its_tools_and_its_log(keeping: Keeping, bench: Workbench) -> None:
     script = Path(__file__).parents[1] / "mcp_host" / "modern_server.py"
     await keeping.add_servers(bench, f"{sys.executable} {script}", "modern")
-    assert "modern answers:" in await keeping.test_server(bench, "modern")
+    assert "modern responded" in await keeping.test_server(bench, "modern")
     async with asyncio.timeout(30):
         while not keeping.servers(bench)[0].offered:
             await asyncio.sleep(0.02)

@@ -62,7 +62,7 @@ def test_versions_are_compared_by_their_numbers(version: str, newer: bool) -> No
 async def test_a_newer_version_is_told_once_a_day_and_nothing_of_the_user_is(updates: Updates) -> None:
     release = json_answer({"tag_name": "v99.1", "html_url": "https://example.org/99"})
     text, requests = await said(updates, release, quiet=True)
-    assert text == f"Version 99.1 is there; this is {__version__}."
+    assert text == f"Version 99.1 is available. You have {__version__}."
     (asked,) = requests
     assert (asked.method, asked.path, asked.content) == ("GET", "/latest", b"")
     assert set(asked.headers) <= {"host", "accept", "accept-encoding", "connection", "user-agent"}
@@ -72,7 +72,7 @@ async def test_a_newer_version_is_told_once_a_day_and_nothing_of_the_user_is(upd
 async def test_who_asked_by_hand_is_told_that_there_is_none(updates: Updates) -> None:
     release = json_answer({"tag_name": __version__})
     assert (await said(updates, release, quiet=True))[0] == ""
-    assert (await said(updates, release))[0] == f"This is the newest version, {__version__}."
+    assert (await said(updates, release))[0] == f"Helix Desktop {__version__} is up to date."
 
 
 @pytest.mark.parametrize(

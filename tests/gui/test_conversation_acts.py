@@ -45,7 +45,7 @@ def test_what_an_export_could_not_hold_is_said(
     bench.gone = {gone.digest}
     window.actions_["export-markdown"].trigger()
     save_to(window, tmp_path / "a.md")
-    assert "1 output is not in it: it was removed from the cache or is damaged." in window.notices.text
+    assert "1 output is missing: it was removed from the cache or is damaged." in window.notices.text
     assert f"{gone.digest}: removed from the cache since, or damaged]" in (tmp_path / "a.md").read_text("utf-8")
 
 
@@ -58,5 +58,5 @@ def test_the_json_form_is_json(window: MainWindow, tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_said(window: MainWindow, tmp_path: Path) -> None:
     window.actions_["export-markdown"].trigger()
     save_to(window, tmp_path / "no such folder" / "a.md")
-    assert "could not be written: No such file or directory." in window.notices.text
-    assert "What it was made from is unchanged" in window.notices.text
+    assert "No such file or directory." in window.notices.text
+    assert "Nothing was lost" in window.notices.text

@@ -32,7 +32,7 @@ async def until_asked(approvals: Approvals, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pressed", "came"), [("Send to the server", "accept name='Ada'"), ("Decline", "decline"), ("Cancel", "cancel")]
+    ("pressed", "came"), [("Send to server", "accept name='Ada'"), ("Decline", "decline"), ("Cancel", "cancel")]
 )
 async def test_a_servers_question_is_answered_declined_or_left(
     theme: Theme, tmp_path: Path, pressed: str, came: str

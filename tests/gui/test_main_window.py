@@ -293,7 +293,7 @@ def test_the_sub_agent_of_a_running_call_is_opened(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
     chat_acts.do(window, intents.OpenSubAgent("c1"))
-    assert window.notices.text == "The sub-agent has not begun yet."
+    assert window.notices.text == "The sub-agent hasn't started yet."
     for name, begun in (("flaky", 2.0), ("argparse", 1.0)):  # a model that numbers its calls anew
         bench.rows[name] = replace(bench.rows[name], parent=session.id, parent_call="c1", updated=begun)
     chat_acts.do(window, intents.OpenSubAgent("c1"))
@@ -485,8 +485,8 @@ def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(window: MainWind
 @pytest.mark.parametrize(
     ("reason", "page", "buttons"),
     [
-        (TurnEnd.SPENDING_LIMIT, "limits", ["Limits…", "Go on"]),
-        (TurnEnd.STEP_LIMIT, "limits", ["Limits…", "Go on"]),
+        (TurnEnd.SPENDING_LIMIT, "limits", ["Limits…", "Continue"]),
+        (TurnEnd.STEP_LIMIT, "limits", ["Limits…", "Continue"]),
         (TurnEnd.FAILED, "providers", ["Models and providers…", "Try again"]),
         (TurnEnd.DONE, "", []),
     ],
@@ -560,7 +560,7 @@ def test_a_message_that_could_not_be_recorded_can_be_sent_again(
     window.bridge.flush()
     way_on = window.chat.way_on
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
-    assert [each.text() for each in shown] == ["Go on"]
+    assert [each.text() for each in shown] == ["Continue"]
     assert way_on._words.text().startswith("The disk is full. " if running is Running.FAILED else "Nothing is lost.")
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
     assert session.done[-1] == "resume"
@@ -573,7 +573,7 @@ def test_messages_that_wait_after_a_stop_are_sent_by_going_on(window: MainWindow
     session.set_running(Running.IDLE)
     window.bridge.flush()
     shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
-    assert [each.text() for each in shown] == ["Go on"]
+    assert [each.text() for each in shown] == ["Continue"]
     session.unqueue(0)
     window.bridge.flush()
     assert not window.chat.way_on.isVisible()
@@ -583,7 +583,7 @@ def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(window: Main
     session.append(UserSaid((Text("Count."),)))
     window.show_session(session)
     shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
-    assert [each.text() for each in shown] == ["Go on"]
+    assert [each.text() for each in shown] == ["Continue"]
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
     window.bridge.flush()
     assert session.done[-1] == "resume"
@@ -612,11 +612,11 @@ def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWind
     empty = window.sidebar._empty_it
     QTest.mouseClick(empty, Qt.MouseButton.LeftButton)
     box = window.findChildren(QMessageBox)[0]
-    assert "1 conversation in the trash is removed for good" in box.text()
+    assert "1 conversation in the trash will be deleted permanently" in box.text()
     assert "flaky" in bench.rows
-    next(each for each in box.buttons() if each.text() == "Remove them for good").click()
+    next(each for each in box.buttons() if each.text() == "Delete permanently").click()
     assert "flaky" not in bench.rows
-    assert window.notices.text == "1 conversation removed; 4.8 MB freed."
+    assert window.notices.text == "1 conversation deleted, 4.8 MB freed."
     assert [path for path in window.memory._values if "flaky" in path] == [], "nothing of it is remembered"
     assert window.memory.get("draft", bench.id, "new", default=list[int]()) == [1, 2]
     assert not empty.isVisible()

@@ -90,7 +90,7 @@ def test_texts_are_translated_and_filled() -> None:
 
 
 def test_a_brace_in_what_is_put_in_is_only_text(application: QApplication) -> None:
-    assert tr("Asking {service}…", service="{0} {name}") == "Asking {0} {name}…"
+    assert tr("Contacting {service}…", service="{0} {name}") == "Contacting {0} {name}…"
 
 
 def test_a_chosen_language_is_put_into_force(application: QApplication) -> None:

@@ -49,7 +49,7 @@ def test_a_workspace_is_exported_and_what_is_left_out_or_refuses_is_said(
     window.rail.wants.emit("export", "storage-engine")
     chosen(window, tmp_path / "w.helix")
     assert (tmp_path / "w.helix").read_text() == "storage-engine"
-    assert window.notices.text == "“storage-engine” is in w.helix: its history and its cache, and no keys."
+    assert window.notices.text == "“storage-engine” was exported to w.helix: history and cache, without keys."
     desk.damaged = ("41f3" * 16, "ab12" * 16, "cd34" * 16, "ef56" * 16)
     window.actions_["export-workspace"].trigger()
     chosen(window, tmp_path / "w.helix")
@@ -69,18 +69,18 @@ def test_an_import_opens_says_that_nothing_is_in_force_and_leads_on_to_a_folder(
     chosen(window, tmp_path / "pairs.helix")
     assert window.bench is not None
     assert window.bench.name == "pairs"
-    assert "No permission, MCP server or folder of it is in force." in window.notices.text
+    assert "Its permissions, MCP servers and folders are not active." in window.notices.text
     assert "was left out" in window.notices.text
     window.notices.act()
     chosen(window, tmp_path)
     assert window.bench.folders == [tmp_path]
-    assert window.notices.text == f"“pairs” works on {tmp_path} now."
+    assert window.notices.text == f"“pairs” now uses {tmp_path}."
     window.actions_["import-workspace"].trigger()
     chosen(window, tmp_path / "missing")
     assert "is not there" in window.notices.text
 
 
-@pytest.mark.parametrize(("button", "decided"), [("Allow them", [True]), ("Drop them", [False]), ("Decide later", [])])
+@pytest.mark.parametrize(("button", "decided"), [("Allow", [True]), ("Discard", [False]), ("Decide later", [])])
 def test_what_came_along_is_decided_in_three_ways(
     front: Front, window: MainWindow, desk: FakeDesk, tmp_path: Path, button: str, decided: list[bool]
 ) -> None:
@@ -102,16 +102,16 @@ def test_the_trash_gives_back_and_deletes_after_a_question(window: MainWindow, d
     window.actions_["workspace-trash"].trigger()
     (trash,) = window.findChildren(TrashDialog)
     assert "parser" in said(trash)
-    press(trash, "Take out")
+    press(trash, "Restore")
     assert sorted(desk.benches) == ["parser", "storage-engine"]
     assert [row.id for row in window.workspaces()] == ["storage-engine", "parser"]
-    press(trash, "Delete for good…")
+    press(trash, "Delete permanently…")
     (box,) = trash.findChildren(QMessageBox)
     assert list(desk.trashed) == ["infra"]
-    press(box, "Delete for good")
+    press(box, "Delete permanently")
     assert desk.trashed == {}
     assert "secret" not in window.memory._file.read_text("utf-8")
-    assert "There is no workspace in the trash." in said(trash)
+    assert "No workspaces in the trash." in said(trash)
 
 
 async def test_what_lasts_shows_how_far_it_is_and_stops(theme: Theme) -> None:

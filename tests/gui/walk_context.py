@@ -160,7 +160,7 @@ class Walk:
         await until(lambda: page.viewer.row is not None and page.viewer.row.pinned)
         await click(page.viewer._more)
         await choose("Verify")
-        await until(lambda: "matches the hash" in page._counts.text())
+        await until(lambda: "matches its hash" in page._counts.text())
         await key("ctrl+f", "ctrl+a", "Delete")
         await until(lambda: not page.model.searching and page.model.rowCount() > 2)
         await until(lambda: page.table.at < 0 or page.model.row(page.table.at) == page.viewer.row)
@@ -169,7 +169,7 @@ class Walk:
         gone = page.viewer.row.stored.digest if page.viewer.row is not None else row.stored.digest
         await click(page.viewer._more)
         await choose("Forget")
-        await answer("Forget for good")
+        await answer("Forget permanently")
         await until(lambda: page.viewer.row is None or page.viewer.row.stored.digest != gone)
         await self.bench.workspace.index.caught_up()  # forgetting makes it anew
         kept = await self.bench.workspace.index.row(row.stored.digest)
@@ -346,7 +346,7 @@ class Walk:
         await until(lambda: self.window.bench is not None and self.window.bench.id != first)
         assert self.bench.folders == ()
         assert self.bench.mode == "ask"
-        await answer("Allow them")
+        await answer("Allow")
         await until(lambda: self.window.bench is not None and bool(self.window.bench.folders))
         assert self.bench.mode == "allow all"
         await key("ctrl+Next")

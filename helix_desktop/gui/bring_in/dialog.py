@@ -111,7 +111,7 @@ class BringInDialog(QDialog):
     def look(self, *, at_once: bool = False) -> None:
         """Look for them; `at_once`: and bring in all of them."""
         self._at_once = at_once
-        self._words.setText(tr("Looking…"))
+        self._words.setText(tr("Loading…"))
         self._doing.do(self._histories.find(), name="find conversations", then=self._found, owner=self)
 
     def _found(self, groups: Sequence[Group]) -> None:

@@ -88,7 +88,7 @@ class PictureView(QWidget):
 
     def show_image(self, image: QImage) -> None:
         self.image = image
-        self.setAccessibleName(tr("Picture, {w} by {h}", w=image.width(), h=image.height()))
+        self.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -145,7 +145,7 @@ class FilterBar(QWidget):
         _give(pill, menu)
 
     def _fill_times(self) -> None:
-        spans = [(tr("Today"), 1), (tr("The last 7 days"), 7), (tr("The last 30 days"), 30)]
+        spans = [(tr("Today"), 1), (tr("Last 7 days"), 7), (tr("Last 30 days"), 30)]
         choices = [(words, words, str(days)) for words, days in spans]
 
         def since(days: str) -> Filter:
@@ -167,8 +167,8 @@ class FilterBar(QWidget):
         menu.addSeparator()
         for words, name in (
             (tr("Pinned"), "pinned"),
-            (tr("Not used by any message"), "unused"),
-            (tr("Removed for room"), "gone"),
+            (tr("Not used in any message"), "unused"),
+            (tr("Removed to free space"), "gone"),
         ):
             action = menu.addAction(words)
             action.setCheckable(True)

@@ -71,7 +71,7 @@ class CachePage(QWidget):
         theme.fit(self, self._counts.setContentsMargins, 20, 6, 20, 6)
         self._over = QPushButton(self)
         set_look(self._over, "link")
-        self._over.setToolTip(tr("What can be done about it"))
+        self._over.setToolTip(tr("Actions"))
         self._over.clicked.connect(self.room_wanted)
         self._over.hide()
         self._split = QSplitter(Qt.Orientation.Vertical, self)
@@ -219,7 +219,7 @@ class CachePage(QWidget):
     def _search_contents(self, text: str) -> None:
         if self._catalogue is None:
             return
-        self._counts.setText(tr("Looking for “{words}”…", words=text))
+        self._counts.setText(tr("Searching for “{words}”…", words=text))
         looking = work.found(self._catalogue, text, tool=self.bar.filter.tool)
         self._ask(looking, "search entries", lambda hits: self._take_found(text, hits))
 
@@ -230,7 +230,7 @@ class CachePage(QWidget):
         self.table.selected.clear()
         self.model.show_found(found)
         self.viewer.body.lines.mark(text)
-        places = count(len(found), "{n} entry holds it", "{n} entries hold it")
+        places = count(len(found), "{n} entry contains it", "{n} entries contain it")
         self._counts.setText(f"“{text}”: {places}")
         if found:
             self.table.go_to(0)
@@ -269,7 +269,7 @@ class CachePage(QWidget):
 
     def _jump(self, row: Row | None) -> None:
         if row is None or self._catalogue is None:
-            self._counts.setText(tr("There is no such entry in this workspace."))
+            self._counts.setText(tr("This workspace has no such entry."))
             return
         number = self.model.row_of(row.stored.digest)
         if number >= 0:
@@ -318,19 +318,19 @@ class CachePage(QWidget):
             tr("{size} stored as {kept}", size=size(stats.size), kept=size(stats.kept)),
         ]
         if self.model.chosen != Filter():
-            parts.insert(0, tr("{n} shown of", n=f"{shown:,}"))
+            parts.insert(0, tr("Showing {n} of", n=f"{shown:,}"))
         if stats.repeated:
             parts.append(count(stats.repeated, "{n} duplicate stored once", "{n} duplicates stored once"))
         if stats.gone:
-            parts.append(tr("{n} removed for room", n=f"{stats.gone:,}"))
-        parts.append(tr("checked whenever read"))
+            parts.append(tr("{n} removed to free space", n=f"{stats.gone:,}"))
+        parts.append(tr("verified on every read"))
         self._counts.setText(" · ".join(parts).replace(" of · ", " of "))
 
     def _say_chosen(self) -> None:
         chosen = len(self.table.selected)
         self.viewer.allow_compare(two=chosen == 2)
         if chosen > 1:
-            self._counts.setText(tr("{n} chosen", n=f"{chosen:,}") + " · " + tr("Ctrl C copies their hashes"))
+            self._counts.setText(tr("{n} selected", n=f"{chosen:,}") + " · " + tr("Ctrl+C copies their hashes"))
 
     def _refreshed(self) -> None:
         self._stale = False
@@ -389,7 +389,7 @@ class CachePage(QWidget):
         digest = row.stored.digest
 
         def good(_: None) -> None:
-            self._say_checked(digest, tr("Every byte matches the hash."), good=True)
+            self._say_checked(digest, tr("The content matches its hash."), good=True)
 
         def not_good(error: HelixError) -> None:
             self._say_checked(digest, said(str(error)), good=None if not isinstance(error, CacheCorrupt) else False)
@@ -430,8 +430,8 @@ class CachePage(QWidget):
             self._ask(catalogue.forget_entry(row.stored.digest), "forget an entry", lambda _: self.renew())
 
         meant = work.consequences(row, len(self.viewer.uses) or row.uses)
-        text = "\n\n".join([tr("Forget this entry for good?"), meant])
-        ask_which(self, tr("Forget this entry"), text, tr("Keep it"), [(tr("Forget for good"), forget)])
+        text = "\n\n".join([tr("Forget this entry permanently?"), meant])
+        ask_which(self, tr("Forget this entry"), text, tr("Keep"), [(tr("Forget permanently"), forget)])
 
     def renew(self) -> None:
         """What is gone must not be shown any longer."""
@@ -462,12 +462,12 @@ class CachePage(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(count(many, "Copy the hash", "Copy {n} hashes"), self.copy_hashes)
         if many == 2:
-            menu.addAction(tr("Compare the two chosen"), self.compare)
+            menu.addAction(tr("Compare selected"), self.compare)
         if many == 1:
             menu.addAction(tr("Recall into chat"), self.viewer.recall)
             menu.addAction(tr("Show in chat"), self.viewer.show_in_chat)
             menu.addAction(tr("Save as…"), self.save)
             menu.addAction(tr("Verify"), self.verify)
             menu.addSeparator()
-            menu.addAction(tr("Forget for good…"), self.forget)
+            menu.addAction(tr("Forget permanently…"), self.forget)
         menu.popup(place)

@@ -151,7 +151,7 @@ class EntryTable(QTableView):
         self.setWordWrap(False)
         self.setCornerButtonEnabled(False)
         self.setCornerWidget(QWidget(self))
-        self.setAccessibleName(tr("Entries of the cache"))
+        self.setAccessibleName(tr("Cache entries"))
         self._set_header()
         self.verticalHeader().hide()
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)

@@ -48,11 +48,11 @@ class EntryViewer(QWidget):
         self._used = QToolButton(self)
         set_look(self._used, "chip")
         self._used.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self._used.setAccessibleName(tr("Where this entry is used"))
+        self._used.setAccessibleName(tr("Used in"))
         self._shape = QToolButton(self)
         set_look(self._shape, "chip")
         self._shape.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self._shape.setAccessibleName(tr("Shown as"))
+        self._shape.setAccessibleName(tr("View as"))
         self._copy = self._button(tr("Copy"), self.copy)
         self._save = self._button(tr("Save as…"), self.save_wanted.emit)
         self._show = self._button(tr("Show in chat"), self.show_in_chat)
@@ -60,7 +60,7 @@ class EntryViewer(QWidget):
         self._more = QToolButton(self)
         self._more.setText("⋯")
         set_look(self._more, "icon")
-        self._more.setAccessibleName(tr("More that can be done"))
+        self._more.setAccessibleName(tr("More actions"))
         self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._more.setMenu(self._menu())
         self._lay_out(theme)
@@ -111,11 +111,11 @@ class EntryViewer(QWidget):
         menu.addAction(tr("Show in chat"), self.show_in_chat)
         menu.addSeparator()
         menu.addAction(tr("Copy the hash"), self._copy_hash)
-        self._pin = menu.addAction(tr("Pin: never collect this"), self._toggle_pin)
+        self._pin = menu.addAction(tr("Pin: never remove"), self._toggle_pin)
         menu.addAction(tr("Verify"), self.verify_wanted.emit)
-        self._compare = menu.addAction(tr("Compare the two chosen"), self.compare_wanted.emit)
+        self._compare = menu.addAction(tr("Compare selected"), self.compare_wanted.emit)
         menu.addSeparator()
-        menu.addAction(tr("Forget for good…"), self.forget_wanted.emit)
+        menu.addAction(tr("Forget permanently…"), self.forget_wanted.emit)
         return menu
 
     # --- what is shown
@@ -127,13 +127,13 @@ class EntryViewer(QWidget):
         self._hash.setText("")
         for chip in (self._checked, self._used, self._shape):
             chip.hide()
-        self.body.say(tr("Choose an entry to see what it holds."))
+        self.body.say(tr("Select an entry to see its content."))
 
     def open(self, catalogue: Catalogue, row: Row) -> None:
         """Show an entry; the same one again only brings its figures up to date."""
         same = self.row is not None and self.row.stored.digest == row.stored.digest and self.row.gone == row.gone
         self._catalogue, self.row = catalogue, row
-        self._pin.setText(tr("Unpin") if row.pinned else tr("Pin: never collect this"))
+        self._pin.setText(tr("Unpin") if row.pinned else tr("Pin: never remove"))
         if same:
             return
         self.uses = ()
@@ -196,8 +196,8 @@ class EntryViewer(QWidget):
 
     def _say_gone(self, row: Row) -> None:
         what = harmless(f"{row.about.tool} {row.about.source}").strip()
-        words = tr("The content of this entry was removed to make room; what it was is still known: {what}.", what=what)
-        self.body.say(words + "\n" + tr("Running the tool again brings it back."))
+        words = tr("The content of this entry was removed to free space. It was: {what}.", what=what)
+        self.body.say(words + "\n" + tr("Run the tool again to get it back."))
 
     def _was_read(self) -> None:
         self.say_checked(good=True)

@@ -59,8 +59,8 @@ async def save(catalogue: Catalogue, stored: Stored, path: Path, report: Report)
             report(min(start + PAGE, stored.size), stored.size)
         await asyncio.to_thread(beside.replace, path)
     except OSError as error:
-        what = tr("The entry could not be saved: {why}.", why=error.strerror or str(error))
-        raise StoreFailed(what, remedy=tr("It is still in the cache. Choose another place.")) from error
+        what = tr("Couldn't save the entry: {why}.", why=error.strerror or str(error))
+        raise StoreFailed(what, remedy=tr("It is still in the cache. Choose another location.")) from error
     finally:
         await asyncio.to_thread(beside.unlink, missing_ok=True)
 
@@ -68,10 +68,10 @@ async def save(catalogue: Catalogue, stored: Stored, path: Path, report: Report)
 async def two_texts(catalogue: Catalogue, one: Stored, two: Stored) -> tuple[str, str]:
     """Two entries as text, to compare them."""
     if one.size + two.size > LARGEST_COMPARED:
-        raise WrongUse(tr("Together these entries have more than 4 MB; that is too much to compare here."))
+        raise WrongUse(tr("These entries total more than 4 MB, which is too much to compare here."))
     contents = [await catalogue.read(stored.digest, 0, stored.size) for stored in (one, two)]
     if not all(is_text(content) for content in contents):
-        raise WrongUse(tr("Only texts can be compared."))
+        raise WrongUse(tr("Only text can be compared."))
     return contents[0].decode("utf-8", "replace"), contents[1].decode("utf-8", "replace")
 
 
@@ -93,14 +93,14 @@ def consequences(row: Row, uses: int) -> str:
         [
             tr("{name}, {size}", name=named(row), size=size(row.stored.size)),
             tr(
-                "It is removed from the cache, the index and the journal, and from exports and backups made from now on."
+                "It is removed from the cache, the index, the journal and the backups. Files you exported earlier are not changed."
             ),
             count(
                 uses,
-                "{n} message refers to it and will say that it was forgotten.",
-                "{n} messages refer to it and will say that it was forgotten.",
+                "{n} message refers to it and will show that it was forgotten.",
+                "{n} messages refer to it and will show that it was forgotten.",
             ),
-            tr("It cannot be recalled, by you or by the agent, and this cannot be undone."),
+            tr("Neither you nor the agent can recall it afterwards. This can't be undone."),
         ]
     )
 

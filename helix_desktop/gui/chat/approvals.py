@@ -74,7 +74,7 @@ def asked_by(question: Question) -> str:
     if not question.by:
         return ""
     task, more = exact.shown(question.by[:LONGEST]), len(question.by) - LONGEST
-    words = tr("A sub-agent asks, for: {task}", task=task)
+    words = tr("Asked by a sub-agent working on: {task}", task=task)
     return words + (tr(" … {n} more characters", n=f"{more:,}") if more > 0 else "")
 
 
@@ -159,7 +159,7 @@ class QuestionCard(QWidget):
 
     def _previewed(self) -> ExactText:
         text = ExactText(self._theme, self._question.preview, self)
-        text.setAccessibleName(tr("What exactly is to be done"))
+        text.setAccessibleName(tr("Exactly what will run"))
         text.changed.connect(self._read_on)
         self._inside.addWidget(text)
         self._length = self._label("", "faint")
@@ -180,7 +180,7 @@ class QuestionCard(QWidget):
         row = QHBoxLayout()
         row.setSpacing(8)
         row.addStretch(1)
-        send = tr("Send to the server") if self._form is not None else tr("Agree and open the page")
+        send = tr("Send to server") if self._form is not None else tr("Agree and open page")
         ways = (
             (tr("Cancel"), "", "", self.cancel),
             (tr("Decline"), "refuse", "danger", self.refuse),
@@ -201,8 +201,8 @@ class QuestionCard(QWidget):
         self.allow("once")
 
     def _buttons(self, keys: Mapping[str, str]) -> QBoxLayout:
-        self._words.setPlaceholderText(tr("What to do instead"))
-        self._words.setAccessibleName(tr("What to do instead"))
+        self._words.setPlaceholderText(tr("Tell the agent what to do instead"))
+        self._words.setAccessibleName(tr("Tell the agent what to do instead"))
         self._words.returnPressed.connect(self.refuse)
         row = self._answers = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         row.setSpacing(8)
@@ -211,7 +211,7 @@ class QuestionCard(QWidget):
         self._ways_on.setProperty("look", "plain")
         ways = Flow(self._ways_on, gap=8)
         row.addWidget(self._ways_on)
-        refuse = self._button(tr("Refuse"), keys.get("refuse", ""), "danger")
+        refuse = self._button(tr("Deny"), keys.get("refuse", ""), "danger")
         refuse.clicked.connect(self.refuse)
         ways.addWidget(refuse)
         self._first = refuse
@@ -299,7 +299,7 @@ class Approvals(QWidget):
         question = questions.get(number)
         focused = QApplication.focusWidget()
         held = self._card is not None and focused is not None and self._card.isAncestorOf(focused)
-        self._more.setText(count(len(questions) - 1, "{n} more question waits", "{n} more questions wait"))
+        self._more.setText(count(len(questions) - 1, "{n} more question waiting", "{n} more questions waiting"))
         self._more.setVisible(len(questions) > 1)
         self.setVisible(bool(questions))
         if question is self._question:

@@ -84,14 +84,14 @@ def _content(file: Path, name: str) -> tuple[bytes, str]:
 def _bytes_of(file: Path) -> bytes:
     try:
         if file.is_dir():
-            raise WrongUse(tr("{name} is a folder.", name=file.name), remedy=tr("Attach files, or name it with @."))
+            raise WrongUse(tr("{name} is a folder.", name=file.name), remedy=tr("Attach files, or mention it with @."))
         if not file.is_file() and file.exists():
             raise WrongUse(
-                tr("{name} is a pipe or a device, which may never end.", name=file.name),
-                remedy=tr("Attach files, or name it with @."),
+                tr("{name} is a pipe or a device and can't be attached.", name=file.name),
+                remedy=tr("Attach files, or mention it with @."),
             )
         if file.stat().st_size > LARGEST:
-            raise WrongUse(tr("{name} is larger than 200 MB.", name=file.name), remedy=tr("Name it with @ instead."))
+            raise WrongUse(tr("{name} is larger than 200 MB.", name=file.name), remedy=tr("Mention it with @ instead."))
         return file.read_bytes()
     except OSError as error:
-        raise WrongUse(tr("{name} cannot be read: {why}.", name=file.name, why=error.strerror or error)) from error
+        raise WrongUse(tr("Couldn't read {name}: {why}.", name=file.name, why=error.strerror or error)) from error

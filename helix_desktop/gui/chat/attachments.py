@@ -166,8 +166,8 @@ class Attachments(QWidget):
         chip = QPushButton(" · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self)
         chip.setProperty("look", "chip")
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
-        chip.setToolTip(hint(tr("Take {name} off the message", name=attachment.name)))
-        chip.setAccessibleName(tr("Attachment {name}; press to take it off", name=attachment.name))
+        chip.setToolTip(hint(tr("Remove {name} from the message", name=attachment.name)))
+        chip.setAccessibleName(tr("Attachment {name}. Press to remove it.", name=attachment.name))
         chip.clicked.connect(lambda _checked=False: self._remove(attachment))
         chip.show()
         return chip

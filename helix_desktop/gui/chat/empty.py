@@ -26,9 +26,7 @@ class EmptyChat(QWidget):
         self._title.setProperty("look", "large")
         self._title.setTextFormat(Qt.TextFormat.PlainText)
         words = QLabel(
-            tr(
-                "The agent reads and changes files of this workspace and runs commands. It asks where your permission is needed."
-            ),
+            tr("The agent reads and edits files here and runs commands. It asks before it changes anything."),
             self,
         )
         words.setProperty("look", "muted")
@@ -40,9 +38,9 @@ class EmptyChat(QWidget):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(12)
         for suggestion in (
-            tr("Explain how this project is built up."),
-            tr("Find what is unfinished here, and propose a next step."),
-            tr("Run the tests and tell me what fails."),
+            tr("Explain this project"),
+            tr("Find unfinished work"),
+            tr("Run the tests"),
         ):
             button = QPushButton(suggestion, self)
             button.setAutoDefault(False)
@@ -55,4 +53,4 @@ class EmptyChat(QWidget):
         self._words.setMinimumHeight(self._words.heightForWidth(width))
 
     def show_name(self, name: str) -> None:
-        self._title.setText(tr("What shall be done in {name}?", name=name))
+        self._title.setText(tr("What should we work on in {name}?", name=name))

@@ -50,7 +50,7 @@ class SchemaForm(QWidget):
             if value not in ("", None, []):
                 found[name] = value
             elif name in self._required:
-                raise WrongUse(tr("{name} is needed.", name=name))
+                raise WrongUse(tr("{name} is required.", name=name))
         return json.dumps(found, ensure_ascii=False)
 
     def _add(self, name: str, about: Mapping[str, Any]) -> None:
@@ -140,11 +140,11 @@ def _number(name: str, text: str, kind: str) -> float | None:
     try:
         return int(text) if kind == "integer" else float(text)
     except ValueError as error:
-        raise WrongUse(tr("{name} has to be a number.", name=name)) from error
+        raise WrongUse(tr("{name} must be a number.", name=name)) from error
 
 
 def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text) if text.strip() else None
     except ValueError as error:
-        raise WrongUse(tr("{name} has to be JSON.", name=name)) from error
+        raise WrongUse(tr("{name} must be JSON.", name=name)) from error

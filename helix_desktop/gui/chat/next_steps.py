@@ -68,7 +68,7 @@ class WayOn(QWidget):
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
         self._settings.setVisible(not broken and not waiting)
-        self._go.setText(tr("Go on") if limited or broken or waiting else tr("Try again"))
+        self._go.setText(tr("Continue") if limited or broken or waiting else tr("Try again"))
         self.setVisible(limited or broken or waiting or failed)
 
     def _restyled(self) -> None:
@@ -86,11 +86,11 @@ def _unrecorded(session: Session | None) -> str:
 
 def _words(*, limited: bool, broken: bool, waiting: bool, stopped: bool) -> str:
     if broken:
-        return tr("The answer was broken off before its end. Nothing that is written here is lost.")
+        return tr("The answer was interrupted. Nothing shown here is lost.")
     if limited:
-        return tr("A limit ended the turn. Nothing is lost: raise it if you want, then go on.")
+        return tr("The turn reached a limit. Nothing is lost. Raise the limit if you like, then continue.")
     if waiting and stopped:
-        return tr("You stopped the agent. The messages that wait are sent when you go on.")
+        return tr("You stopped the agent. Queued messages are sent when you continue.")
     if waiting:
-        return tr("Nothing is lost. What waits was not sent yet, and is sent when you go on.")
-    return tr("Nothing is lost. It can be tried again.")
+        return tr("Nothing is lost. Queued messages haven't been sent yet. They are sent when you continue.")
+    return tr("Nothing is lost. You can try again.")

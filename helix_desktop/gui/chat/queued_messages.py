@@ -41,7 +41,7 @@ class WaitingMessages(QWidget):
         self._rows.setContentsMargins(0, 0, 0, 0)
         self._rows.setSpacing(4)
         self.setProperty("look", "plain")
-        self.setAccessibleName(tr("Messages that wait"))
+        self.setAccessibleName(tr("Queued messages"))
         self.hide()
 
     @property
@@ -62,7 +62,7 @@ class WaitingMessages(QWidget):
         line = QHBoxLayout(row)
         line.setContentsMargins(12, 4, 6, 4)
         line.setSpacing(4)
-        waits = QLabel(tr("Waits"), row)
+        waits = QLabel(tr("Queued"), row)
         waits.setProperty("look", "faint")
         short = " ".join(text[:400].split())
         words = OneLine(short, row)

@@ -82,7 +82,7 @@ def recall(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = N
         work = window.session.recall(digest, lines=lines)
         window.doing.do(work, name="recall", then=window.attacher(), owner=window)
     elif window.bench is not None:
-        window.notices.tell(tr("Open a conversation first; the entry goes into its next message."))
+        window.notices.tell(tr("Open a conversation first. The entry is added to its next message."))
 
 
 def search(window: MainWindow, words: str) -> None:

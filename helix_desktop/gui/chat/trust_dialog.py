@@ -30,7 +30,7 @@ class TrustDialog(QDialog):
         text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         text.setAccessibleName(tr("What the file says"))
         length = self._label("", "faint")
-        agree = QPushButton(tr("Trust it"), self)
+        agree = QPushButton(tr("Trust"), self)
         for widget in (text, length, self._buttons(agree, trust)):
             column.addWidget(widget)
 
@@ -84,7 +84,7 @@ def asks(item: Brought) -> str:
 
 def _means(item: Brought) -> str:
     words = {
-        "rules": tr("If you trust it, the model is sent this text with every request, until the file changes."),
+        "rules": tr("If you trust it, this text is sent to the model with every request until the file changes."),
         "skill": tr("If you trust it, the agent may read these instructions when they fit. Their scripts still ask."),
         "command": tr("If you trust it, you can send this text with a slash. Its shell lines still ask."),
         "hook": tr("If you trust it, this program runs inside the sandbox whenever its event happens."),

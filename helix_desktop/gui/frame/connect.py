@@ -42,17 +42,17 @@ class ConnectPanel(QWidget):
         self._column.setSpacing(8)
         self._found = QVBoxLayout()
         self._found.setSpacing(4)
-        self._looking = self._label(tr("Looking for model servers on this machine…"), "muted")
-        self._heading(tr("On this machine"))
+        self._looking = self._label(tr("Looking for model servers on this computer…"), "muted")
+        self._heading(tr("On this computer"))
         self._column.addWidget(self._looking)
         self._column.addLayout(self._found)
-        self._heading(tr("With a key"))
+        self._heading(tr("With an API key"))
         self._column.addLayout(self._form())
         self._said = self._label("", "muted")
         self._column.addWidget(self._said)
         self._column.addLayout(self._instead())
-        self._heading(tr("To try it out"))
-        demo = QPushButton(tr("Use the built-in demonstration (a script, not a language model)"), self)
+        self._heading(tr("Just looking?"))
+        demo = QPushButton(tr("Use the built-in demo (a script, not a language model)"), self)
         demo.setProperty("look", "link")
         demo.setAutoDefault(False)
         demo.clicked.connect(lambda: self.chosen.emit(DEMO))
@@ -60,7 +60,7 @@ class ConnectPanel(QWidget):
 
     def look(self) -> None:
         """Look for servers on this machine; said here and nowhere else if there are none."""
-        self._looking.setText(tr("Looking for model servers on this machine…"))
+        self._looking.setText(tr("Looking for model servers on this computer…"))
         self._looking.show()
         work = self._setup.local()
         self._doing.do(work, name="look for model servers", then=self._show_local, owner=self, failed=self._none_found)
@@ -93,7 +93,7 @@ class ConnectPanel(QWidget):
         self._key = QLineEdit(self)
         self._key.setEchoMode(QLineEdit.EchoMode.Password)
         self._key.returnPressed.connect(self.test)
-        self._test = QPushButton(tr("Test and use"), self)
+        self._test = QPushButton(tr("Connect"), self)
         self._test.setProperty("look", "primary")
         self._test.setAutoDefault(False)
         self._test.clicked.connect(self.test)
@@ -112,9 +112,9 @@ class ConnectPanel(QWidget):
     def _instead(self) -> QHBoxLayout:
         """Shown when the system keeps no keys."""
         row = QHBoxLayout()
-        self._session = QPushButton(tr("Keep it for this session only"), self)
+        self._session = QPushButton(tr("Use it for this session only"), self)
         self._session.clicked.connect(lambda: self._again("session"))
-        self._file = QPushButton(tr("Keep it in a file only I can read"), self)
+        self._file = QPushButton(tr("Save it in a file only I can read"), self)
         self._file.clicked.connect(lambda: self._again("file"))
         for button in (self._session, self._file):
             button.hide()
@@ -127,7 +127,7 @@ class ConnectPanel(QWidget):
         self._address.setVisible(other)
         self._address_label.setVisible(other)
         needed = self._chosen_provider().needs_key
-        self._key.setPlaceholderText(tr("Paste the key") if needed else tr("Paste the key, if it wants one"))
+        self._key.setPlaceholderText(tr("Paste the key") if needed else tr("Paste the key, if one is needed"))
 
     def _chosen_provider(self) -> Provider:
         found = self._provider.currentData()
@@ -163,9 +163,9 @@ class ConnectPanel(QWidget):
         """Try the key; a good one is kept and the provider's best model taken."""
         provider, key = self._given(), self._key.text().strip()
         if provider.needs_key and not key:
-            self._say(tr("Paste the key of {service} first.", service=provider.title))
+            self._say(tr("Paste your {service} key first.", service=provider.title))
             return
-        self._say(tr("Asking {service}…", service=provider.title))
+        self._say(tr("Contacting {service}…", service=provider.title))
         self._test.setEnabled(False)
 
         def good(tested: Tested) -> None:
@@ -234,5 +234,5 @@ def _name_of(address: str) -> str:
 
 def _works(models: int, *, keyed: bool) -> str:
     if keyed:
-        return count(models, "The key works: {n} model.", "The key works: {n} models.")
-    return count(models, "The server answers: {n} model.", "The server answers: {n} models.")
+        return count(models, "The key works. {n} model available.", "The key works. {n} models available.")
+    return count(models, "Connected. {n} model available.", "Connected. {n} models available.")

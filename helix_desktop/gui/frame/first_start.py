@@ -38,12 +38,11 @@ class WelcomePage(QWidget):
         icon = QLabel(self)
         icon.setPixmap(QIcon(str(resources.folder() / "icons" / "helix.svg")).pixmap(QSize(56, 56)))
         column.addWidget(icon)
-        column.addWidget(_label(tr("Work with agents for hours"), "large"))
+        column.addWidget(_label(tr("Work with AI agents for hours"), "large"))
         column.addWidget(
             _label(
                 tr(
-                    "Everything an agent has seen stays on this computer, can be found again and put back. What its model "
-                    "is sent stays small."
+                    "Everything an agent sees stays on this computer, where you can find it, recall it and undo it. What the model is sent stays small."
                 ),
                 "muted",
             )
@@ -52,14 +51,16 @@ class WelcomePage(QWidget):
         self.folder = self._card(
             column,
             tr("Open a folder"),
-            tr("A workspace works on one folder, and has its own conversations and cache. You can also drop one here."),
+            tr(
+                "A workspace belongs to one folder and has its own conversations and cache. You can also drop a folder here."
+            ),
             "primary",
         )
         self.tour = self._card(
             column,
             tr("Take the tour"),
             tr(
-                "A real session on a small sample folder with a built-in script instead of a language model. No key, no network."
+                "A real session on a sample folder, with a built-in script instead of a language model. No API key or network needed."
             ),
             "",
         )
@@ -67,7 +68,7 @@ class WelcomePage(QWidget):
         self.bring_in = self._bring_in_card(column)
         self.folder.clicked.connect(self.folder_wanted)
         self.tour.clicked.connect(self.tour_wanted)
-        self._import = QPushButton(tr("Import a workspace…"), self)
+        self._import = QPushButton(tr("Import workspace…"), self)
         self._import.setProperty("look", "link")
         self._import.clicked.connect(self.import_wanted)
         column.addWidget(self._import, 0, Qt.AlignmentFlag.AlignLeft)

@@ -52,7 +52,7 @@ class Front(QObject):
         self._notifier.clicked.connect(self._clicked)
         welcome = window.welcome
         welcome.folder_wanted.connect(
-            lambda: ask_folder(window, tr("Open a folder as workspace"), window.create_workspace)
+            lambda: ask_folder(window, tr("Open folder as workspace"), window.create_workspace)
         )
         welcome.folder_given.connect(window.create_workspace)
         welcome.tour_wanted.connect(self.tour)
@@ -86,7 +86,7 @@ class Front(QObject):
         def looked(gone: Sequence[Path]) -> None:
             if gone and window.bench is bench and not window.notices.text:
                 words = tr(
-                    "The folder {folder} is not there. History and cache are whole; bring it back, or choose another.",
+                    "The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another.",
                     folder=gone[0],
                 )
                 choose = window.actions_["workspace-folder"].trigger
@@ -104,16 +104,15 @@ class Front(QObject):
         if bench.notes and found not in self._told:
             self._told.add(found)
             text = "\n\n".join(map(said, bench.notes))
-            words = tr("Opening {name} has something to tell.", name=bench.name)
-            title = tr("What opening found")
-            notices.tell(words, button=tr("Read"), act=lambda: tell_text(self._window, title, text), stays=60_000)
+            words = tr("There are notes about opening {name}.", name=bench.name)
+            title = tr("Notes on opening")
+            notices.tell(words, button=tr("Review"), act=lambda: tell_text(self._window, title, text), stays=60_000)
         if bench.proposals():
             self._ask_proposals(bench)
 
     def _ask_proposals(self, bench: Workbench) -> None:
         text = tr(
-            "This workspace was imported. It came with folders, permissions or MCP servers of another machine; none of "
-            "them counts until you allow it:\n\n{proposals}",
+            "This workspace was imported. It brings folders, permissions or MCP servers from another computer. None of them take effect until you allow them:\n\n{proposals}",
             proposals=bench.proposals(),
         )
 
@@ -124,7 +123,7 @@ class Front(QObject):
 
             self._window.open_anew(bench.id, decided())
 
-        ways = [(tr("Drop them"), lambda: decide(False)), (tr("Allow them"), lambda: decide(True))]
+        ways = [(tr("Discard"), lambda: decide(False)), (tr("Allow"), lambda: decide(True))]
         ask_which(self._window, tr("Imported settings"), text, tr("Decide later"), ways)
 
     # --- rules files
@@ -141,7 +140,9 @@ class Front(QObject):
         if files and self._window.bench is bench:
             file = files[0]
             words = asks(file)
-            self._window.notices.tell(words, button=tr("Read"), act=lambda: self._show_rules(bench, file), stays=30_000)
+            self._window.notices.tell(
+                words, button=tr("Review"), act=lambda: self._show_rules(bench, file), stays=30_000
+            )
 
     def _show_rules(self, bench: Workbench, file: Brought) -> None:
         def trusted(_done: None) -> None:
@@ -240,9 +241,9 @@ class Front(QObject):
         if allowed is None or not wanted[allowed]:
             return
         words = {
-            Running.IDLE: tr("The agent is done."),
-            Running.ASKING: tr("The agent waits for you: {why}", why=said(why)),
-            Running.FAILED: tr("It stopped: {why}", why=said(why)),
+            Running.IDLE: tr("The agent has finished."),
+            Running.ASKING: tr("The agent is waiting for you: {why}", why=said(why)),
+            Running.FAILED: tr("The agent stopped: {why}", why=said(why)),
         }
         title = window.title_of(workspace, conversation) or TITLE
         self._notifier.tell(title, words[running], link_of(Place("conversation", workspace, conversation)))
@@ -265,7 +266,7 @@ class Front(QObject):
         def made(bench: Workbench) -> None:
             window.show_workbench(bench)
             window.show_page("chat")
-            window.notices.tell(tr("The tour: a script plays the model. Tools, cache and folds are the real ones."))
+            window.notices.tell(tr("Tour: a script plays the model. The tools, cache and folds are real."))
             known = {row.id for row in bench.conversations()}
             leave = bench.subscribe(lambda _event: self._follow_tour(bench, known))
 

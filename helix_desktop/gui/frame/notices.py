@@ -51,7 +51,7 @@ class Notices(QWidget):
         self._button = QPushButton(self)
         self._button.clicked.connect(self.act)
         self._close = QPushButton(self)
-        self._close.setAccessibleName(tr("Close the notice"))
+        self._close.setAccessibleName(tr("Dismiss"))
         self._close.clicked.connect(self._leave)
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 8, 8, 8)

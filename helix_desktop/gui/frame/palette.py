@@ -139,7 +139,7 @@ class Palette(SearchBox):
         self._known: Sequence[Find] = ()
         self._found: Sequence[Find] = ()
         self._searched = ""
-        self.line.setPlaceholderText(tr("Find messages, entries, conversations and actions"))
+        self.line.setPlaceholderText(tr("Search messages, entries, conversations and actions"))
         self.line.setAccessibleName(tr("Search everything"))
         self._model = Finds(self)
         self.show_rows(self._model, FindPainter(theme, self.list))

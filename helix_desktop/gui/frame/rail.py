@@ -129,7 +129,7 @@ class Rail(QWidget):
         self._layout = QVBoxLayout(self)
         self._layout.setContentsMargins(0, 12, 0, 12)
         self._layout.setSpacing(10)
-        self._add = self._tool("plus", tr("Open a folder as workspace"), self.adding)
+        self._add = self._tool("plus", tr("Open folder as workspace"), self.adding)
         self._add.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._add.customContextMenuRequested.connect(lambda _at: self._more_ways())
         self._layout.addStretch(1)
@@ -180,11 +180,11 @@ class Rail(QWidget):
         menu = QMenu(self)
         for what, text in (
             ("rename", tr("Rename…")),
-            ("recolour", tr("Next colour")),
+            ("recolour", tr("Change colour")),
             ("folders", tr("Choose another folder…")),
             ("settings", tr("Workspace settings")),
             ("export", tr("Export…")),
-            ("trash", tr("Move to the trash")),
+            ("trash", tr("Move to trash")),
         ):
             menu.addAction(text).triggered.connect(partial(self.wants.emit, what, button.workspace))
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -194,9 +194,9 @@ class Rail(QWidget):
         """What else brings a workspace here: actions by their names."""
         menu = QMenu(self)
         for name, text in (
-            ("open-folder", tr("Open a folder as workspace…")),
+            ("open-folder", tr("Open folder as workspace…")),
             ("bring-in", tr("Bring in conversations…")),
-            ("import-workspace", tr("Import a workspace…")),
+            ("import-workspace", tr("Import workspace…")),
             ("workspace-trash", tr("Workspaces in the trash…")),
         ):
             menu.addAction(text).triggered.connect(partial(self.add_menu.emit, name))

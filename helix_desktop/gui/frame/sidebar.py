@@ -42,7 +42,7 @@ class SearchBox(QLineEdit):
         self._key.setProperty("look", "kbd")
         self._key.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setPlaceholderText(tr("Search everything"))
-        self.setAccessibleName(tr("Search conversations; Enter searches everything"))
+        self.setAccessibleName(tr("Search conversations. Press Enter to search everything."))
         self.setClearButtonEnabled(False)
         self.textChanged.connect(lambda _text: self._place())
 
@@ -112,7 +112,7 @@ class Sidebar(QWidget):
         self._back = self._link(tr("Back"))
         self._archive = self._link("")
         self._trash = self._link("")
-        self._empty_it = self._link(tr("Empty the trash…"))
+        self._empty_it = self._link(tr("Empty trash…"))
         self._lay_out()
         self._connect()
 
@@ -201,10 +201,10 @@ class Sidebar(QWidget):
 
     def _nothing(self) -> str:
         if self.search.text():
-            return tr("No conversation is called that. Press Enter to search messages and cached entries.")
+            return tr("No matching conversation. Press Enter to search messages and cached entries.")
         if self._place:
             return tr("Nothing here.")
-        return tr("Your conversations will stand here. Write a message to start one.")
+        return tr("Your conversations appear here. Write a message to start one.")
 
     # --- a conversation's menu -----------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class Sidebar(QWidget):
 
     def _offered(self, row: ConversationRow) -> list[tuple[str, str]]:
         if row.trashed:
-            return [("restore", tr("Take out of the trash"))]
+            return [("restore", tr("Restore"))]
         return [
             ("rename", tr("Rename…")),
             ("pin", tr("Unpin") if row.pinned else tr("Pin")),
@@ -233,8 +233,8 @@ class Sidebar(QWidget):
             ("export-json", tr("Export as JSON…")),
             ("export-html", tr("Export as HTML…")),
             ("", ""),
-            ("archive", tr("Take out of the archive") if row.archived else tr("Archive")),
-            ("trash", tr("Move to the trash")),
+            ("archive", tr("Unarchive") if row.archived else tr("Archive")),
+            ("trash", tr("Move to trash")),
         ]
 
     # --- looks ---------------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ class TopBar(QWidget):
         tab.setProperty("look", "tab")
         tab.setCheckable(True)
         tab.setAutoDefault(False)
-        tab.setAccessibleName(tr("Page {name}", name=words))
+        tab.setAccessibleName(tr("{name} page", name=words))
         tab.clicked.connect(lambda _checked=False: self.page_chosen.emit(name))
         self._row.addWidget(tab)
         return tab

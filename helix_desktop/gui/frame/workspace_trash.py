@@ -38,7 +38,7 @@ class TrashDialog(QDialog):
         self.setMinimumWidth(460)
         self._rows = QVBoxLayout()
         self._rows.setSpacing(6)
-        self._said = QLabel(tr("Looking…"), self)
+        self._said = QLabel(tr("Loading…"), self)
         self._said.setTextFormat(Qt.TextFormat.PlainText)
         self._said.setWordWrap(True)
         self._said.setProperty("look", "muted")
@@ -58,7 +58,7 @@ class TrashDialog(QDialog):
         clear(self._rows)
         for row in rows:
             self._rows.addWidget(self._row(row))
-        self._said.setText("" if rows else tr("There is no workspace in the trash."))
+        self._said.setText("" if rows else tr("No workspaces in the trash."))
         self._said.setVisible(not rows)
         self.adjustSize()
 
@@ -76,7 +76,7 @@ class TrashDialog(QDialog):
         line = QHBoxLayout(card)
         line.setContentsMargins(12, 6, 6, 6)
         line.addLayout(words, 1)
-        for text, act in ((tr("Take out"), self._restore), (tr("Delete for good…"), self._ask)):
+        for text, act in ((tr("Restore"), self._restore), (tr("Delete permanently…"), self._ask)):
             button = QPushButton(text, card)
             button.setProperty("look", "link")
             button.setAutoDefault(False)
@@ -96,11 +96,10 @@ class TrashDialog(QDialog):
 
     def _ask(self, row: WorkspaceRow, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
         text = tr(
-            "All conversations and the whole cache of “{name}” are removed. This cannot be undone. The folder it worked "
-            "on is not touched.",
+            "All conversations and the entire cache of “{name}” will be deleted. This can't be undone. Its folder is not changed.",
             name=row.name,
         )
-        ask_yes(self, tr("Delete the workspace"), text, tr("Delete for good"), partial(self._delete, row))
+        ask_yes(self, tr("Delete workspace"), text, tr("Delete permanently"), partial(self._delete, row))
 
     def _delete(self, row: WorkspaceRow) -> None:
         desk, gone = self._desk, self._gone

@@ -138,11 +138,11 @@ def handover_name(state: Moment) -> str:
 def savings(figures: Savings) -> list[tuple[str, str, bool]]:
     """The session in rows: words, figure, and whether it is the good news."""
     rows = [
-        (tr("Sent without management"), short(figures.without), False),
+        (tr("Without folding"), short(figures.without), False),
         (tr("Sent"), short(figures.sent), False),
     ]
     if figures.cache_read:
-        rows.append((tr("Read from provider cache"), _percent(figures.cache_share), False))
+        rows.append((tr("Read from the provider's cache"), _percent(figures.cache_share), False))
     if figures.paid:
         rows.append((tr("Cost so far"), money(figures.paid), False))
     if figures.sent and figures.share > 0:  # of a stopped reply nothing is reported

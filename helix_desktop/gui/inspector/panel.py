@@ -180,7 +180,7 @@ class Inspector(QWidget):
         self._set_slider(at_end=self._is_now)
         self._now.setVisible(not self._is_now)
         if self._session is None:
-            self.view.show_boxes(lambda ink, width: [note(ink, width, tr("What the model is sent will show here."))])
+            self.view.show_boxes(lambda ink, width: [note(ink, width, tr("What the model is sent appears here."))])
             self._step.setText("")
             return
         if self._is_now:
@@ -237,12 +237,12 @@ class Inspector(QWidget):
         yield FigureBox(ink, width, tr("Cached, recallable"), held, dot=ink.theme.kind(Kind.OUTPUT), ring=True)
 
     def _next(self, ink: Ink, width: float) -> Iterator[Box]:
-        yield heading(ink, width, tr("What comes next"), gap=float(ink.px(22)))
+        yield heading(ink, width, tr("Coming up"), gap=float(ink.px(22)))
         for kind, why in self._folding.items():
             yield note(
                 ink,
                 width,
-                tr("Making now: {kind}. {why}", kind=kind_words(kind), why=said(why)),
+                tr("In progress: {kind}. {why}", kind=kind_words(kind), why=said(why)),
                 gap=float(ink.px(6)),
                 colour="accent",
             )
@@ -252,7 +252,7 @@ class Inspector(QWidget):
 
     def _blocks(self, ink: Ink, width: float, state: Moment) -> Iterator[Box]:
         opened = _BLOCKS in self._open
-        yield More(ink, width, tr("Show the request as it is sent"), Toggle(_REQUEST), gap=float(ink.px(4)))
+        yield More(ink, width, tr("Show the request"), Toggle(_REQUEST), gap=float(ink.px(4)))
         words = count(len(self._parts), "{n} block, in order", "{n} blocks, in order")
         yield HeadBox(ink, width, words, Toggle(_BLOCKS), opened=opened, gap=float(ink.px(16)))
         if not opened:
@@ -269,7 +269,7 @@ class Inspector(QWidget):
         if len(self._parts) > SHOWN_BLOCKS:
             yield note(ink, width, tr("and {n} more", n=f"{len(self._parts) - SHOWN_BLOCKS:,}"))
         for ref in state.branch.exclusions:
-            name = tr("left out: number {n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
+            name = tr("left out: #{n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
             yield FigureBox(ink, width, name, tr("Include"), accent=True, act=Toggle(("include", ref)))
 
     # --- what is done
@@ -311,8 +311,8 @@ class Inspector(QWidget):
             menu.addAction(tr("Restore the original"), self._doer(lambda: session.undo(block.fold)))
         if block.kind is not Kind.SYSTEM and isinstance(ref, PartRef):
             pin: Callable[[], object] = (lambda: session.unpin(ref)) if block.pinned else (lambda: session.pin(ref))
-            menu.addAction(tr("Unpin") if block.pinned else tr("Pin: never fold this"), self._doer(pin))
-            menu.addAction(tr("Leave out of the context"), self._doer(lambda: session.exclude(ref)))
+            menu.addAction(tr("Unpin") if block.pinned else tr("Pin: never fold"), self._doer(pin))
+            menu.addAction(tr("Leave out of context"), self._doer(lambda: session.exclude(ref)))
         if block.kind is Kind.OUTPUT and not block.fold:
             menu.addAction(tr("Cache old outputs now"), self._doer(lambda: session.fold_now(FoldKind.MARKER)))
         return menu

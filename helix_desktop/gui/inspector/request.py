@@ -28,7 +28,7 @@ class RequestDialog(QDialog):
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(tr("The request") + f" · {title}")
+        self.setWindowTitle(tr("Request") + f" · {title}")
         self.resize(theme.px(900), theme.px(640))
         self.view = LineView(theme, self)
         self._forms = forms
@@ -59,10 +59,10 @@ class RequestDialog(QDialog):
 
 def forms(request: Request, wire: Wire | None) -> dict[str, list[str]]:
     """What can be shown of a request, by its name, as lines."""
-    found = {tr("To read"): as_lines(request)}
+    found = {tr("Readable"): as_lines(request)}
     if wire is not None:
         model, body = wire
-        found[tr("As {model} gets it", model=model)] = as_json(body)
+        found[tr("As sent to {model}", model=model)] = as_json(body)
     return found
 
 
@@ -78,7 +78,7 @@ def as_lines(request: Request) -> list[str]:
         pieces.append(f"── {number} · {message.role.value} ──")
         pieces += [_part(part) for part in message.parts]
         if number == request.stable:
-            pieces.append(f"── {tr('up to here the provider may have it cached')} ──")
+            pieces.append(f"── {tr('the provider may have everything up to here cached')} ──")
     if request.tools:
         pieces.append(f"── {tr('tools')} ──")
         pieces += [f"{tool.name}: {tool.description}\n{tool.schema}" for tool in request.tools]

@@ -51,8 +51,8 @@ class Bars(QWidget):
         left, right = QRectF(0, 0, width, self.height()), QRectF(width + gap, 0, width, self.height())
         if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
             left, right = right, left
-        self._group(painter, left, tr("Cost, of sending everything"), [each.cost for each in self._played])
-        self._group(painter, right, tr("Peak, of the window"), [each.peak for each in self._played])
+        self._group(painter, left, tr("Cost, compared with sending everything"), [each.cost for each in self._played])
+        self._group(painter, right, tr("Peak, as a share of the window"), [each.peak for each in self._played])
 
     def _group(self, painter: QPainter, place: QRectF, head: str, shares: Sequence[float]) -> None:
         """A share beyond the whole makes the scale longer for all; a thin line stands where the whole is."""

@@ -72,7 +72,7 @@ class Lines(Plot):
         self._lines: Sequence[_Line] = ()
         self._window = 0
         self._shown = 0
-        self.setAccessibleName(tr("Tokens over steps"))
+        self.setAccessibleName(tr("Tokens by step"))
 
     def show_courses(self, courses: Mapping[str, Course], window: int) -> None:
         """One conversation under each policy."""
@@ -111,7 +111,7 @@ class Lines(Plot):
         return self._shown
 
     def _nothing(self) -> str:
-        return tr("No request was sent.")
+        return tr("No requests were sent.")
 
     def _draw(self, painter: QPainter, top: float) -> None:
         self._draw_scale(painter, top)

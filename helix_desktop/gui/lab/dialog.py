@@ -71,7 +71,7 @@ class Lab(QDialog):
 
     def _conversations(self) -> QListWidget:
         found = QListWidget(self)
-        found.setAccessibleName(tr("Conversations to play"))
+        found.setAccessibleName(tr("Conversations to replay"))
         # the newest alone is chosen: all of a long workspace would play for minutes
         for row in self._bench.conversations():
             if not row.trashed and not row.parent:
@@ -86,10 +86,7 @@ class Lab(QDialog):
 
     def _lay_out(self) -> None:
         words = QLabel(
-            tr(
-                "Plays conversations through the context engine with other policies. Nothing is sent anywhere: a stand-in "
-                "writes the summaries."
-            ),
+            tr("Replays conversations with other policies. Nothing is sent anywhere: placeholder summaries are used."),
             self,
         )
         words.setProperty("look", "muted")
@@ -151,7 +148,7 @@ class Lab(QDialog):
         self.run_.setText(tr("Stop"))
         self._bar.setRange(0, 0)
         self._bar.show()
-        self._say(tr("Playing…"))
+        self._say(tr("Replaying…"))
         self._working = self._doing.do(
             self._play(self._bench, wanted, self._report),
             name="replay", then=self._show, owner=self, failed=self._failed,
@@ -205,7 +202,7 @@ class Lab(QDialog):
 
     def _take(self, policy: str) -> None:
         def taken(_done: None) -> None:
-            self._say(tr("{policy} is this workspace's policy now.", policy=self._names.get(policy, policy)))
+            self._say(tr("This workspace now uses: {policy}.", policy=self._names.get(policy, policy)))
             self._took(policy)
 
         work = self._bench.choose_policy(policy)
@@ -224,4 +221,4 @@ class Lab(QDialog):
                 failed=self._failed,
             )
 
-        ask_new_file(self, tr("Save the replay as a page"), tr("Replay") + ".html", write)
+        ask_new_file(self, tr("Save replay as web page"), tr("Replay") + ".html", write)

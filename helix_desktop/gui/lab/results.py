@@ -36,7 +36,7 @@ class Results(QWidget):
         self.bars.show_played(outcome.played)
         self.lines = Lines(names, theme, self)
         self.which = self._conversations()
-        self.save = QPushButton(tr("Save as a page…"), self)
+        self.save = QPushButton(tr("Save as web page…"), self)
         self.save.setProperty("look", "link")
         self.save.setAutoDefault(False)
         self.save.clicked.connect(lambda _checked=False: save())
@@ -99,7 +99,7 @@ class Results(QWidget):
 
     def _head(self) -> QHBoxLayout:
         head = QHBoxLayout()
-        head.addWidget(self._label(tr("Tokens over steps"), "heading"))
+        head.addWidget(self._label(tr("Tokens by step"), "heading"))
         head.addWidget(self.which)
         head.addStretch(1)
         head.addWidget(self.save)

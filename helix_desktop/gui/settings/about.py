@@ -27,10 +27,10 @@ class AboutPage(Page):
         self.sentence(", ".join(f"{name} {version}" for name, version in program.versions()), "small")
         licences = self.button(tr("Licences"))
         licences.clicked.connect(lambda: tell_text(self, tr("Licences"), program.licences()))
-        self.heading(tr("This installation"))
+        self.heading(tr("Installation"))
         self._findings = QVBoxLayout()
         self.add_layout(self._findings)
-        self._copy = self.button(tr("Copy the findings"))
+        self._copy = self.button(tr("Copy results"))
         self._copy.clicked.connect(self._copied)
         self._text = ""
         doing.do(program.examine(), name="examine the installation", then=self._show, owner=self)

@@ -33,7 +33,7 @@ class DeclaredPage(Page):
     def _row(self, setting: Setting[Any]) -> QWidget:
         sentence = tr(setting.sentence)
         if setting.restart:
-            sentence = f"{sentence} {tr('Takes effect at the next start.')}"
+            sentence = f"{sentence} {tr('Takes effect after a restart.')}"
         declared = Declared(
             setting.key,
             tr(setting.title),
@@ -60,7 +60,7 @@ class DeclaredPage(Page):
 def choice_words(choice: str) -> str:
     """A choice of a setting as people read it."""
     known = {
-        "system": tr("As the system"),
+        "system": tr("System"),
         "light": tr("Light"),
         "dark": tr("Dark"),
         "enter": tr("Enter"),

@@ -89,7 +89,7 @@ def _declared(model: Model) -> list[Declared]:
         Declared(
             "max_output",
             tr("Longest reply"),
-            tr("Tokens; 0: the provider's default."),
+            tr("In tokens. 0 uses the provider's default."),
             model.max_output,
             most=MOST_TOKENS,
         ),

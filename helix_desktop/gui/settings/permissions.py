@@ -38,7 +38,7 @@ class PermissionsPage(Page):
         declared = Declared(
             "mode",
             tr("Without asking"),
-            tr("What may be done without asking. Reading inside of the workspace's folders is never asked for."),
+            tr("What the agent may do without asking. Reading files in the workspace never needs permission."),
             bench.mode,
             tuple(modes),
             [tr(words) for words in modes.values()],
@@ -50,7 +50,7 @@ class PermissionsPage(Page):
         folder = self.button(tr("Choose another folder…"))
         folder.clicked.connect(self.folder_wanted)
         self.heading(tr("Rules"))
-        self.sentence(tr("They come before the mode. “Always allow” under a question makes one."))
+        self.sentence(tr("Rules take precedence over the mode. “Always allow” adds a rule."))
         self._rules = QVBoxLayout()
         self.add_layout(self._rules)
         self.add_layout(self._adding())

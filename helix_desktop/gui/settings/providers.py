@@ -28,11 +28,11 @@ class ProvidersPage(Page):
         super().__init__(tr("Providers"), parent)
         self._setup = setup
         self._doing = doing
-        self.sentence(tr("Keys are kept by the system's keyring, never in a file of the program, unless you say so."))
+        self.sentence(tr("Keys are stored in the system's keyring, and in a file only if you choose so."))
         self._rows = QVBoxLayout()
         self._rows.setSpacing(4)
         self.add_layout(self._rows)
-        self.heading(tr("Connect another one"))
+        self.heading(tr("Add a provider"))
         self._panel = self.add(ConnectPanel(setup, doing, self.inside))
         self._panel.chosen.connect(self._chosen)
         self._panel.added.connect(lambda _provider: self.refresh())
@@ -49,7 +49,7 @@ class ProvidersPage(Page):
     def _show(self, providers: Sequence[Provider]) -> None:
         clear(self._rows)
         if not providers:
-            label = QLabel(tr("None is set up yet."), self.inside)
+            label = QLabel(tr("No providers yet."), self.inside)
             label.setProperty("look", "muted")
             self._rows.addWidget(label)
         for provider in providers:
@@ -87,11 +87,11 @@ class ProvidersPage(Page):
 
     def _state(self, provider: Provider) -> str:
         if not provider.needs_key and not provider.key:
-            return f"{provider.address} · {tr('needs no key')}"
+            return f"{provider.address} · {tr('no key needed')}"
         return f"{provider.address} · " + (tr("key: {where}", where=provider.key) if provider.key else tr("no key"))
 
     def _test(self, provider: Provider, beside: QLabel) -> None:
-        beside.setText(tr("Asking…"))
+        beside.setText(tr("Contacting…"))
         self._doing.do(
             self._setup.test(provider, ""),
             name="test a provider",
@@ -110,8 +110,8 @@ class ProvidersPage(Page):
         dialog.open()
 
     def _ask_remove(self, provider: Provider) -> None:
-        text = tr("Forget {name} and its key? Conversations stay as they are.", name=provider.title)
-        ask_yes(self, tr("Remove a provider"), text, tr("Forget it"), lambda: self._remove(provider))
+        text = tr("Remove {name} and its key? Conversations are not affected.", name=provider.title)
+        ask_yes(self, tr("Remove provider"), text, tr("Remove"), lambda: self._remove(provider))
 
     def _remove(self, provider: Provider) -> None:
         work = self._setup.remove(provider.name)

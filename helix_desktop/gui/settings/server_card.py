@@ -57,7 +57,7 @@ class ServerCard(QWidget):
         self._name.setText(server.name)
         self._words.setText(server.words)
         self._state.setText(state_words(server))
-        self._switch.setText(tr("Switch off") if server.enabled else tr("Switch on"))
+        self._switch.setText(tr("Turn off") if server.enabled else tr("Turn on"))
         self._restart.setVisible(server.enabled and not server.mistake)
         self._sign_in.setVisible(server.enabled and server.state == "sign in")
         for button in (self._switch, self._test, self._more):
@@ -80,7 +80,7 @@ class ServerCard(QWidget):
         line.setSpacing(0)
         self._sign_in = self._button(line, tr("Sign in"), lambda: self._act("sign_in"))
         self._more = self._button(line, tr("Tools and log"), self._toggle)
-        self._switch = self._button(line, tr("Switch off"), lambda: self._act("switch", on=not self._server.enabled))
+        self._switch = self._button(line, tr("Turn off"), lambda: self._act("switch", on=not self._server.enabled))
         self._test = self._button(line, tr("Test"), lambda: self._act("test"))
         self._restart = self._button(line, tr("Restart"), lambda: self._act("restart"))
         self._remove = self._button(line, tr("Remove"), self._ask_remove)
@@ -100,8 +100,8 @@ class ServerCard(QWidget):
 
     def _ask_remove(self) -> None:
         """How it is started would have to be found again."""
-        text = tr("Forget {name} and how it is started?", name=self._server.name)
-        ask_yes(self, tr("Remove an MCP server"), text, tr("Forget it"), lambda: self._act("remove"))
+        text = tr("Remove {name} and its settings?", name=self._server.name)
+        ask_yes(self, tr("Remove MCP server"), text, tr("Remove"), lambda: self._act("remove"))
 
     def _toggle(self) -> None:
         self._inside.setVisible(self._inside.isHidden())
@@ -114,7 +114,7 @@ class ServerCard(QWidget):
         column.addLayout(self._tools)
         column.addLayout(self._limits)
         self._log_title = self._label("small")
-        self._log_title.setText(tr("What it wrote to its standard error"))
+        self._log_title.setText(tr("Error output"))
         column.addWidget(self._log_title)
         column.addWidget(self._log)
         self._show_log()
@@ -136,7 +136,10 @@ class ServerCard(QWidget):
             said = self._label("small")
             names = ", ".join(self._server.approvals)
             said.setText(
-                tr("Its file wants these allowed unseen; they are asked for all the same: {names}", names=names)
+                tr(
+                    "Its configuration asks to run these without approval. You will still be asked: {names}",
+                    names=names,
+                )
             )
             self._tools.addWidget(said)
 
@@ -146,8 +149,12 @@ class ServerCard(QWidget):
     def _show_limits(self) -> None:
         clear(self._limits)
         limits = (
-            ("start_seconds", tr("Time to start"), tr("After so long without an answer, starting it has failed.")),
-            ("call_seconds", tr("Time for a call"), tr("A call that takes longer is given up.")),
+            (
+                "start_seconds",
+                tr("Startup timeout"),
+                tr("If there is no response after this long, startup has failed."),
+            ),
+            ("call_seconds", tr("Call timeout"), tr("Calls that take longer are cancelled.")),
         )
         for name, title, sentence in limits:
             value = float(getattr(self._server, name))
@@ -162,7 +169,7 @@ class ServerCard(QWidget):
         log.setProperty("look", "mono")
         log.setReadOnly(True)
         log.setFrameShape(QFrame.Shape.NoFrame)
-        log.setAccessibleName(tr("What it wrote to its standard error"))
+        log.setAccessibleName(tr("Error output"))
         log.setTabChangesFocus(True)
         log.setFixedHeight(LOG_HEIGHT)
         return log
@@ -188,11 +195,11 @@ class ServerCard(QWidget):
 def state_words(server: Server) -> str:
     """How a server is, in a line."""
     if server.mistake:
-        return tr("Its settings cannot be read: {why}", why=said(server.mistake))
+        return tr("Couldn't read its settings: {why}", why=said(server.mistake))
     if not server.enabled:
-        return tr("switched off")
+        return tr("off")
     state = {"starting": tr("starting"), "ready": tr("ready"), "failed": tr("failed"), "off": tr("off")}
     if server.state == "sign in":
-        return tr("It waits for you to sign in.")
+        return tr("Waiting for you to sign in.")
     tools = count(server.tools, "{n} tool", "{n} tools") if server.tools else ""
     return " · ".join(filter(None, [state.get(server.state, server.state), tools, said(server.why)]))

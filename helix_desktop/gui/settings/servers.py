@@ -29,17 +29,19 @@ class ServersPage(Page):
         super().__init__(tr("MCP servers"), parent)
         self._bench, self._program, self._doing = bench, program, doing
         self._cards: dict[str, ServerCard] = {}
-        self.sentence(tr("A server is a program of somebody else with your rights: add those you trust."))
+        self.sentence(
+            tr("A server is third-party software that runs with your permissions. Add only servers you trust.")
+        )
         self._rows = QVBoxLayout()
         self._rows.setContentsMargins(0, 8, 0, 0)
         self._rows.setSpacing(8)
         self.add_layout(self._rows)
         self._said = self.sentence("", "small")
-        self.heading(tr("Add one"))
+        self.heading(tr("Add a server"))
         self._text = QPlainTextEdit(self.inside)
         self._text.setProperty("look", "mono")
-        self._text.setPlaceholderText(tr("A command, an address, or the JSON from the server's own page"))
-        self._text.setAccessibleName(tr("Configuration of a server"))
+        self._text.setPlaceholderText(tr("A command, an address, or the JSON from the server's documentation"))
+        self._text.setAccessibleName(tr("Server configuration"))
         self._text.setTabChangesFocus(True)
         self._text.setFixedHeight(90)
         self.add(self._text)
@@ -95,7 +97,7 @@ class ServersPage(Page):
             "sign_in": program.sign_in_server,
             "remove": program.remove_server,
         }
-        self._said.setText(tr("Trying {name}…", name=name) if what == "test" else "")
+        self._said.setText(tr("Testing {name}…", name=name) if what == "test" else "")
         return acts[what](self._bench, name, **given)
 
     def _do(self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None) -> None:
@@ -122,7 +124,7 @@ class ServersPage(Page):
             self._wrong.setText(said(str(error)))
             return
         self._wrong.setText("")
-        ask_yes(self, tr("Add an MCP server"), _becomes(servers), tr("Add it"), lambda: self._add(text, name))
+        ask_yes(self, tr("Add MCP server"), _becomes(servers), tr("Add"), lambda: self._add(text, name))
 
     def _add(self, text: str, name: str) -> None:
         def clear() -> None:
@@ -139,6 +141,6 @@ def _becomes(servers: Sequence[Server]) -> str:
     for server in servers:
         far = server.words.startswith(("http://", "https://"))
         lines[far].append(f"{server.name}: {server.words}")
-    started = tr("It is started with your rights:\n\n{command}", command="\n".join(lines[False]))
-    asked = tr("What an agent gives it to do is sent to:\n\n{address}", address="\n".join(lines[True]))
+    started = tr("It runs with your permissions:\n\n{command}", command="\n".join(lines[False]))
+    asked = tr("What the agent asks of it is sent to:\n\n{address}", address="\n".join(lines[True]))
     return "\n\n".join(text for text, there in ((started, lines[False]), (asked, lines[True])) if there)

@@ -19,7 +19,7 @@ class ShortcutsPage(Page):
         super().__init__(tr("Shortcuts"), parent)
         self._actions = actions
         self._edits: dict[str, QKeySequenceEdit] = {}
-        self._said = self.sentence(tr("Press the keys an action should have. Empty: none."))
+        self._said = self.sentence(tr("Press the keys for an action. Clear the field to remove a shortcut."))
         group = ""
         grid = QGridLayout()
         for each in actions:
@@ -30,7 +30,7 @@ class ShortcutsPage(Page):
                 grid.setColumnStretch(0, 1)
                 self.add_layout(grid)
             self._add(grid, each.id, each.title)
-        again = self.button(tr("All as they were"))
+        again = self.button(tr("Reset all"))
         again.clicked.connect(self._reset)
 
     def _add(self, grid: QGridLayout, name: str, title: str) -> None:
@@ -49,12 +49,12 @@ class ShortcutsPage(Page):
         if sequence == self._actions[name].shortcut():
             return
         robbed = self._actions.change(name, sequence)
-        self._said.setText(tr("“{action}” has no shortcut any more.", action=robbed) if robbed else tr("Changed."))
+        self._said.setText(tr("“{action}” no longer has a shortcut.", action=robbed) if robbed else tr("Changed."))
         self._show()
 
     def _reset(self) -> None:
         self._actions.reset()
-        self._said.setText(tr("All shortcuts are as they were."))
+        self._said.setText(tr("All shortcuts were reset."))
         self._show()
 
     def _show(self) -> None:

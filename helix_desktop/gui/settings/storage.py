@@ -36,25 +36,29 @@ class StoragePage(Page):
         self._over = self.sentence("", "danger")
         self._over.hide()
         limit = program.chosen(bench).limit // MEGABYTE
-        declared = Declared("limit", tr("Limit"), tr("0: no limit."), limit, least=0, most=2_000_000, unit="MB")
+        declared = Declared(
+            "limit", tr("Limit"), tr("In dollars. 0 means no limit."), limit, least=0, most=2_000_000, unit="MB"
+        )
         self.add(row(declared, self._set_limit, self.inside))
-        self.heading(tr("Looking after it"))
-        self._act(tr("Back up now"), tr("A copy of the journal beside it."), lambda: program.back_up(bench))
+        self.heading(tr("Maintenance"))
+        self._act(tr("Back up now"), tr("Saves a copy of the journal next to it."), lambda: program.back_up(bench))
         self._act(
-            tr("Verify every entry"),
-            tr("Reads every byte and compares it with its hash."),
+            tr("Verify all entries"),
+            tr("Reads all content and compares it with its hashes."),
             lambda: program.verify(bench, self._so_far),
             ends=True,
         )
-        self._room = self.button(tr("Make room…"))
+        self._room = self.button(tr("Free up space…"))
         self._room.clicked.connect(self._ask_room)
-        self._about(tr("Removes what no conversation uses, down to the limit. What they were stays known."))
-        self._export = self.button(tr("Export the workspace…"))
+        self._about(
+            tr("Removes content no conversation uses until the cache is within its limit. Descriptions are kept.")
+        )
+        self._export = self.button(tr("Export workspace…"))
         self._export.clicked.connect(self.export_wanted)
-        self._about(tr("History and cache as one file; keys never."))
-        self._forget = self.button(tr("Forget a text everywhere…"))
+        self._about(tr("History and cache in one file. Keys are never included."))
+        self._forget = self.button(tr("Forget text everywhere…"))
         self._forget.clicked.connect(self.forget_wanted)
-        self._about(tr("A key or a password that slipped in: out of conversations, cache and backups, for good."))
+        self._about(tr("Permanently removes a leaked key or password from conversations, cache and backups."))
         self._said = self.sentence("")
         self.refresh()
 
@@ -71,7 +75,7 @@ class StoragePage(Page):
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")
         self._folder.setText(str(kept.folder))
         over = kept.taken - kept.limit if kept.limit else 0
-        self._over.setText(tr("{size} over the limit. Nothing is removed by itself.", size=size(over)))
+        self._over.setText(tr("{size} over the limit. Nothing is removed automatically.", size=size(over)))
         self._over.setVisible(over > 0)
 
     # --- room
@@ -84,30 +88,30 @@ class StoragePage(Page):
     def _say_going(self, going: Going) -> None:
         if not going.entries:
             self._say(
-                tr("Every entry is used by a conversation. Empty the trash of conversations, or raise the limit.")
+                tr("Every entry is used by a conversation. Empty the trash, or raise the limit.")
                 if going.over
-                else tr("There is nothing to make room for.")
+                else tr("Nothing to free up.")
             )
             return
         words = [
             tr("{size} over the limit.", size=size(going.over)),
             count(
                 going.entries,
-                "{n} entry that no conversation uses would be removed:",
-                "{n} entries that no conversation uses would be removed:",
+                "{n} entry that no conversation uses will be removed:",
+                "{n} entries that no conversation uses will be removed:",
             ),
             "\n".join([*going.names, "…"] if going.entries > len(going.names) else going.names),
             tr(
-                "That frees {size}. They cannot be recalled any more; what they were stays known.",
+                "This frees {size}. The content can no longer be recalled, but its description is kept.",
                 size=size(going.freed),
             ),
         ]
         if going.left:
-            words.append(tr("{size} would still be over the limit.", size=size(going.left)))
-        ask_yes(self, tr("Make room"), "\n\n".join(words), tr("Remove them"), self._make_room)
+            words.append(tr("The cache would still be {size} over the limit.", size=size(going.left)))
+        ask_yes(self, tr("Free up space"), "\n\n".join(words), tr("Remove"), self._make_room)
 
     def _make_room(self) -> None:
-        self._run(self._room, self._program.collect(self._bench), tr("Make room"))
+        self._run(self._room, self._program.collect(self._bench), tr("Free up space"))
 
     def _act(
         self, text: str, sentence: str, work: Callable[[], Coroutine[Any, Any, str]], *, ends: bool = False

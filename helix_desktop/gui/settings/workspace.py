@@ -22,11 +22,11 @@ from helix_desktop.gui.words import tr
 EFFORTS = ("", "low", "medium", "high")  # see ModelSet
 # Where a turn stops by itself: name, title, sentence, usual value, the most. See engine/collaborators.py.
 LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
-    ("steps", "Steps in a turn", "A turn stops after so many requests to the model.", 400, 100_000),
-    ("repeats", "Repeats", "A turn stops when the same call gives the same output so often.", 5, 1_000),
-    ("turn_cost", "Dollars for a turn", "0: no limit.", 0.0, 10_000),
-    ("day_cost", "Dollars for a day", "0: no limit.", 0.0, 100_000),
-    ("workspace_cost", "Dollars in all", "What this workspace may spend; 0: no limit.", 0.0, 1_000_000),
+    ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
+    ("repeats", "Repeats", "A turn stops after this many identical calls with identical outputs.", 5, 1_000),
+    ("turn_cost", "Cost limit per turn", "In dollars. 0 means no limit.", 0.0, 10_000),
+    ("day_cost", "Cost limit per day", "In dollars. 0 means no limit.", 0.0, 100_000),
+    ("workspace_cost", "Total cost limit", "In dollars, for this workspace. 0 means no limit.", 0.0, 1_000_000),
 )
 
 
@@ -44,17 +44,17 @@ class ModelsPage(Page):
         super().__init__(tr("Models"), parent)
         self._bench, self._program, self._doing = bench, program, doing
         self._models = {model.name: model for model in models}
-        self.sentence(tr("Where the fast or the long-window model is not chosen, the main one takes its place."))
+        self.sentence(tr("If you choose no fast or long-window model, the main model is used instead."))
         chosen = program.chosen(bench).models
         for role, title, sentence in (
-            ("main", tr("Main model"), tr("Works in the conversations.")),
-            ("fast", tr("Fast model"), tr("Compacts outputs, takes observations, writes summaries.")),
-            ("long", tr("Long-window model"), tr("Takes over when something does not fit the others.")),
+            ("main", tr("Main model"), tr("Used in conversations.")),
+            ("fast", tr("Fast model"), tr("Compacts outputs, takes observations and writes summaries.")),
+            ("long", tr("Long-window model"), tr("Used when something doesn't fit the other models.")),
         ):
             self.add(self._row(role, title, sentence, chosen.get(role, "")))
         self.add(self._thinking(program.chosen(bench).effort))
         if not models:
-            self.sentence(tr("No provider has been asked for its models yet: see Providers."))
+            self.sentence(tr("No models are known yet. Add a provider first."))
 
     def _row(self, role: str, title: str, sentence: str, current: str) -> QWidget:
         names = ["", *self._models]
@@ -75,9 +75,9 @@ class ModelsPage(Page):
 
     def _thinking(self, current: str) -> QWidget:
         sentence = tr(
-            "How long a main model that can think does so before it answers: better on hard work, slower and dearer."
+            "How long the main model thinks before it answers. Longer is better for hard problems, but slower and more expensive."
         )
-        words = [tr("As it is used to"), tr("Short"), tr("Medium"), tr("Long")]
+        words = [tr("Default"), tr("Short"), tr("Medium"), tr("Long")]
         declared = Declared("effort", tr("Thinking"), sentence, current, EFFORTS, words)
         return row(declared, lambda value: self._think(str(value)), self.inside)
 
@@ -106,7 +106,7 @@ class PolicyPage(Page):
         preset = Declared("preset", tr("Preset"), tr(policy.PRESETS[self._preset]), self._preset, names, words)
         self.add(row(preset, lambda value: self._choose(str(value), {}), self.inside))
         if self._values:
-            again = self.button(tr("Put all numbers back to the preset's"))
+            again = self.button(tr("Reset to the preset"))
             again.clicked.connect(lambda: self._choose(self._preset, {}))
         group = ""
         for threshold in policy.thresholds().values():
@@ -172,12 +172,12 @@ def in_words(value: Any) -> str:
     known = {
         "off": tr("Off"),
         "ask": tr("The agent is asked"),
-        "ahead": tr("The agent says so with the call"),
-        "auto": tr("A preview is kept"),
-        "steps": tr("After some steps"),
-        "panic": tr("Only where nothing else fits"),
+        "ahead": tr("The agent says in advance"),
+        "auto": tr("Keep a preview"),
+        "steps": tr("After a number of steps"),
+        "panic": tr("Only when nothing else fits"),
         "share": tr("At a share of the window"),
-        "pays": tr("When it pays"),
+        "pays": tr("When it saves money"),
         "cheapest": tr("Whichever is cheaper"),
         "main": tr("The main model"),
         "fast": tr("The fast model"),

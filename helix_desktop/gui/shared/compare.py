@@ -108,7 +108,7 @@ class CompareDialog(QDialog):
 
     def _say(self, gone: int, come: int) -> None:
         if not gone and not come:
-            self._said.setText(tr("There is no difference."))
+            self._said.setText(tr("No differences."))
             return
         removed = count(gone, "{n} line only in the first", "{n} lines only in the first")
         self._said.setText(removed + " · " + count(come, "{n} line only in the second", "{n} lines only in the second"))

@@ -62,8 +62,8 @@ def source(block: Block) -> str:
     """Where a block comes from: the number of its fact, or those it covers."""
     cover = block.source
     if isinstance(cover, Span):
-        return tr("numbers {first} to {last}", first=cover.first, last=cover.last)
-    return tr("number {n}", n=cover.seq)
+        return tr("#{first} to #{last}", first=cover.first, last=cover.last)
+    return tr("#{n}", n=cover.seq)
 
 
 def content(block: Block, facts: Sequence[Recorded]) -> str:

@@ -145,7 +145,7 @@ class FoldList(QListView):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setAccessibleName(tr("Folds, the newest first"))
+        self.setAccessibleName(tr("Folds, newest first"))
         self.selectionModel().currentChanged.connect(self._current)
         theme.changed.connect(self._restyled)
 

@@ -24,18 +24,16 @@ class FoldNow(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.kind = QComboBox(self)
         for name, kind in (
-            (tr("Handover: a document in six sections"), FoldKind.HANDOVER),
+            (tr("Handover: a document with six sections"), FoldKind.HANDOVER),
             (tr("Observations: a dated list"), FoldKind.OBSERVATIONS),
             (tr("Cache old outputs"), FoldKind.MARKER),
         ):
             self.kind.addItem(name, kind)
-        self.kind.setAccessibleName(tr("What to do"))
+        self.kind.setAccessibleName(tr("What to create"))
         self.wish = QLineEdit(self)
-        self.wish.setPlaceholderText(tr("Keep in particular… (for example: the API decisions)"))
+        self.wish.setPlaceholderText(tr("Anything to keep in particular? (for example: the API decisions)"))
         self.wish.setAccessibleName(tr("What to keep in particular"))
-        said = QLabel(
-            tr("You can go on working meanwhile. Everything stays in the journal, and it can be undone."), self
-        )
+        said = QLabel(tr("You can keep working. Everything stays in the journal, and you can undo this."), self)
         said.setWordWrap(True)
         set_look(said, "small")
         buttons = QDialogButtonBox(self)

@@ -73,9 +73,9 @@ class TimelinePage(QWidget):
         self._kind_pill = self._pill(tr("All kinds"))
         self._scope_pill = self._pill(tr("This conversation"))
         self._now = self._pill(tr("Hand over now…"))
-        self._export = self._pill(tr("Export the story…"))
+        self._export = self._pill(tr("Export timeline…"))
         self._more = self._pill("⋯")
-        self._more.setAccessibleName(tr("More that can be done"))
+        self._more.setAccessibleName(tr("More actions"))
         self._lay_out()
         self._fill_menus()
         self._connect()
@@ -247,7 +247,7 @@ class TimelinePage(QWidget):
         story = self._story_of(event)
         earlier = story.handover_before(event) if event.kind is FoldKind.HANDOVER else None
         name = tr("Compare with {n}", n=earlier.folds[0].number) if earlier is not None else ""
-        about = self._about if story is self.story else lambda ref: tr("number {n}", n=ref.seq)
+        about = self._about if story is self.story else lambda ref: tr("#{n}", n=ref.seq)
         shown = Shown(event, story.window, name, about)
         self.panel.show_fold(shown)
 
@@ -263,7 +263,7 @@ class TimelinePage(QWidget):
                 for part in getattr(recorded.fact, "parts", ()):
                     if isinstance(part, ToolCall) and part.id == returned.call:
                         return called(part.name, part.arguments)
-        return tr("number {n}", n=ref.seq)
+        return tr("#{n}", n=ref.seq)
 
     def _show_step(self, seq: int) -> None:
         if self._session is not None:
@@ -370,7 +370,7 @@ class TimelinePage(QWidget):
         def save_to(file: Path) -> None:
             self._doing.do(save(file, lambda: text), name="export", owner=self)
 
-        ask_new_file(self, tr("Export the story"), "story.md", save_to)
+        ask_new_file(self, tr("Export timeline"), "story.md", save_to)
 
     # --- filters
 
@@ -385,7 +385,7 @@ class TimelinePage(QWidget):
         self._menu(self._kind_pill, [(name, partial(self._choose_kinds, chosen)) for name, chosen in kinds])
         more = QMenu(self._more)
         more.addAction(tr("Hand over now…"), self.hand_over)
-        more.addAction(tr("Export the story…"), self.export)
+        more.addAction(tr("Export timeline…"), self.export)
         self._more.setMenu(more)
         scopes = ((tr("This conversation"), False), (tr("Whole workspace"), True))
         self._menu(self._scope_pill, [(name, partial(self._choose_scope, everywhere=on)) for name, on in scopes])

@@ -120,10 +120,10 @@ class FoldPanel(QWidget):
         self._figures.setWordWrap(True)
         set_look(self._figures, "small")
         self.document = BoxesView(theme, self, pad=(16, 4))
-        self.document.setAccessibleName(tr("The text that stands for the original"))
+        self.document.setAccessibleName(tr("The text shown in place of the original"))
         self.document.acted.connect(self._act)
         self._editor = QPlainTextEdit(self)
-        self._editor.setAccessibleName(tr("The text that stands for the original"))
+        self._editor.setAccessibleName(tr("The text shown in place of the original"))
         set_look(self._editor, "mono")
         self._stack = QStackedWidget(self)
         self._stack.addWidget(self.document)
@@ -174,7 +174,7 @@ class FoldPanel(QWidget):
         row = QHBoxLayout()
         row.addStretch(1)
         row.addWidget(self._button(tr("Cancel"), self._end_edit))
-        save = self._button(tr("Save as my wording"), self._save_edit)
+        save = self._button(tr("Save my version"), self._save_edit)
         set_look(save, "primary")
         row.addWidget(save)
         column = QVBoxLayout(page)
@@ -196,9 +196,7 @@ class FoldPanel(QWidget):
         self._title.setText(tr("Folds"))
         for widget in (self._kept, self._edit, self._compare, self._undo, self._bars, self._figures):
             widget.hide()
-        empty = tr(
-            "Choose a fold to read what the model sees in place of the original, to compare it, or to take it back."
-        )
+        empty = tr("Select a fold to see what the model sees instead of the original, compare the two, or undo it.")
         self.document.show_boxes(lambda ink, width: [note(ink, width, empty)])
         self._stack.setCurrentIndex(0)
 
@@ -231,7 +229,7 @@ class FoldPanel(QWidget):
     def _boxes(self, shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
         event = shown.event
         if not event.folds:
-            yield note(ink, width, tr("Here the conversation began. Nothing was folded yet."))
+            yield note(ink, width, tr("The conversation starts here. Nothing has been folded yet."))
             return
         if event.kind in _WRITTEN:
             yield from _document(shown.text, ink, width)
@@ -348,7 +346,7 @@ def _replaced(shown: Shown, ink: Ink, width: float) -> Iterator[Box]:
     )
     yield note(ink, width, sentence, font=ink.text)
     act = Toggle(_BEFORE_AFTER)
-    yield More(ink, width, tr("Show what the model saw before and after"), act, gap=float(ink.px(2)))
+    yield More(ink, width, tr("Compare what the model saw before and after"), act, gap=float(ink.px(2)))
 
 
 def heading(text: str, ink: Ink, width: float) -> Words:

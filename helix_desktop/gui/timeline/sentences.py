@@ -39,7 +39,7 @@ def line(event: Event, window: int) -> str:
     fold = event.folds[0]
     parts = [change(event.before, event.after)]
     if fold.kind is FoldKind.MARKER:
-        parts.append(tr("one prefix change"))
+        parts.append(tr("one cache rewrite"))
     elif fold.kind is FoldKind.EXCERPT:
         parts.append(tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("preview kept"))
     elif fold.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
@@ -59,7 +59,7 @@ def figures(event: Event) -> str:
     if fold.seconds:
         parts.append(lasted(fold.seconds))
     parts.append(fold.model or tr("no model"))
-    parts.append(tr("in an emergency") if fold.panic else tr("did not block you"))
+    parts.append(tr("in an emergency") if fold.panic else tr("in the background"))
     return " · ".join(parts)
 
 
@@ -69,7 +69,7 @@ def details(event: Event) -> str:
     if not found.found:
         return ""
     return tr(
-        "{found} details found: {kept} kept by the model, {added} added by the program, {entry} in the entry",
+        "{found} details found: {kept} kept by the model, {added} added by Helix Desktop, {entry} in the reference entry",
         found=found.found,
         kept=found.kept,
         added=found.added,
@@ -123,7 +123,7 @@ def as_markdown(story: Story, heading: str) -> str:
         f"# {heading}",
         "",
         tr(
-            "{steps} steps · {sent} tokens sent · {all} without saving",
+            "{steps} steps · {sent} tokens sent · {all} without folding",
             steps=f"{totals.steps:,}",
             sent=short(totals.sent),
             all=short(totals.without),

@@ -63,7 +63,7 @@ class Content(QObject):
             self._kept.move_to_end(key)
             return found
         if stored.size > LARGEST_PICTURE:
-            self._trouble[stored.digest] = tr("This picture is too large to be shown here. Open it in the cache.")
+            self._trouble[stored.digest] = tr("This image is too large to show here. Open it in the cache.")
         elif stored.digest not in self._trouble:
             self._ask(key, self._picture(stored))
         return None
@@ -109,14 +109,14 @@ class Content(QObject):
     async def _read(self, stored: Stored) -> str:
         content = await self._source.read(stored.digest, 0, min(stored.size, FIRST))
         if b"\0" in content[:4096]:
-            return tr("[{n} bytes of {kind}; not text]", n=f"{stored.size:,}", kind=stored.media_type)
+            return tr("[{n} bytes of {kind}, not text]", n=f"{stored.size:,}", kind=stored.media_type)
         return content.decode("utf-8", "replace")
 
     async def _picture(self, stored: Stored) -> QImage:
         content = await self._source.read(stored.digest, 0, stored.size)
         image = await asyncio.to_thread(decoded, content)
         if image is None:
-            raise HelixError(tr("This picture cannot be shown: it is damaged, too large, or of an unknown kind."))
+            raise HelixError(tr("This image can't be shown: it is damaged, too large, or in an unknown format."))
         return image
 
     async def _conversation(self, conversation: str) -> Items:

@@ -386,10 +386,10 @@ class TranscriptView(Canvas):
             QGuiApplication.clipboard().setText(address)
             QToolTip.showText(self.cursor().pos(), hint(tr("Copied: {address}", address=shown[:200])), self)
             return
-        text = "\n\n".join([tr("Open this address in the browser?"), shown])
+        text = "\n\n".join([tr("Open this link in your browser?"), shown])
         ways = [
             (tr("Open"), partial(self.wanted.emit, OpenLink(address))),
-            (tr("Copy address"), partial(QGuiApplication.clipboard().setText, address)),
+            (tr("Copy link"), partial(QGuiApplication.clipboard().setText, address)),
         ]
         ask_which(self, tr("Open a link"), text, "", ways)
 
@@ -422,15 +422,15 @@ class TranscriptView(Canvas):
             return []
         found: list[tuple[str, Want]] = []
         if item.kind is ItemKind.USER:
-            found.append((tr("Edit and send again…"), Edit(item.seq)))
+            found.append((tr("Edit and resend…"), Edit(item.seq)))
         if item.kind is ItemKind.REPLY:
-            found.append((tr("Answer again"), Regenerate(item.seq)))
+            found.append((tr("Regenerate"), Regenerate(item.seq)))
         found.append((tr("Fork from here"), Fork(item.seq)))
-        found.append((tr("Go back to here…"), Rewind(item.seq)))
+        found.append((tr("Rewind to here…"), Rewind(item.seq)))
         ref = self._ref(index, item)
         if ref is not None:
             pinned = self.items.pinned(ref)
-            found.append((tr("Unpin") if pinned else tr("Pin: never fold this"), Unpin(ref) if pinned else Pin(ref)))
+            found.append((tr("Unpin") if pinned else tr("Pin: never fold"), Unpin(ref) if pinned else Pin(ref)))
         return found
 
     def _ref(self, index: int, item: Item) -> PartRef | None:

@@ -197,7 +197,9 @@ def _call_body(page: Page, item: Item, state: CallState) -> Iterator[Box]:
         lines = 12 + page.opened.get(more, 0)
         yield CodeBox(page.ink, page.width, arguments, "json", gap=gap, more=more, lines=lines)
     if state.call.keep:
-        yield note(page.ink, page.width, tr("Asked to keep: {words}", words=harmless(state.call.keep[:400])), gap=gap)
+        yield note(
+            page.ink, page.width, tr("The agent asked for: {words}", words=harmless(state.call.keep[:400])), gap=gap
+        )
     if state.decided is not None and state.decided.why:
         yield note(page.ink, page.width, harmless(state.decided.why[:1000]), gap=gap)
     if state.returned is None:
@@ -218,7 +220,7 @@ def _output(page: Page, item: Item, state: CallState, returned: ToolReturned) ->
     if text is None:
         trouble = page.contents.trouble(stored.digest)
         yield note(
-            page.ink, page.width, trouble or tr("Reading the output…"), gap=gap, colour="danger" if trouble else "muted"
+            page.ink, page.width, trouble or tr("Loading output…"), gap=gap, colour="danger" if trouble else "muted"
         )
         return
     if text.strip():
@@ -228,14 +230,14 @@ def _output(page: Page, item: Item, state: CallState, returned: ToolReturned) ->
         yield CodeBox(page.ink, page.width, printed(text.rstrip("\n")), language, gap=gap, more=more, lines=lines)
     elif not returned.images:
         yield note(page.ink, page.width, tr("No output."), gap=gap)
-    words = tr("Open the whole output in the cache ({size})", size=size(stored.size))
+    words = tr("Open the full output in the cache ({size})", size=size(stored.size))
     yield More(page.ink, page.width, words, OpenEntry(stored.digest), gap=float(page.ink.px(2)))
 
 
 def _child(page: Page, conversation: str) -> Iterator[Box]:
     items = page.contents.child(conversation)
     if items is None:
-        yield note(page.ink, page.width, tr("Reading the sub-agent's conversation…"), gap=6.0)
+        yield note(page.ink, page.width, tr("Loading the sub-agent's conversation…"), gap=6.0)
         return
     by = float(page.ink.px(18))
     inner = page.nested(items, by, (*page.prefix, conversation))
@@ -307,7 +309,7 @@ def _plan(at: At) -> Iterator[Box]:
 def _rewound(at: At) -> Iterator[Box]:
     page, index = at.page, at.index
     first, last, opened = page.items.away(index)
-    what = count(last - first + 1, "{n} item set aside by going back", "{n} items set aside by going back")
+    what = count(last - first + 1, "{n} earlier item hidden by a rewind", "{n} earlier items hidden by a rewind")
     act = Toggle(page.key("rewound", index))
     yield HeadBox(page.ink, page.width, what, act, opened=opened)
 

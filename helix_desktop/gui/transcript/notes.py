@@ -19,10 +19,10 @@ def note(fact: Fact) -> str:
         case TurnEnded():
             return _ended(fact)
         case FoldFailed(kind=kind, why=why):
-            return tr("Saving context did not work ({kind}): {why}", kind=kind_words(kind), why=said(why))
+            return tr("Couldn't fold the context ({kind}): {why}", kind=kind_words(kind), why=said(why))
         case Forgotten(entries=entries, facts=facts):
             return tr(
-                "Something was forgotten here for good: {entries}, {facts}.",
+                "Content was permanently forgotten here: {entries}, {facts}.",
                 entries=count(len(entries), "{n} entry", "{n} entries"),
                 facts=count(facts, "{n} fact", "{n} facts"),
             )
@@ -42,14 +42,14 @@ def _on_behalf(by: str) -> str:
 
 
 def waiting(delta: Waiting) -> str:
-    return tr("Waiting {seconds} s, then another try: {why}", seconds=round(delta.seconds), why=said(delta.why))
+    return tr("Retrying in {seconds} s: {why}", seconds=round(delta.seconds), why=said(delta.why))
 
 
 def _cut_short(stop: Stop) -> str:
     words = {
         Stop.LENGTH: tr("The answer reached the model's length limit."),
-        Stop.FILTERED: tr("The provider held the rest of the answer back."),
-        Stop.CUT: tr("The connection broke here. What came is kept; go on to continue it."),
+        Stop.FILTERED: tr("The provider withheld the rest of the answer."),
+        Stop.CUT: tr("The connection was lost here. What arrived is saved. Continue to get the rest."),
     }
     return words.get(stop, "")
 
@@ -57,9 +57,9 @@ def _cut_short(stop: Stop) -> str:
 def _ended(fact: TurnEnded) -> str:
     words = {
         TurnEnd.STOPPED: tr("Stopped."),
-        TurnEnd.FAILED: tr("This did not work."),
-        TurnEnd.STEP_LIMIT: tr("The limit of steps is reached."),
-        TurnEnd.SPENDING_LIMIT: tr("The spending limit is reached."),
+        TurnEnd.FAILED: tr("Something went wrong."),
+        TurnEnd.STEP_LIMIT: tr("The step limit was reached."),
+        TurnEnd.SPENDING_LIMIT: tr("The cost limit was reached."),
         TurnEnd.REPEATING: tr("The agent was repeating itself."),
     }
     return in_a_row(words[fact.reason], said(fact.why)) if fact.reason in words else ""

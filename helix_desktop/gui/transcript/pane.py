@@ -53,7 +53,7 @@ class FindBar(QWidget):
         elif total:
             self.counts.setText(tr("{n} of {total}{more}", n=f"{number + 1:,}", total=f"{total:,}", more=more))
         else:
-            self.counts.setText(tr("Nothing found") if done else tr("Looking…"))
+            self.counts.setText(tr("Nothing found") if done else tr("Loading…"))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:

@@ -86,7 +86,7 @@ def call_line(state: CallState, now: float) -> CallLine:
     if state.fold is not None and state.fold.kind is FoldKind.MARKER:
         return CallLine(words, Look.CACHED, tuple(chips), tr("Recall"), Recall(returned.output.digest))
     if state.decided is not None and not state.decided.allowed:
-        return CallLine(words, Look.REFUSED, tuple(chips), tr("refused"))
+        return CallLine(words, Look.REFUSED, tuple(chips), tr("denied"))
     if returned.stopped or (returned.head == UNREAD and not returned.ok):
         return CallLine(words, Look.REFUSED, tuple(chips), tr("stopped"))
     if not returned.ok:
@@ -119,7 +119,9 @@ def fold_chips(fold: Folded, digest_chip: Chip | None) -> list[Chip]:
     if fold.kind is FoldKind.MARKER:
         figures = Chip(change(fold.tokens_before, fold.tokens), want=OpenFold(fold.fold))
         return [digest_chip, figures] if digest_chip else [figures]
-    kept = tr("kept: agent asked for “{words}”", words=_one_line(fold.asked, 80)) if fold.asked else tr("preview kept")
+    kept = (
+        tr("kept: the agent asked for “{words}”", words=_one_line(fold.asked, 80)) if fold.asked else tr("preview kept")
+    )
     shrunk = f"{short(fold.tokens_before)} → {short(fold.tokens)}"
     return [Chip(kept, want=OpenFold(fold.fold)), Chip(shrunk, want=OpenFold(fold.fold))]
 
@@ -137,7 +139,7 @@ def _unfinished(state: CallState, words: str, now: float) -> CallLine:
     if state.running and state.waiting:
         return CallLine(words, Look.WAITING, chips, tr("waiting for you"))
     if state.running and state.stage is not Stage.RUNNING:
-        return CallLine(words, Look.RUNNING, (), tr("done") if state.stage is Stage.DONE else tr("waits its turn"))
+        return CallLine(words, Look.RUNNING, (), tr("done") if state.stage is Stage.DONE else tr("queued"))
     if state.running:
         text = tr("running… {time}", time=lasted(max(0.0, now - state.said)))
         return CallLine(words, Look.RUNNING, chips, text)
@@ -161,7 +163,7 @@ def _result_chips(state: CallState, returned: ToolReturned) -> list[Chip]:
     if returned.changes and (lines := changed_lines(returned.head)):
         chips.append(Chip(lines))
     if returned.repeat_of:
-        chips.append(Chip(tr("unchanged, from the cache")))
+        chips.append(Chip(tr("unchanged, from cache")))
     if returned.child:
         chips.append(Chip(tr("sub-agent"), want=OpenConversation(returned.child)))
     if state.fold is None and returned.tokens >= 100:

@@ -88,7 +88,7 @@ def test_the_keyboard_goes_through_the_rows(page: CachePage, settle: Settle) -> 
 def test_choosing_all_and_copying_hashes(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
     page.table.setFocus()
     QTest.keyClick(page.table, Qt.Key.Key_A, CONTROL)
-    assert "305 chosen" in page._counts.text()
+    assert "305 selected" in page._counts.text()
     QTest.keyClick(page.table, Qt.Key.Key_C, CONTROL)
     settle()
     text = QGuiApplication.clipboard().text().split("\n")
@@ -122,7 +122,7 @@ def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryC
     QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
     settle()
     assert page.model.rowCount() == 1
-    assert page._counts.text() == "“upgrade_is_fair”: 1 entry holds it"
+    assert page._counts.text() == "“upgrade_is_fair”: 1 entry contains it"
     assert page.viewer.body.lines._needle == "upgrade_is_fair"
     QTest.keyClick(page.bar.field, Qt.Key.Key_Escape)
     page.search("")
@@ -136,7 +136,7 @@ def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryC
 def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) -> None:
     page.search("abce")
     settle()
-    assert page._counts.text() == "“abce”: 0 entries hold it"
+    assert page._counts.text() == "“abce”: 0 entries contain it"
     assert page.viewer.row is None
 
 
@@ -179,7 +179,7 @@ def test_what_was_removed_for_room_says_so(page: CachePage, catalogue: MemoryCat
     page.show_entry(catalogue.lines[0].stored.digest)
     settle()
     said = page.viewer.body.findChildren(QLabel)
-    assert any("removed to make room" in label.text() for label in said)
+    assert any("removed to free space" in label.text() for label in said)
     assert not page.viewer._recall.isEnabled()
 
 
@@ -193,7 +193,7 @@ def test_pin_and_verify(page: CachePage, catalogue: MemoryCatalogue, settle: Set
     assert catalogue.done == [("pin", digest), ("verify", digest)]
     assert page.viewer.row is not None
     assert page.viewer.row.pinned
-    assert "matches the hash" in page._counts.text()
+    assert "matches its hash" in page._counts.text()
 
 
 def test_forgetting_says_what_it_means_first(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
@@ -282,7 +282,7 @@ def test_what_is_checked_is_said_of_the_entry_it_was_asked_for(
     click_row(page, 1)
     looked_at = page.viewer.row
     held.let("verify")
-    assert page._counts.text() == f"{checked.stored.digest.short}: Every byte matches the hash."
+    assert page._counts.text() == f"{checked.stored.digest.short}: The content matches its hash."
     assert not page.viewer._checked.isVisible()
     page._doing._spawn = now
     held.let()

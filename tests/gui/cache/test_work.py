@@ -46,7 +46,7 @@ async def test_damage_leaves_no_half_file(catalogue: MemoryCatalogue, tmp_path: 
 
 async def test_only_texts_of_a_sensible_size_are_compared(catalogue: MemoryCatalogue) -> None:
     text, binary = catalogue.put(b"a\n"), catalogue.put(b"\0\1")
-    with pytest.raises(WrongUse, match="Only texts"):
+    with pytest.raises(WrongUse, match="Only text"):
         await work.two_texts(catalogue, text.stored, binary.stored)
     large = catalogue.put(b"x" * (5 << 20))
     with pytest.raises(WrongUse, match="4 MB"):
@@ -63,4 +63,4 @@ def test_names_to_save_under(catalogue: MemoryCatalogue) -> None:
 def test_consequences_are_said(catalogue: MemoryCatalogue) -> None:
     said = work.consequences(catalogue.lines[0], 2)
     assert "2 messages refer to it" in said
-    assert "cannot be undone" in said
+    assert "can't be undone" in said

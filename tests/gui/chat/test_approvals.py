@@ -46,7 +46,7 @@ def buttons(approvals: Approvals) -> dict[str, QPushButton]:
 def test_the_exact_command_and_every_scope_is_offered(approvals: Approvals) -> None:
     assert approvals.isVisible()
     assert [edit.toPlainText() for edit in approvals.findChildren(QPlainTextEdit)] == ["cargo test"]
-    assert set(buttons(approvals)) == {"Refuse", "Always allow", "Allow in this conversation", "Allow once"}
+    assert set(buttons(approvals)) == {"Deny", "Always allow", "Allow in this conversation", "Allow once"}
     assert buttons(approvals)["Allow once"].toolTip() == "Allow once (Alt+Y)"
 
 
@@ -56,7 +56,7 @@ def test_the_exact_command_and_every_scope_is_offered(approvals: Approvals) -> N
         ("Allow once", Answer(allowed=True, scope="once")),
         ("Allow in this conversation", Answer(allowed=True, scope="conversation")),
         ("Always allow", Answer(allowed=True, scope="always")),
-        ("Refuse", Answer(allowed=False)),
+        ("Deny", Answer(allowed=False)),
     ],
 )
 def test_each_button_answers(approvals: Approvals, pressed: str, answer: Answer) -> None:
@@ -110,7 +110,7 @@ def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
 def test_the_oldest_question_stands_alone_and_the_next_follows(approvals: Approvals) -> None:
     other = Question(COMMAND.call, "Write a file", "x", "")
     approvals.show_questions({1: COMMAND, 2: other})
-    assert approvals._more.text() == "1 more question waits"
+    assert approvals._more.text() == "1 more question waiting"
     approvals.show_questions({2: other})
     assert approvals.card is not None
     assert approvals.card.accessibleName() == "Permission needed: Write a file"
@@ -196,7 +196,7 @@ SCHEMA = json.dumps(
 
 def test_a_form_is_made_from_a_schema(theme: Theme) -> None:
     form = SchemaForm(SCHEMA)
-    with pytest.raises(WrongUse, match="name is needed"):
+    with pytest.raises(WrongUse, match="name is required"):
         form.values()
     lines = form.findChildren(QLineEdit)
     lines[0].setText("Ada")
@@ -204,7 +204,7 @@ def test_a_form_is_made_from_a_schema(theme: Theme) -> None:
     assert form.findChildren(QComboBox)[0].currentText() == "green"
     assert json.loads(form.values()) == {"name": "Ada", "colour": "green", "sure": True}
     lines[1].setText("old")
-    with pytest.raises(WrongUse, match="age has to be a number"):
+    with pytest.raises(WrongUse, match="age must be a number"):
         form.values()
 
 
@@ -217,11 +217,11 @@ def test_a_question_with_a_form_is_answered_with_its_values(theme: Theme) -> Non
     approvals = Approvals(theme, {})
     approvals.show_questions({4: Question(COMMAND.call, "Who are you?", "", form=SCHEMA, scopes=("once",))})
     spy = QSignalSpy(approvals.answered)
-    assert set(buttons(approvals)) == {"Cancel", "Decline", "Send to the server"}
-    QTest.mouseClick(buttons(approvals)["Send to the server"], Qt.MouseButton.LeftButton)
+    assert set(buttons(approvals)) == {"Cancel", "Decline", "Send to server"}
+    QTest.mouseClick(buttons(approvals)["Send to server"], Qt.MouseButton.LeftButton)
     assert spy.count() == 0
     approvals.findChildren(QLineEdit)[0].setText("Ada")
-    QTest.mouseClick(buttons(approvals)["Send to the server"], Qt.MouseButton.LeftButton)
+    QTest.mouseClick(buttons(approvals)["Send to server"], Qt.MouseButton.LeftButton)
     assert json.loads(spy.at(0)[1].values)["name"] == "Ada"
 
 
@@ -278,6 +278,6 @@ def test_a_sub_agents_question_says_for_what_it_asks(theme: Theme) -> None:
     made = Approvals(theme, {"allow-once": "Alt+Y"})
     made.show_questions({1: replace(COMMAND, by="<b>Find</b> every caller")})
     shown = [label.text() for label in made.findChildren(QLabel)]
-    assert "A sub-agent asks, for: <b>Find</b> every caller" in shown
+    assert "Asked by a sub-agent working on: <b>Find</b> every caller" in shown
     made.show_questions({2: COMMAND})
     assert not any("sub-agent" in label.text() for label in made.findChildren(QLabel) if label.isVisible())

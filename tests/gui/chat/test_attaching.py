@@ -35,7 +35,7 @@ def test_what_cannot_be_attached_is_said_and_the_rest_comes(doing: Doing, tmp_pa
     attaching.files([tmp_path, tmp_path / "gone.txt", tmp_path / "good.txt"])
     assert [error.what for error in errors] == [
         f"{tmp_path.name} is a folder.",
-        "gone.txt cannot be read: No such file or directory.",
+        "Couldn't read gone.txt: No such file or directory.",
     ]
     assert [each.name for each in attached] == ["good.txt"]
 
@@ -45,7 +45,7 @@ def test_a_pipe_is_refused_and_not_waited_for(doing: Doing, tmp_path: Path) -> N
     attaching, _, attached, errors = made(doing, tmp_path)
     os.mkfifo(tmp_path / "pipe")
     attaching.files([tmp_path / "pipe"])
-    assert [error.what for error in errors] == ["pipe is a pipe or a device, which may never end."]
+    assert [error.what for error in errors] == ["pipe is a pipe or a device and can't be attached."]
     assert attached == []
 
 
@@ -71,7 +71,7 @@ def test_a_damaged_picture_is_not_attached(doing: Doing, tmp_path: Path) -> None
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
     attaching.files([tmp_path / "broken.png"])
     assert [error.what for error in errors] == [
-        "broken.png is damaged, too large, or no picture this program can read."
+        "broken.png is damaged, too large, or in an image format Helix Desktop can't read."
     ]
     assert attached == []
 

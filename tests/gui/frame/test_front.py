@@ -170,13 +170,13 @@ def test_the_desktop_is_told_when_the_window_is_not_in_front(
     session.set_running(Running.IDLE)
     window._watched["storage-engine"]._bridge.flush()
     link = f"helix://workspace/storage-engine/conversation/{story.CONVERSATION}"
-    assert said == [("Extract the lock manager", "The agent is done.", link)]
+    assert said == [("Extract the lock manager", "The agent has finished.", link)]
     window.settings.change(NOTIFY_DONE, False)
     session.set_running(Running.TOOLS)
     session.set_running(Running.IDLE)
     session.set_running(Running.FAILED, "the provider is overloaded")
     window._watched["storage-engine"]._bridge.flush()
-    assert [words for _, words, _ in said[1:]] == ["It stopped: the provider is overloaded"]
+    assert [words for _, words, _ in said[1:]] == ["The agent stopped: the provider is overloaded"]
 
 
 def test_a_click_on_a_notification_goes_there(front: Front, window: MainWindow) -> None:
@@ -234,7 +234,7 @@ def test_rules_are_shown_before_they_are_followed(front: Front, window: MainWind
     window.notices.act()
     dialog = window.findChildren(TrustDialog)[0]
     assert dialog.findChildren(QPlainTextEdit)[0].toPlainText() == "Never push.⟨202E⟩"
-    next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust it").click()
+    next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust").click()
     assert parser.trusted == [rules]
 
 
@@ -245,15 +245,15 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     parser.notes = ("A torn log was mended; nothing was lost.",)
     parser.proposed = 'roots = ["/elsewhere"]'
     window.open_workspace("parser")
-    assert window.notices.text == f"Opening {parser.name} has something to tell."
+    assert window.notices.text == f"There are notes about opening {parser.name}."
     question = window.findChildren(QMessageBox)[0]
     assert 'roots = ["/elsewhere"]' in question.text()
-    next(each for each in question.findChildren(QPushButton) if each.text() == "Allow them").click()
+    next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
     assert parser.decided == [True]
     window.notices.hide()
     window.open_workspace("storage-engine")
     window.open_workspace("parser")
-    assert "something to tell" not in window.notices.text
+    assert "notes about opening" not in window.notices.text
 
 
 def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(
@@ -267,7 +267,7 @@ def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(
     monkeypatch.setattr(parser, "decide_proposals", full)
     window.open_workspace("parser")
     question = window.findChildren(QMessageBox)[0]
-    next(each for each in question.findChildren(QPushButton) if each.text() == "Allow them").click()
+    next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
     assert window.bench is parser
     assert window.notices.text == "The disk is full."
 
@@ -292,5 +292,5 @@ def test_a_folder_that_is_gone_is_said_when_its_workspace_is_shown(
     assert "is not there" not in window.notices.text
     bench.folders = (tmp_path / "moved",)
     window.workbench_shown.emit()
-    assert window.notices.text.startswith(f"The folder {tmp_path / 'moved'} is not there.")
+    assert window.notices.text.startswith(f"The folder {tmp_path / 'moved'} is missing.")
     assert window.notices._button.text() == "Choose a folder…"

@@ -20,7 +20,7 @@ def done() -> list[str]:
 def palette(theme: Theme, done: list[str]) -> Palette:
     parent = QWidget()
     parent.resize(1000, 700)
-    names = ("Rename the conversation", "New conversation", "Settings")
+    names = ("Rename conversation", "New conversation", "Settings")
     finds = [Find(name, partial(done.append, name)) for name in names]
     finds.append(Find("Stop the agent", lambda: done.append("stop"), enabled=False))
     made = Palette(theme, lambda: finds, parent)

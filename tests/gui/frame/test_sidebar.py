@@ -62,7 +62,7 @@ def test_what_is_not_there_says_what_to_do(sidebar: Sidebar) -> None:
     assert "Press Enter to search messages" in sidebar._empty.text()
     sidebar.search.clear()
     sidebar.show_conversations([])
-    assert sidebar._empty.text() == "Your conversations will stand here. Write a message to start one."
+    assert sidebar._empty.text() == "Your conversations appear here. Write a message to start one."
 
 
 def test_archive_and_trash_are_reached_from_below_the_list(sidebar: Sidebar) -> None:
@@ -76,8 +76,8 @@ def test_archive_and_trash_are_reached_from_below_the_list(sidebar: Sidebar) -> 
 
 def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
     assert offered(sidebar, "a")[:3] == ["Rename…", "Pin", "Fork"]
-    assert "Take out of the archive" in offered(sidebar, "c")
-    assert offered(sidebar, "d") == ["Take out of the trash"]
+    assert "Unarchive" in offered(sidebar, "c")
+    assert offered(sidebar, "d") == ["Restore"]
 
 
 def test_a_choice_of_the_menu_is_handed_on(sidebar: Sidebar) -> None:

@@ -58,9 +58,9 @@ def test_savings() -> None:
     told = Savings(9, sent=480_000, without=2_910_000, cache_read=436_800, paid=1.2, paid_without=7.34)
     rows = figures.savings(told)
     assert [(words, figure) for words, figure, _ in rows] == [
-        ("Sent without management", "2.91M"),
+        ("Without folding", "2.91M"),
         ("Sent", "480K"),
-        ("Read from provider cache", "91%"),
+        ("Read from the provider's cache", "91%"),
         ("Cost so far", "$1.20"),
         ("Saved", "84% · $6.14"),
     ]

@@ -137,7 +137,7 @@ def test_the_request_is_shown_as_the_provider_gets_it_too(panel: Inspector, sess
     act(panel, "Show the request")
     settle()
     (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()]
-    dialog.form.setCurrentText(f"As {story.MODEL} gets it")
+    dialog.form.setCurrentText(f"As sent to {story.MODEL}")
     shown = "\n".join(dialog.view.lines[i] for i in range(len(dialog.view.lines)))
     assert json.loads(shown)["model"] == story.MODEL
 
@@ -218,10 +218,10 @@ def test_a_fold_is_restored_and_opened(panel: Inspector, session: Commanded) -> 
 def test_what_is_being_folded_is_said(panel: Inspector, settle: Settle) -> None:
     panel.hear([Folding(story.CONVERSATION, FoldKind.HANDOVER, "it pays")])
     settle()
-    assert "Making now: handover. it pays" in panel.view.text()
+    assert "In progress: handover. it pays" in panel.view.text()
     panel.hear([Folding(story.CONVERSATION, FoldKind.HANDOVER, done=True)])
     settle()
-    assert "Making now" not in panel.view.text()
+    assert "In progress" not in panel.view.text()
 
 
 def test_it_is_live(panel: Inspector, session: Commanded, settle: Settle) -> None:
@@ -234,7 +234,7 @@ def test_it_is_live(panel: Inspector, session: Commanded, settle: Settle) -> Non
 def test_without_a_conversation_it_says_what_will_be_here(theme: Theme) -> None:
     made = Inspector(theme, Doing(now))
     made.open(None)
-    assert "will show here" in made.view.text()
+    assert "appears here" in made.view.text()
     assert made.slider.isHidden()  # there is nothing to go through
     made.hear([FactAppended(story.recorded()[0])])
 

@@ -53,7 +53,7 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     take = next(each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix policy"))
     take.click()
     assert bench.policy == "helix"
-    assert "Helix policy is this workspace's policy now." in said(lab)
+    assert "This workspace now uses: Helix policy." in said(lab)
     assert window.top.policy.text() == "Helix policy ▾"
 
 
@@ -127,7 +127,7 @@ def test_a_page_that_cannot_be_saved_is_said(window: MainWindow, results: Result
     (dialog,) = window.findChildren(QFileDialog)
     dialog.filesSelected.emit([str(tmp_path / "missing" / "mine.html")])
     (lab,) = window.findChildren(Lab)
-    assert "could not be written" in said(lab)
+    assert "Couldn't write" in said(lab)
 
 
 @pytest.mark.parametrize("top", [3, 40, 999, 21_000, 1_234_567])

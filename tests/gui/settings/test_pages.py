@@ -95,12 +95,12 @@ def test_a_value_that_is_not_allowed_is_said(window: MainWindow, settings: Setti
 def test_a_shortcut_is_changed_and_the_one_that_lost_it_is_named(window: MainWindow) -> None:
     page = ShortcutsPage(window.actions_)
     edits = {edit.accessibleName(): edit for edit in page.findChildren(QKeySequenceEdit)}
-    edit = edits["Shortcut for Fork the conversation"]
+    edit = edits["Shortcut for Fork conversation"]
     edit.setKeySequence(QKeySequence("Ctrl+N"))
     edit.editingFinished.emit()
-    assert "“New conversation” has no shortcut any more." in said(page)
+    assert "“New conversation” no longer has a shortcut." in said(page)
     assert window.actions_["fork"].shortcut() == QKeySequence("Ctrl+N")
-    QTest.mouseClick(button(page, "All as they were"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(page, "Reset all"), Qt.MouseButton.LeftButton)
     assert window.actions_["new"].shortcut() == QKeySequence("Ctrl+N")
 
 
@@ -109,7 +109,7 @@ def test_a_pasted_key_is_tested_kept_and_its_best_model_taken(window: MainWindow
     page = ProvidersPage(setup, window.doing)
     chosen = QSignalSpy(page.model_chosen)
     page._panel._key.setText("bad")
-    QTest.mouseClick(button(page, "Test and use"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(page, "Connect"), Qt.MouseButton.LeftButton)
     assert "Anthropic does not accept this key. Look whether all of it was copied." in said(page)
     page._panel._key.setText("good")
     QTest.keyClick(page._panel._key, Qt.Key.Key_Return)
@@ -125,7 +125,7 @@ def test_without_a_keyring_the_user_chooses_where_the_key_goes(window: MainWindo
     page._panel._key.setText("good")
     page._panel.test()
     assert setup.added == []
-    QTest.mouseClick(button(page, "Keep it for this session only"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(page, "Use it for this session only"), Qt.MouseButton.LeftButton)
     assert setup.added == [(ANTHROPIC, "good", "session")]
 
 
@@ -151,7 +151,7 @@ def test_another_server_needs_an_address(window: MainWindow) -> None:
     panel = page._panel
     assert panel._key.placeholderText() == "Paste the key"
     panel._provider.setCurrentIndex(panel._provider.count() - 1)
-    assert panel._key.placeholderText() == "Paste the key, if it wants one"
+    assert panel._key.placeholderText() == "Paste the key, if one is needed"
     assert not panel._address.isHidden()
     panel._address.setText("https://llm.example.org/v1")
     panel._key.setText("good")
@@ -177,7 +177,7 @@ def test_a_server_of_ones_own_needs_no_key(window: MainWindow, written: str, nam
     panel._address.setText(written)
     panel.test()
     assert [(p.name, p.address, key) for p, key, _ in setup.added] == [(name, address, "")]
-    assert "The server answers: " in said(page)
+    assert "Connected. " in said(page)
 
 
 def test_removing_a_provider_is_asked_first(window: MainWindow) -> None:
@@ -187,7 +187,7 @@ def test_removing_a_provider_is_asked_first(window: MainWindow) -> None:
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     box = page.findChildren(QMessageBox)[0]
     assert len(setup.added) == 1
-    next(each for each in box.buttons() if each.text() == "Forget it").click()
+    next(each for each in box.buttons() if each.text() == "Remove").click()
     assert setup.added == []
 
 
@@ -205,7 +205,7 @@ def test_how_long_the_main_model_thinks(window: MainWindow, bench: FakeWorkbench
     page = ModelsPage(bench, program, window.doing, [SONNET])
     thinking = child(page, QComboBox, "effort")
     assert isinstance(thinking, QComboBox)
-    assert thinking.currentText() == "As it is used to"
+    assert thinking.currentText() == "Default"
     choose(thinking, "high")
     choose(thinking, "")
     assert program.changes == [("effort", "high"), ("effort", None)]
@@ -275,12 +275,12 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     box = page.findChildren(QMessageBox)[0]
     assert "github: npx server 'a b'" in box.text()
     assert program.running == []
-    next(each for each in box.buttons() if each.text() == "Add it").click()
+    next(each for each in box.buttons() if each.text() == "Add").click()
     assert program.running == [Server("github", "npx server 'a b'")]
 
 
 @pytest.mark.parametrize(
-    ("text", "becomes"), [("npx server", "is started with your rights"), ("https://example.org/mcp", "is sent to")]
+    ("text", "becomes"), [("npx server", "runs with your permissions"), ("https://example.org/mcp", "is sent to")]
 )
 def test_of_a_server_far_away_it_is_not_said_that_it_is_started(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, text: str, becomes: str
@@ -319,13 +319,13 @@ def test_a_server_is_switched_off_restarted_and_removed(
     assert "ready · 3 tools" in said(page)
     QTest.mouseClick(button(page, "Restart"), Qt.MouseButton.LeftButton)
     assert page._wrong.text() == "There is no MCP server github."
-    QTest.mouseClick(button(page, "Switch off"), Qt.MouseButton.LeftButton)
-    assert "switched off" in said(page)
+    QTest.mouseClick(button(page, "Turn off"), Qt.MouseButton.LeftButton)
+    assert "off" in said(page)
     QTest.mouseClick(button(page, "Test"), Qt.MouseButton.LeftButton)
     assert "github answers: 3 tools." in said(page)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     assert len(program.running) == 1
-    next(each for each in page.findChildren(QMessageBox)[0].buttons() if each.text() == "Forget it").click()
+    next(each for each in page.findChildren(QMessageBox)[0].buttons() if each.text() == "Remove").click()
     assert program.running == []
 
 
@@ -334,7 +334,7 @@ def test_a_server_that_waits_for_its_user_is_signed_in_to(
 ) -> None:
     program.running = [Server("far", "https://far.example/mcp", "sign in", "It wants you to sign in.")]
     page = ServersPage(bench, program, window.doing)
-    assert "It waits for you to sign in." in said(page)
+    assert "Waiting for you to sign in." in said(page)
     QTest.mouseClick(button(page, "Sign in"), Qt.MouseButton.LeftButton)
     assert "ready" in said(page)
     assert [each.isHidden() for each in page.findChildren(QPushButton) if each.text() == "Sign in"] == [True]
@@ -350,11 +350,11 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     ]
     page = ServersPage(bench, program, window.doing)
     page.show()
-    assert "Its settings cannot be read: args have to be texts" in said(page)
+    assert "Couldn't read its settings: args have to be texts" in said(page)
     QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
     checks = {each.text(): each for each in page.findChildren(QCheckBox)}
     assert {name: check.isChecked() for name, check in checks.items()} == {"search": True, "delete": False}
-    assert "asked for all the same: delete" in said(page)
+    assert "You will still be asked: delete" in said(page)
     log = page._cards["github"].findChildren(QPlainTextEdit)[0]
     assert (log.toPlainText(), log.isVisible()) == ("hello", True)
     checks["search"].click()
@@ -387,7 +387,7 @@ def test_storage_says_what_is_kept_and_looks_after_it(
     assert "1,284 entries" in said(page)
     assert "Last backup: 2026-11-20 09:00" in said(page)
     for pressed, answer in (
-        ("Verify every entry", "All of it is whole."),
+        ("Verify all entries", "All of it is whole."),
         ("Back up now", "Backed up."),
     ):
         QTest.mouseClick(button(page, pressed), Qt.MouseButton.LeftButton)
@@ -417,17 +417,17 @@ def test_room_is_made_after_it_was_said_what_would_go(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     page = StoragePage(bench, program, window.doing)
-    QTest.mouseClick(button(page, "Make room…"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(page, "Free up space…"), Qt.MouseButton.LeftButton)
     box = page.findChildren(QMessageBox)[0]
     for words in (
         "11.4 MB over the limit.",
         "2 entries that no conversation uses",
         "read_file a.rs",
-        "2.9 MB would still",
+        "still be 2.9 MB over",
     ):
         assert words in box.text()
     assert page._said.text() == ""
-    next(each for each in box.buttons() if each.text() == "Remove them").click()
+    next(each for each in box.buttons() if each.text() == "Remove").click()
     assert page._said.text() == "The disk refused. Try again."
 
 
@@ -458,7 +458,7 @@ def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
     setup.added = [(OLLAMA, "", "")]
     providers = ProvidersPage(setup, window.doing)
     held = window.doing._spawn = Held()
-    QTest.mouseClick(button(storage, "Verify every entry"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(storage, "Verify all entries"), Qt.MouseButton.LeftButton)
     QTest.mouseClick(button(servers, "Test"), Qt.MouseButton.LeftButton)
     QTest.mouseClick(button(providers, "Test"), Qt.MouseButton.LeftButton)
     for page in (storage, servers, providers):

@@ -264,7 +264,7 @@ def test_an_empty_conversation_says_what_will_be_here(theme: Theme, settle: Sett
     made = TimelinePage(theme, Doing(now))
     made.open(None)
     settle()
-    assert "Choose a fold" in made.panel.document.text()
+    assert "Select a fold" in made.panel.document.text()
     made.panel.deleteLater()
 
 

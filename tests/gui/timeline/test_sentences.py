@@ -33,11 +33,11 @@ def test_titles_and_lines(written: Written) -> None:
         assert sentences.line(story.events[0], 0) == "分层策略"
     finally:
         spoken.speak({})
-    assert sentences.line(story.events[1], 0) == "15K → 90 tokens · one prefix change"
+    assert sentences.line(story.events[1], 0) == "15K → 90 tokens · one cache rewrite"
     assert sentences.line(story.events[2], 0).endswith("42 of 42 details kept")
-    assert sentences.figures(story.events[3]).endswith("9.8 s · fast · did not block you")
+    assert sentences.figures(story.events[3]).endswith("9.8 s · fast · in the background")
     assert sentences.details(story.events[3]) == (
-        "42 details found: 38 kept by the model, 3 added by the program, 1 in the entry"
+        "42 details found: 38 kept by the model, 3 added by Helix Desktop, 1 in the reference entry"
     )
 
 

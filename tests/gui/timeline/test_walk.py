@@ -153,7 +153,7 @@ async def find_in_the_cache(theme: Theme, tasks: Tasks, bench: Workbench) -> Non
     page.viewer._toggle_pin()
     await until(lambda: page.viewer.row is not None and page.viewer.row.pinned)
     page.verify()
-    await until(lambda: "matches the hash" in page._counts.text())
+    await until(lambda: "matches its hash" in page._counts.text())
     page.forget()
     (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
     QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)

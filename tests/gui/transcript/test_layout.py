@@ -133,7 +133,7 @@ def test_an_output_that_is_not_in_the_fact_is_asked_for(theme: Theme) -> None:
     contents = NoContents()
     page = page_of(theme, told.facts, contents)
     page.opened["open", 1, 0] = 1
-    assert "Reading" in laid(page).boxes[1].text
+    assert "Loading" in laid(page).boxes[1].text
     contents.wrong[big.digest] = "The bytes do not match the hash."
     assert laid(page).boxes[1].text == "The bytes do not match the hash."
     contents.texts[big.digest] = "loaded\nnow"

@@ -16,11 +16,11 @@ from tests.gui.transcript.facts import Told
     [
         (TurnEnded(TurnEnd.DONE), ""),
         (TurnEnded(TurnEnd.STOPPED), "Stopped."),
-        (TurnEnded(TurnEnd.FAILED, "No network."), "This did not work. No network."),
-        (TurnEnded(TurnEnd.SPENDING_LIMIT), "The spending limit is reached."),
-        (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Saving context did not work (handover): it was too long"),
-        (Forgotten((), 2, ""), "Something was forgotten here for good: 0 entries, 2 facts."),
-        (Forgotten((Digest.of(b"x"),), 1, ""), "Something was forgotten here for good: 1 entry, 1 fact."),
+        (TurnEnded(TurnEnd.FAILED, "No network."), "Something went wrong. No network."),
+        (TurnEnded(TurnEnd.SPENDING_LIMIT), "The cost limit was reached."),
+        (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Couldn't fold the context (handover): it was too long"),
+        (Forgotten((), 2, ""), "Content was permanently forgotten here: 0 entries, 2 facts."),
+        (Forgotten((Digest.of(b"x"),), 1, ""), "Content was permanently forgotten here: 1 entry, 1 fact."),
         (UserSaid((Text("hello"),)), ""),
     ],
 )
@@ -37,4 +37,4 @@ def test_an_answer_is_noted_where_it_was_cut_short(stop: Stop) -> None:
 
 
 def test_a_pause_says_how_long_and_why() -> None:
-    assert waiting(Waiting("overloaded", 12.4)) == "Waiting 12 s, then another try: overloaded"
+    assert waiting(Waiting("overloaded", 12.4)) == "Retrying in 12 s: overloaded"

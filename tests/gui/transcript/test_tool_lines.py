@@ -54,12 +54,12 @@ def test_a_marker_can_be_recalled_and_shows_its_hash() -> None:
 def test_an_excerpt_says_what_the_agent_asked_to_keep() -> None:
     fold = Folded("f", FoldKind.EXCERPT, PartRef(2), "x", 612, 18_240, asked="failing tests")
     line = call_line(state(returned=ToolReturned("c1", OUTPUT, 18_240), fold=fold), 101.0)
-    assert [chip.text for chip in line.chips] == ["kept: agent asked for “failing tests”", "18.2K → 612"]
+    assert [chip.text for chip in line.chips] == ["kept: the agent asked for “failing tests”", "18.2K → 612"]
 
 
 def test_how_it_went() -> None:
     assert call_line(state(running=True), 101.2).right == "running… 1.2 s"
-    assert call_line(state(running=True, stage=Stage.IN_LINE), 101.2).right == "waits its turn"
+    assert call_line(state(running=True, stage=Stage.IN_LINE), 101.2).right == "queued"
     assert call_line(state(running=True, stage=Stage.DONE), 101.2).right == "done"
     assert call_line(state(), 101.2).look is Look.REFUSED
     asked = call_line(state(running=True, waiting=True), 101.2)
@@ -68,7 +68,7 @@ def test_how_it_went() -> None:
     assert (failed.look, failed.right) == (Look.FAILED, "exit 101")
     refused = state(returned=ToolReturned("c1", OUTPUT, 9, ok=False), decided=Decided("c1", allowed=False, by="user"))
     assert call_line(refused, 102.0).look is Look.REFUSED
-    assert "refused" in call_line(refused, 102.0).spoken
+    assert "denied" in call_line(refused, 102.0).spoken
     for returned in (
         ToolReturned("c1", OUTPUT, 9, ok=False, head=UNREAD),
         ToolReturned("c1", OUTPUT, 9, ok=False, stopped=True),
