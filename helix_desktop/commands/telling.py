@@ -32,7 +32,7 @@ class Telling:
     def hear(self, event: Event) -> None:
         match event:
             case Asked(number=number, question=question):
-                self.session.answer(number, self._answer(question))
+                self.session.answer(number, self.answer(question))
             case FactAppended(recorded):
                 self._fact(recorded)
             case StateChanged(running=Running.IDLE | Running.FAILED, why=why):
@@ -69,13 +69,15 @@ class Telling:
         why = self.ended.why or self.ended.reason.value
         return f"The turn ended early: {why}{'' if why.endswith(('.', '?', '!', '…')) else '.'}"
 
-    def _answer(self, question: Question) -> Answer:
+    def answer(self, question: Question) -> Answer:
+        """By what was allowed; what has a name of its own, by that."""
         name = question.call.name
         groups = {"edits"} if name in EDITS else {"commands"} if name in COMMANDS else set()
-        if self.allowed & {"all", name, *groups}:
+        wanted = question.apart or name
+        if self.allowed & {"all", wanted, *(set() if question.apart else groups)}:
             return Answer(allowed=True)
-        self.refused.append(name)
-        return Answer(allowed=False, words=f"Nobody is there to ask; it was not started with --allow {name}.")
+        self.refused.append(wanted)
+        return Answer(allowed=False, words=f"Nobody is there to ask; it was not started with --allow {wanted}.")
 
 
 def line(recorded: Recorded) -> str:

@@ -165,6 +165,12 @@ class Question:
     scopes: tuple[str, ...] = ("once", "conversation", "always")
     form: str = ""  # a JSON schema, when a server asks the user for values (elicitation)
     by: str = ""  # the task of the sub-agent that asks; empty: the conversation's own agent does
+    rules: tuple[
+        str, ...
+    ] = ()  # what allowing it for longer would allow, in words; the user may take another than the first
+    apart: str = (
+        ""  # the name of what has to be allowed by itself, not with the tool: outside_sandbox, runs_later, hidden, held
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +179,7 @@ class Answer:
     scope: str = "once"
     words: str = ""  # what the user said instead; goes back to the model
     values: str = ""  # JSON, for a form
+    rule: int = 0  # which of the question's rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,6 +196,23 @@ def remove(roots: Roots, place: Place, *, expected: Digest) -> None:
         folder.remove(place.path.name)
 
 
+def put_back(roots: Roots, place: Place, content: bytes | None, mode: int, link: str = "") -> None:
+    """Make an entry what it was, whatever is there now: a file with this content, a link, or nothing (None). A folder in
+    its place is moved aside.
+    """
+    with suppress(NotThere), _parent(roots, place, make=content is not None or bool(link)) as folder:
+        name = place.path.name
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(folder.stat(name).st_mode):
+                folder.rename(name, f"{name}.helix-{token_hex(4)}")
+            elif content is None or not stat.S_ISREG(folder.stat(name).st_mode):
+                folder.remove(name)
+        if link:
+            folder.make_link(link, name)
+        elif content is not None:
+            _swap_in(folder, name, content, None, mode)
+
+
 # --- underneath ------------------------------------------------------------------------------------------------------
 
 
@@ -336,14 +353,16 @@ def _unchanged(roots: Roots, place: Place, expected: Digest | None) -> None:
         )
 
 
-def _swap_in(folder: folders.Folder, name: str, content: bytes, before: os.stat_result | None) -> None:
+def _swap_in(folder: folders.Folder, name: str, content: bytes, before: os.stat_result | None, mode: int = 0) -> None:
     beside = f".{name[:60]}.{token_hex(6)}.helix"
     handle = folder.create(beside)
     try:
         try:
             _write_all(handle, content)
             if before is not None:
-                folders.set_mode(handle, before)
+                folders.set_mode(handle, before.st_mode)
+            elif mode:
+                folders.set_mode(handle, mode)
             os.fsync(handle)
         finally:
             os.close(handle)

@@ -117,14 +117,18 @@ async def _target(url: httpx.URL) -> Target:
     return Target(url, next(address for address in addresses if not is_public(address)), private=True)
 
 
+_OPEN_IPV6 = ipaddress.ip_network("2000::/3")  # all that is given out for the open internet
+
+
 def is_public(address: str) -> bool:
     """Whether it is a machine of the open internet, whichever way the address is written."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
+    if isinstance(found, ipaddress.IPv4Address):
+        return found.is_global and not found.is_multicast
+    inner = found.ipv4_mapped or found.sixtofour
     if inner is not None:
         return is_public(str(inner))
-    nat64 = isinstance(found, ipaddress.IPv6Address) and found in ipaddress.ip_network("64:ff9b::/96")
-    return found.is_global and not found.is_multicast and not nat64
+    return found in _OPEN_IPV6 and found.is_global and not found.is_multicast
 
 
 async def _permit(use: Use, target: Target) -> None:

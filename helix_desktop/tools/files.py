@@ -21,9 +21,9 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, Refused, WrongUse
-from helix_desktop.tools import confine, difference, globs, texts
+from helix_desktop.tools import confine, difference, globs, runs_later, texts
 from helix_desktop.tools.confine import Item, Place
-from helix_desktop.tools.permission import Action, Effect, runs_later
+from helix_desktop.tools.permission import Action, Effect
 from helix_desktop.tools.tool import Arguments, Read, Result, Tool, Use, fields, flag, text, whole
 
 T = TypeVar("T")
@@ -225,8 +225,9 @@ async def apply(use: Use, change: Change, title: str) -> Result:
     if change.before == change.after:
         return Result(f"{shown} already is exactly so; nothing was written.", source=shown, note="no change")
     diff = await asyncio.to_thread(change.diff, printable(shown))
-    danger = "other programs run what is in this file" if runs_later(shown) else ""
-    await use.permit(Action(use.call.name, Effect.EDIT, title, diff, path=shown, danger=danger))
+    later = runs_later.changed(change.place.inside, change.before or b"", change.after or b"")
+    danger, apart = ("other programs run what is in this file", "runs_later") if later else ("", "")
+    await use.permit(Action(use.call.name, Effect.EDIT, title, diff, path=shown, danger=danger, apart=apart))
     fact = FileChanged(
         str(change.place.path), await _kept(use, change.before, shown), await _kept(use, change.after, shown)
     )

@@ -43,6 +43,9 @@ class Folder:
     def make(self, name: str) -> None:
         os.mkdir(name, dir_fd=self.handle)
 
+    def make_link(self, target: str, name: str) -> None:
+        os.symlink(target, name, dir_fd=self.handle)
+
     def remove(self, name: str) -> None:
         os.unlink(name, dir_fd=self.handle)
 
@@ -108,6 +111,6 @@ def real(handle: int) -> Path | None:
     return None
 
 
-def set_mode(handle: int, found: os.stat_result) -> None:
+def set_mode(handle: int, mode: int) -> None:
     """Give a new file the mode of the one whose place it takes."""
-    os.fchmod(handle, stat.S_IMODE(found.st_mode))
+    os.fchmod(handle, stat.S_IMODE(mode))

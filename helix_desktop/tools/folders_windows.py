@@ -58,6 +58,9 @@ if sys.platform == "win32":
         def make(self, name: str) -> None:
             (self.path / _named(name)).mkdir()
 
+        def make_link(self, target: str, name: str) -> None:
+            (self.path / _named(name)).symlink_to(target)
+
         def remove(self, name: str) -> None:
             (self.path / _named(name)).unlink()
 
@@ -129,5 +132,5 @@ if sys.platform == "win32":
     def real(handle: int) -> Path | None:
         return _final(msvcrt.get_osfhandle(handle))
 
-    def set_mode(handle: int, found: os.stat_result) -> None:
+    def set_mode(handle: int, mode: int) -> None:
         """Windows keeps its rights with the folder."""

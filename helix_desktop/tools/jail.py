@@ -29,6 +29,20 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REFER, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 << 13, 1 << 14, 1 << 15
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
+_LOOK = 0.25  # seconds between two looks at what a command takes
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+# Calls that are refused: x86_64 and aarch64. Mounts and namespaces, modules, keys, clocks, and what sees past the rest.
+_REFUSED = {
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "swapon": (167, 224), "swapoff": (168, 225),
+    "reboot": (169, 142), "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294), "bpf": (321, 280), "perf_event_open": (298, 241), "keyctl": (250, 219), "add_key": (248, 217),
+    "request_key": (249, 218), "userfaultfd": (323, 282), "io_uring_setup": (425, 425), "setns": (308, 268), "acct": (163, 89),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "quotactl": (179, 60), "open_by_handle_at": (304, 265), "open_tree": (428, 428),
+    "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
+    "sethostname": (170, 161), "setdomainname": (171, 162), "fanotify_init": (300, 262), "syslog": (103, 116), "quotactl_fd": (443, 443),
+}  # fmt: skip
+_UNSHARE, _CLONE, _CLONE3, _CONTROL, _SOCKET = (272, 97), (56, 220), (435, 435), (16, 29), (41, 198)
+_NEW_USER, _TYPE_AHEAD, _CONSOLE = 0x10000000, 0x5412, 0x541C
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
 
 
@@ -46,7 +60,7 @@ def main() -> int:
     child = os.fork()
     if not child:
         _become(options, group, sys.argv[2:])
-    code = _watch(child, lifeline, wake)
+    code = _watch(child, lifeline, wake, _Use(group, options.get("limits") or {}))
     _end_all(group)
     return code
 
@@ -59,20 +73,27 @@ def _become(options: dict[str, Any], group: str, command: list[str]) -> None:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        if limits := options.get("limits"):
+            _limit(limits)
         if options.get("landlock"):
             lock_in(options)
         elif options.get("scoped"):
             keep_from_abstract_sockets()
+        if options.get("filter"):
+            command = [command[0], "--seccomp", str(_filter_file()), *command[1:]]
         os.execvp(command[0], command)  # noqa: S606 -- to run this command is the purpose
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _watch(child: int, lifeline: int, wake: int) -> int:
+def _watch(child: int, lifeline: int, wake: int, use: _Use) -> int:
     """Until the command has ended, or is to end. Orphans are reaped by the way."""
     while True:
-        ready, _, _ = select.select([lifeline, wake], [], [])
+        ready, _, _ = select.select([lifeline, wake], [], [], _LOOK if use.limits else None)
+        if too_much := use.too_much():
+            os.write(2, f"\n[stopped: {too_much}]\n".encode())
+            return 128 + signal.SIGKILL
         if wake in ready and signal.SIGTERM in os.read(wake, 512):
             return 128 + signal.SIGTERM
         while True:
@@ -87,6 +108,60 @@ def _watch(child: int, lifeline: int, wake: int) -> int:
                 break
         if lifeline in ready:
             return 128 + signal.SIGKILL
+
+
+class _Use:
+    """What the command and all it started take, looked at a few times a second."""
+
+    def __init__(self, group: str, limits: dict[str, int]) -> None:
+        self.group, self.limits, self.next = group, limits, 0.0
+        if group and limits:
+            for name, limit in (("pids.max", limits["processes"]), ("memory.max", limits["memory"])):
+                with contextlib.suppress(OSError):
+                    _write(f"{group}/{name}", str(limit or "max"))
+
+    def too_much(self) -> str:
+        """What it has more of than it may; empty while it has not."""
+        if not self.limits or time.monotonic() < self.next:
+            return ""
+        pids = self._members()
+        if len(pids) > self.limits["processes"]:
+            return f"it started more than {self.limits['processes']:,} processes"
+        if self.limits["memory"] and sum(map(_memory, pids)) > self.limits["memory"]:
+            return f"it used more than {self.limits['memory'] >> 20:,} MB of memory"
+        self.next = time.monotonic() + _LOOK
+        return ""
+
+    def _members(self) -> list[int]:
+        if self.group:
+            with contextlib.suppress(OSError), open(f"{self.group}/cgroup.procs") as file:
+                return [int(line) for line in file]
+        return descendants(os.getpid())
+
+
+def _memory(pid: int) -> int:
+    """What a process holds for itself, in bytes."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
+        words = file.read().split()
+        return max(0, int(words[1]) - int(words[2])) * _PAGE
+    return 0
+
+
+def _limit(limits: dict[str, int]) -> None:
+    """What the system counts for each process, or for the user."""
+    import resource
+
+    wanted = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: limits["handles"],
+        resource.RLIMIT_FSIZE: limits["file"],
+        resource.RLIMIT_NPROC: 2 * limits["processes"] + 4096,  # the user's others count as well
+    }
+    for kind, most in wanted.items():
+        hard = resource.getrlimit(kind)[1]
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(kind, (limit, limit))
 
 
 def _end_all(group: str) -> None:
@@ -242,27 +317,59 @@ def _everywhere_but(closed: list[str]) -> list[str]:
     return found
 
 
+def _filter(families: tuple[int, ...] | None) -> bytes:
+    """A seccomp program: what is refused, and no sockets but of these families (None: any)."""
+    arch, which = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}.get(platform.machine(), (0, 0))
+    if not arch:
+        raise OSError(38, "no filter for this processor")
+    no, absent, kill, accept = 0x00050000 | 1, 0x00050000 | 38, 0x80000000, 0x7FFF0000
+    code = [(0x20, 0, 0, 4), (0x15, 1, 0, arch), (0x06, 0, 0, kill), (0x20, 0, 0, 0)]
+    if not which:
+        code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]  # the x32 variant of every call
+    for numbers in _REFUSED.values():
+        code += [(0x15, 0, 1, numbers[which]), (0x06, 0, 0, no)]
+    code += [(0x15, 0, 1, _CLONE3[which]), (0x06, 0, 0, absent)]  # its flags cannot be seen: callers fall back to clone
+    for numbers in (_UNSHARE, _CLONE):
+        code += [
+            (0x15, 0, 4, numbers[which]),
+            (0x20, 0, 0, 16),
+            (0x45, 0, 1, _NEW_USER),
+            (0x06, 0, 0, no),
+            (0x06, 0, 0, accept),
+        ]
+    code += [
+        (0x15, 0, 5, _CONTROL[which]),
+        (0x20, 0, 0, 24),
+        (0x15, 1, 0, _TYPE_AHEAD),
+        (0x15, 0, 1, _CONSOLE),
+        (0x06, 0, 0, no),
+    ]
+    code += [(0x06, 0, 0, accept)]
+    if families is not None:
+        code += [(0x15, 1, 0, _SOCKET[which]), (0x06, 0, 0, accept), (0x20, 0, 0, 16)]
+        for family in families:
+            code += [(0x15, 0, 1, family), (0x06, 0, 0, accept)]
+        code += [(0x06, 0, 0, 0x00050000 | 13)]
+    code += [(0x06, 0, 0, accept)]
+    return b"".join(struct.pack("HBBI", *line) for line in code)
+
+
+def _filter_file() -> int:
+    """The filter as an open file, for a program that sets it just before it starts another."""
+    handle = os.memfd_create("filter", 0)
+    os.write(handle, _filter(None))
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle
+
+
 def _no_sockets(*, network: bool) -> None:
     """seccomp: no sockets but those of the internet, if allowed; sockets of the desktop and of Docker never.
 
     Landlock knows nothing of sockets with a path, nor of UDP. io_uring is refused as well: it opens sockets unseen.
     """
-    machine = {"x86_64": (0xC000003E, 41, 425), "aarch64": (0xC00000B7, 198, 425)}.get(platform.machine())
-    if machine is None:
-        raise OSError(38, "no filter for this processor")
-    arch, socket_number, uring = machine
-    allowed = (2, 10, 16) if network else ()
-    refuse, kill, accept = 0x00050000 | 13, 0x80000000, 0x7FFF0000
-    code = [(0x20, 0, 0, 4), (0x15, 1, 0, arch), (0x06, 0, 0, kill), (0x20, 0, 0, 0)]
-    if arch == 0xC000003E:
-        code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]  # the x32 variant of every call
-    code += [(0x15, 0, 1, uring), (0x06, 0, 0, refuse)]
-    code += [(0x15, 1, 0, socket_number), (0x06, 0, 0, accept), (0x20, 0, 0, 16)]
-    for family in allowed:
-        code += [(0x15, 0, 1, family), (0x06, 0, 0, accept)]
-    code += [(0x06, 0, 0, refuse)]
-    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
-    filter_ = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(program)))
+    lines = _filter((2, 10, 16) if network else ())
+    program = ctypes.create_string_buffer(lines)
+    filter_ = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(lines) // 8, ctypes.addressof(program)))
     _checked(_libc().prctl(_SECCOMP, 2, filter_, 0, 0))
 
 

@@ -49,14 +49,13 @@ def safe_prefix(words: Sequence[str]) -> bool:
     return name in ALONE or (len(words) > 1 and words[1] in WITH.get(name, ()))
 
 
-def remembered(one: Written) -> str:
-    """`git status *` for `git status -s`; where another program could follow, the words as they are."""
-    if not one.starts and not one.code:
-        if one.words[0] in ALONE:
-            return f"{one.words[0]} *"
-        if safe_prefix(one.words):
-            return f"{_joined(one.words[:2])} *"
-    return _joined(one.words)
+def commands_for(one: Written) -> list[str]:
+    """What a rule could say: `git log *`, `git log -3 *`, `git log -3`. Where another program could follow, the words alone."""
+    whole = _joined(one.words)
+    first = 1 if one.words[0] in ALONE else 2
+    if one.starts or one.code or not safe_prefix(one.words):
+        return [whole]
+    return [*(f"{_joined(one.words[:count])} *" for count in range(first, len(one.words) + 1)), whole]
 
 
 def _joined(words: Sequence[str]) -> str:

@@ -23,9 +23,6 @@ from helix_desktop.tools.programs import Known, Started, Unknown, Written, progr
 SCOPES = ("once", "conversation", "always")
 DECISIONS = ("allow", "ask", "deny")
 
-# Changing these makes other programs run something: they are asked for in every mode but `allow all`.
-RUNS_LATER = (".git/*", "*/.git/*", ".envrc", "*/.envrc", ".vscode/*", "*/.vscode/*", ".idea/*", "*/.idea/*")
-
 
 class Mode(StrEnum):
     """What may be done without asking."""
@@ -49,7 +46,8 @@ class Effect(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Action:
     """One thing a tool is about to do. `danger`: why it is asked for even where a rule or the mode would allow it;
-    `strict`: in every mode.
+    `strict`: in every mode; `apart`: the name it has to be
+    allowed by, where allowing the tool is not enough.
     """
 
     tool: str
@@ -61,6 +59,7 @@ class Action:
     network: bool = False
     danger: str = ""
     strict: bool = False
+    apart: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +94,15 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`verdict` is allow, ask or deny; `by` is rule or mode; `scopes` is what the user may be offered."""
+    """`verdict` is allow, ask or deny; `by` is rule or mode; `scopes` is what the user may be offered; `apart`: as of an
+    action, or `held` (by a rule) or `hidden` (nobody can tell what it runs).
+    """
 
     verdict: str
     by: str
     why: str
     scopes: tuple[str, ...] = SCOPES
+    apart: str = ""
 
 
 def decide(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> Decision:
@@ -119,24 +121,27 @@ def _held_back(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
         return Decision("deny", "rule", "a rule of this workspace forbids it")
     if mode is Mode.READ_ONLY and action.effect in {Effect.EDIT, Effect.RUN}:
         return Decision("deny", "mode", "this workspace is read only")
-    why = _asked_for(action, mode, rules, sandboxed=sandboxed)
-    return Decision("ask", "rule" if why.startswith("a rule") else "mode", why, ("once",)) if why else None
+    return _asked_for(action, mode, rules, sandboxed=sandboxed)
 
 
-def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> str:
-    """Why this has to be asked each time; empty where it need not."""
-    held = [rule for rule in rules if rule.decision != "allow"]
-    fits = {_holds(rule, action) for rule in held}
+def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> Decision | None:
+    """Why this has to be asked each time; None where it need not."""
+    fits = {_holds(rule, action) for rule in rules if rule.decision != "allow"}
     if _Fit.YES in fits:
-        return "a rule of this workspace asks for it"
+        return Decision("ask", "rule", "a rule of this workspace asks for it", ("once",), "held")
     if _Fit.MAYBE in fits:
-        return "a rule holds commands back here, and this one may start such a command"
+        why = "a rule holds commands back here, and this one may start such a command"
+        return Decision("ask", "rule", why, ("once",), "held")
     if action.effect is Effect.RUN:
         if isinstance(known := programs(action.command), Unknown):
-            return f"what it runs cannot be told from the command: {known.reason}"
+            why = f"what it runs cannot be told from the command: {known.reason}"
+            return Decision("ask", "mode", why, ("once",), action.apart or "hidden")
         if not sandboxed:
-            return "there is no sandbox, so every command is asked for"
-    return action.danger if action.strict or mode is not Mode.ALLOW_ALL else ""
+            why = "there is no sandbox, so every command is asked for"
+            return Decision("ask", "mode", why, ("once",), action.apart)
+    if action.danger and (action.strict or mode is not Mode.ALLOW_ALL):
+        return Decision("ask", "mode", action.danger, ("once",), action.apart)
+    return None
 
 
 _ASKED = {
@@ -154,7 +159,7 @@ def _by_mode(action: Action, mode: Mode) -> Decision:
         return Decision("allow", "mode", "this workspace allows everything")
     if mode is Mode.ALLOW_EDITS and action.effect is Effect.EDIT:
         return Decision("allow", "mode", "this workspace allows edits")
-    scopes = SCOPES if rule_for(action) else ("once",)
+    scopes = SCOPES if rules_for(action) else ("once",)
     return Decision("ask", "mode", f"this workspace asks before {_ASKED[action.effect]}", scopes)
 
 
@@ -194,26 +199,24 @@ def _pattern_words(pattern: str) -> tuple[str, ...]:
     return known.commands[0].words
 
 
-def rule_for(action: Action) -> Rule | None:
-    """The rule that "always" or "this conversation" would keep; None where no rule would be safe."""
+def rules_for(action: Action) -> tuple[Rule, ...]:
+    """The rules that "always" or "this conversation" could keep, the widest first; none where no rule would be safe."""
     if action.effect is Effect.FETCH:
-        return Rule("allow", tool=action.tool, path=action.path)
+        return (Rule("allow", tool=action.tool, path=action.path),)
     if action.effect is not Effect.RUN:
-        return Rule("allow", tool=action.tool)
+        return (Rule("allow", tool=action.tool),)
     known = programs(action.command)
     if isinstance(known, Unknown) or not known.plain or len(known.commands) != 1:
-        return None
-    rule = Rule("allow", tool=action.tool, command=narrow.remembered(known.commands[0]), network=action.network)
-    return rule if allows((rule,), action) else None
+        return ()
+    rule = Rule("allow", tool=action.tool, network=action.network)
+    rules = [replace(rule, command=command) for command in narrow.commands_for(known.commands[0])]
+    return tuple(one for one in rules if allows((one,), action) and not too_wide(one))
 
 
-def narrowed(rule: Rule, command: str) -> Rule | None:
-    """The same rule for less, as the user wrote it; None where it would allow more, or other programs."""
-    wanted, offered = _pattern_words(command), _pattern_words(rule.command)
-    if not wanted or wanted[: len(offered)] != offered or command.endswith("*") > rule.command.endswith("*"):
-        return None
-    one = replace(rule, command=command)
-    return None if too_wide(one) else one
+def rule_words(rule: Rule) -> str:
+    """What a rule that allows is about, for the user who is about to make it."""
+    words = rule.command or rule.path or rule.tool
+    return f"{words} (with the network)" if rule.network else words
 
 
 def too_wide(rule: Rule) -> bool:
@@ -323,8 +326,3 @@ def _path_fits(rule: Rule, path: str, *, loose: bool) -> bool:
 
 def _spelling(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
-
-
-def runs_later(path: str) -> bool:
-    """Whether changing this file makes another program run something later on."""
-    return any(fnmatch.fnmatchcase(_spelling(path), pattern) for pattern in RUNS_LATER)

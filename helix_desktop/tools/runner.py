@@ -18,7 +18,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
 from helix_desktop.tools import schema
 from helix_desktop.tools.on_demand import OnDemand, checked
-from helix_desktop.tools.permission import Action, Decision, Effect, Mode, Rule, allows, decide, rule_for
+from helix_desktop.tools.permission import Action, Decision, Effect, Mode, Rule, decide, rule_words, rules_for
 from helix_desktop.tools.tool import Arguments, Around, Permit, Result, Seen, Tool, Use
 
 
@@ -36,11 +36,12 @@ class Permissions:
         rules = (*self.rules, *self.of_conversation.get(conversation, ()))
         return decide(action, self.mode, rules, sandboxed=self.sandboxed)
 
-    def keep(self, action: Action, conversation: str, scope: str) -> None:
-        """The user allowed it for longer than this once."""
-        rule = rule_for(action)
-        if rule is None or not allows((rule,), action):
+    def keep(self, action: Action, conversation: str, answer: Answer) -> None:
+        """The user allowed it for longer than this once, by one of the rules that were shown."""
+        rules, scope = rules_for(action), answer.scope
+        if not 0 <= answer.rule < len(rules):
             return
+        rule = rules[answer.rule]
         if scope == "conversation":
             self.of_conversation[conversation] = (*self.of_conversation.get(conversation, ()), rule)
         elif scope == "always":
@@ -240,14 +241,18 @@ class Toolbox:
     async def _ask(
         self, call: ToolCall, context: CallContext, action: Action, decision: Decision, asked: _Asked
     ) -> None:
-        answer = await context.ask(Question(call, action.title, action.preview, decision.why, decision.scopes))
+        rules = tuple(map(rule_words, rules_for(action))) if "always" in decision.scopes else ()
+        question = Question(
+            call, action.title, action.preview, decision.why, decision.scopes, rules=rules, apart=decision.apart
+        )
+        answer = await context.ask(question)
         asked.by = "user"
         if not answer.allowed:
             asked.refused = True
             raise Refused(_no(answer))
         if answer.scope in decision.scopes:
             asked.scope = answer.scope
-            self._permissions.keep(action, context.conversation, answer.scope)
+            self._permissions.keep(action, context.conversation, answer)
 
     async def _outcome(self, call: ToolCall, result: Result, asked: _Asked, keep: str) -> Outcome:
         stored = result.stored

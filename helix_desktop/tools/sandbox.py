@@ -2,7 +2,8 @@
 
 Inside: the whole system can be read, but not the program's own data, the desktop's sockets and, without network, the
 user's own keys; only the roots and a scratch folder in place of /tmp can be written; no network unless allowed.
-Git's hooks and settings in the roots stay as they are, since git runs them later, outside of any sandbox.
+What other programs run later stays as it is where it is there already (`guard.py` sees to the rest). No powers of root,
+no mounts, no new namespaces, and a limit for processes and memory.
 """
 
 from __future__ import annotations
@@ -18,33 +19,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from helix_desktop.tools import jail
+from helix_desktop.tools import credentials, jail
 from helix_desktop.tools.process import Command
 
 JAIL = Path(jail.__file__)
-# Of the user's home, what opens doors elsewhere; shown to a command only when it may use the network anyway.
-KEYS = (
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".config/gcloud",
-    ".config/gh",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-)
-RINGS = (
-    ".Xauthority",
-    ".ICEauthority",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".mozilla",
-    ".config/google-chrome",
-    ".config/chromium",
-)
+PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30
+Held = tuple[Sequence[str], Sequence[str]]
 PASSED_ON = frozenset(
     [
         "HOME",
@@ -102,7 +82,7 @@ class Sandbox:
     @property
     def can_close(self) -> bool:
         """Landlock only allows: what it allows for a root, it allows for all that is inside."""
-        return self.kind is not Kind.LANDLOCK or not self._closed_inside()
+        return self.kind is not Kind.LANDLOCK or not self._inside(self.closed)
 
     @property
     def sentence(self) -> str:
@@ -112,14 +92,19 @@ class Sandbox:
                 return f"Commands run in a sandbox ({self.kind}): they write only in this workspace's folders, and have no network unless you allow it."
         return "This system has no sandbox that can be used here, so commands can do what you can do, and every command asks first."
 
-    def command(self, argv: Sequence[str], lifeline: int, *, network: bool, free: bool = False) -> list[str]:
-        """The command line that runs `argv` locked in; `free`: only watched, for what the user allowed outside."""
+    def command(
+        self, argv: Sequence[str], lifeline: int, *, network: bool, free: bool = False, held: Held = ((), ())
+    ) -> list[str]:
+        """The command line that runs `argv` locked in; `free`: only watched, for what the user allowed outside. `held`:
+        folders inside the roots that stay where they are, and files that stay as they are.
+        """
         if free or self.kind is Kind.NONE:
             return _jailed({"lifeline": lifeline}, argv)
         if self.kind is Kind.LANDLOCK:
             return _jailed(self._landlock(lifeline, network=network), argv)
         scoped = network and not _setuid("bwrap")
-        return _jailed({"lifeline": lifeline, "scoped": scoped}, [*self._bubblewrap(network=network), "--", *argv])
+        options = {"lifeline": lifeline, "scoped": scoped, "filter": True, "limits": limits()}
+        return _jailed(options, [*self._bubblewrap(held, network=network), "--", *argv])
 
     def reader(self, argv: Sequence[str], lifeline: int) -> list[str] | None:
         """A command line for a trusted program that may read nothing but the system's programs and the roots."""
@@ -130,7 +115,8 @@ class Sandbox:
         if self.kind is Kind.BUBBLEWRAP:
             binds = [word for path in seen for word in ("--ro-bind-try", path, path)]
             return _jailed(
-                {"lifeline": lifeline}, ["bwrap", *_ALONE, "--unshare-net", *binds, *self._masks(), "--", *argv]
+                {"lifeline": lifeline, "filter": True},
+                ["bwrap", *_ALONE, "--unshare-net", *binds, *self._masks(), "--", *argv],
             )
         return None
 
@@ -141,10 +127,12 @@ class Sandbox:
     def _landlock(self, lifeline: int, *, network: bool) -> dict[str, object]:
         closed = [str(path) for path in (*self.closed, *self._hidden(network=network), *_sockets())]
         write = [str(path) for path in (*self.folders, self.scratch)]
-        return {"lifeline": lifeline, "landlock": True, "write": write, "closed": closed, "network": network}
+        options = {"lifeline": lifeline, "landlock": True, "write": write, "closed": closed, "network": network}
+        return {**options, "limits": limits()}
 
-    def _bubblewrap(self, *, network: bool) -> list[str]:
+    def _bubblewrap(self, held: Held, *, network: bool) -> list[str]:
         words = ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+        words += [word for name in _OF_PROC for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")]
         for kept in _KEPT_OF_RUN:
             words += ["--ro-bind-try", kept, kept]
         if network:
@@ -152,27 +140,26 @@ class Sandbox:
         else:
             words += ["--unshare-net"]
         words += ["--bind", str(self.scratch), "/tmp"]  # noqa: S108 -- inside, /tmp is a folder of the workspace's own
-        words += [word for path in self._hidden(network=network) for word in _mask(path)]
-        words += [word for path in self.closed for word in _mask(path)]
+        hidden = self._hidden(network=network)
+        words += [word for path in (*hidden, *self.closed) for word in _mask(path)]
         for root in self.folders:
             words += ["--bind-try", str(root), str(root)]
+        words += [word for path in held[0] for word in _kept(path)]
+        words += [word for path in held[1] if not os.path.islink(path) for word in ("--ro-bind-try", path, path)]  # noqa: PTH114
+        words += [word for path in self._inside(hidden) for word in _mask(path)]
         words += self._masks()
         return words
 
     def _masks(self) -> list[str]:
-        """What stays closed or unchanged though it lies inside a root."""
-        words = [word for path in self._closed_inside() for word in _mask(path)]
-        for root in self.folders:
-            for name in (".git/hooks", ".git/config"):
-                words += ["--ro-bind-try", f"{root}/{name}", f"{root}/{name}"]
-        return words
+        """What stays closed though it lies inside a root."""
+        return [word for path in self._inside(self.closed) for word in _mask(path)]
 
-    def _closed_inside(self) -> list[Path]:
-        return [path for path in self.closed if any(path.is_relative_to(root) for root in self.folders)]
+    def _inside(self, paths: Sequence[Path]) -> list[Path]:
+        return [path for path in paths if any(path.is_relative_to(root) for root in self.folders)]
 
     def _hidden(self, *, network: bool) -> list[Path]:
         home = Path.home()
-        paths = (home / name for name in (RINGS if network else (*RINGS, *KEYS)))
+        paths = (home / name for name in (credentials.RINGS if network else (*credentials.RINGS, *credentials.KEYS)))
         return [path for path in paths if path.exists() and path not in self.folders]
 
 
@@ -183,7 +170,19 @@ _ALONE = (
     "--unshare-cgroup-try",
     "--die-with-parent",
     "--new-session",
+    "--cap-drop",
+    "ALL",
 )
+_OF_PROC = (
+    "sys",
+    "sysrq-trigger",
+    "irq",
+    "bus",
+    "fs",
+    "acpi",
+    "scsi",
+    "driver",
+)  # through these root changes the system
 _KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS has its programs there
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache")
 
@@ -192,6 +191,20 @@ def _jailed(options: Mapping[str, object], argv: Sequence[str]) -> list[str]:
     if sys.platform == "win32":  # there a job object does what the jail does
         return list(argv)
     return [sys.executable, "-I", "-S", str(JAIL), json.dumps(options), *argv]
+
+
+def limits() -> dict[str, int]:
+    """What all processes of a command may take together."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
+    except (ValueError, OSError):
+        memory = 0
+    return {"processes": PROCESSES, "memory": memory, "file": LARGEST_FILE, "handles": HANDLES}
+
+
+def _kept(path: str) -> tuple[str, ...]:
+    """Git's folder as a place of its own, which cannot be moved away or replaced; where it is a file, that file."""
+    return ("--bind-try" if Path(path).is_dir() else "--ro-bind-try", path, path)
 
 
 def _mask(path: Path) -> tuple[str, ...]:

@@ -23,7 +23,9 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import NotThere, Refused, WrongUse
 from helix_desktop.tools import confine
+from helix_desktop.tools.aftermath import Watched
 from helix_desktop.tools.files import changed_by_command
+from helix_desktop.tools.guard import Guard
 from helix_desktop.tools.permission import Action, Effect
 from helix_desktop.tools.process import Command, shell
 from helix_desktop.tools.sandbox import Kind, Sandbox, scrubbed
@@ -62,6 +64,7 @@ class Background:
     line: str
     command: Command
     started: float
+    watched: Watched | None = None
     closed: bool = False  # it runs without the network
     kept: bytearray = field(default_factory=bytearray)
     dropped: int = 0
@@ -78,6 +81,7 @@ class Shell:
     environment: Mapping[str, str]
     spawn: Callable[..., asyncio.Task[Any]]
     limits: Limits = Limits()
+    guard: Guard | None = None
     extra_names: tuple[str, ...] = ()
     background: dict[str, Background] = field(default_factory=dict)
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -87,11 +91,27 @@ class Shell:
         environment = scrubbed(
             self.environment, self.sandbox.temporary(free=free), network=network or free, extra=self.extra_names
         )
+        held = self.guard.held() if self.guard is not None else ((), ())
         return await Command.start(
-            lambda lifeline: self.sandbox.command(shell(line), lifeline, network=network, free=free),
+            lambda lifeline: self.sandbox.command(shell(line), lifeline, network=network, free=free, held=held),
             folder,
             environment,
         )
+
+    async def watched(self, use: Use, *, free: bool, lasting: bool) -> Watched | None:
+        """What is to be put back after a command; before that, what those in the background have done meanwhile."""
+        if self.guard is None or free:
+            return None
+        for one in self.background.values():
+            if one.watched is not None and one.code is None:
+                one.kept += (await one.watched.settle(use, ask=True)).encode()
+        return await Watched.begin(self.guard, lasting=lasting and self.sandbox.kind is Kind.BUBBLEWRAP)
+
+    def settled(self, watched: Watched) -> None:
+        """What a command left behind is decided: those in the background are compared with that."""
+        for one in self.background.values():
+            if one.watched is not None and one.code is None:
+                one.watched.before = watched.before
 
     async def aclose(self) -> None:
         """End every background command; for the end of the program."""
@@ -112,8 +132,8 @@ def tools(commands: Shell) -> tuple[Tool, ...]:
     async def listed(args: Arguments, use: Use) -> Result:  # noqa: ARG001 -- the shape of every tool
         return list_commands(commands)
 
-    async def read(args: Arguments, use: Use) -> Result:  # noqa: ARG001
-        return await read_output(commands, args)
+    async def read(args: Arguments, use: Use) -> Result:
+        return await read_output(commands, args, use)
 
     async def stop(args: Arguments, use: Use) -> Result:  # noqa: ARG001
         return await stop_command(commands, args)
@@ -131,14 +151,15 @@ async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
     folder = await _folder(use, args.text("folder", "."))
     network, free = args.flag("network"), args.flag("outside_sandbox")
     await use.permit(_action(commands, line, use.roots.folders[0], folder, network=network, free=free))
+    watched = await commands.watched(use, free=free, lasting=args.flag("background"))
     command = await _started(commands, line, folder, network=network, free=free)
     closed = commands.sandbox.kind is not Kind.NONE and not network and not free
     if args.flag("background"):
-        return await _leave_running(commands, line, command, closed=closed)
+        return await _leave_running(commands, use, line, command, watched, closed=closed)
     seconds = min(max(args.number("seconds", commands.limits.seconds), 1), commands.limits.most_seconds)
     others = closed and any(one.code is None for one in commands.background.values())
     hint = _ALONE if others and _ADDRESS.search(line) else _hint(line)
-    return await _follow(commands, use, line, command, seconds, hint)
+    return await _follow(commands, use, line, command, seconds, hint, watched)
 
 
 async def _started(commands: Shell, line: str, folder: Path, *, network: bool, free: bool) -> Command:
@@ -164,18 +185,32 @@ def _action(commands: Shell, line: str, root: Path, folder: Path, *, network: bo
     extra = " with the network" if network else ""
     danger = "it would run outside of the sandbox" if free and commands.sandbox.kind is not Kind.NONE else ""
     title = f"Run a command{extra}{where}"
-    return Action(ToolName.RUN_COMMAND, Effect.RUN, title, line, command=line, network=network, danger=danger)
+    return Action(
+        ToolName.RUN_COMMAND,
+        Effect.RUN,
+        title,
+        line,
+        command=line,
+        network=network,
+        danger=danger,
+        apart=danger and "outside_sandbox",
+    )
 
 
-async def _follow(commands: Shell, use: Use, line: str, command: Command, seconds: int, hint: str) -> Result:
+async def _follow(
+    commands: Shell, use: Use, line: str, command: Command, seconds: int, hint: str, watched: Watched | None
+) -> Result:
     """Until the command ends, its time is over, or we are cancelled; then nothing of it is left but what it printed."""
-    end = _End(time.monotonic())
+    end = _End(time.monotonic(), watched=watched)
     try:
         stored = await _kept(commands, use, line, command, seconds, hint, end)
     finally:
         command.end()
         if end.code is None:
             await asyncio.shield(command.gone())
+        if watched is not None:
+            await asyncio.shield(watched.take_back())
+            commands.settled(watched)
     if end.stopped:
         shown = await _end_of(use, stored)
         return Result(shown, source=line[:200], ok=False, changes=await changed_by_command(use), stopped=True)
@@ -201,6 +236,8 @@ async def _kept(commands: Shell, use: Use, line: str, command: Command, seconds:
                 cast("asyncio.Task[object]", asyncio.current_task()).uncancel()
                 end.stopped = True
                 command.end()
+                if end.watched is not None:
+                    end.watched.stop()
     return keeping.result()
 
 
@@ -220,6 +257,7 @@ class _End:
     late: bool = False
     stopped: bool = False
     cut: int = 0
+    watched: Watched | None = None
 
     def sentence(self) -> str:
         parts = ["time over" if self.late else f"exit code {self.code}", f"{time.monotonic() - self.started:.1f} s"]
@@ -244,6 +282,8 @@ async def _printed(
         yield rest
     end.code = await command.gone()
     yield _footer(end, seconds, trim.size).encode()
+    if end.watched is not None:
+        yield (await end.watched.settle(use, ask=not end.stopped)).encode()
     if hint and not end.stopped and (end.code == 0 or hint == _ALONE):
         yield f"{chr(10) if trim.size else ''}[{hint}]\n".encode()
 
@@ -349,7 +389,9 @@ class _Shower:
 # --- commands in the background --------------------------------------------------------------------------------------
 
 
-async def _leave_running(commands: Shell, line: str, command: Command, *, closed: bool) -> Result:
+async def _leave_running(
+    commands: Shell, use: Use, line: str, command: Command, watched: Watched | None, *, closed: bool
+) -> Result:
     running = [one for one in commands.background.values() if one.code is None]
     if len(running) >= commands.limits.background_commands:
         await command.gone()
@@ -357,9 +399,9 @@ async def _leave_running(commands: Shell, line: str, command: Command, *, closed
     ended = [name for name, one in commands.background.items() if one.code is not None]
     for name in ended[: -commands.limits.background_commands]:  # with the megabytes each of them keeps
         del commands.background[name]
-    one = Background(f"bg{next(commands.numbers)}", line, command, time.time(), closed)
+    one = Background(f"bg{next(commands.numbers)}", line, command, time.time(), watched, closed)
     commands.background[one.name] = one
-    commands.spawn(_collect(commands, one), name=f"output of {one.name}")
+    commands.spawn(_collect(commands, use, one), name=f"output of {one.name}")
     await _settle(one)
     first = _news(one)
     state = "still running" if one.code is None else f"ended with exit code {one.code}"
@@ -379,7 +421,7 @@ async def _settle(one: Background) -> None:
         return
 
 
-async def _collect(commands: Shell, one: Background) -> None:
+async def _collect(commands: Shell, use: Use, one: Background) -> None:
     """Keep the newest output in memory, up to a limit, until the command ends."""
     try:
         async for piece in one.command.output():
@@ -390,7 +432,10 @@ async def _collect(commands: Shell, one: Background) -> None:
                 one.dropped += surplus
             one.news.set()
     finally:
-        one.code = await asyncio.shield(one.command.gone())
+        code = await asyncio.shield(one.command.gone())
+        if one.watched is not None:
+            one.kept += (await asyncio.shield(one.watched.settle(use, ask=False))).encode()
+        one.code = code
         one.news.set()
 
 
@@ -399,8 +444,10 @@ def list_commands(commands: Shell) -> Result:
     return Result("\n".join(lines) or "[no command was started in the background]", note=f"{len(lines)} commands")
 
 
-async def read_output(commands: Shell, args: Arguments) -> Result:
+async def read_output(commands: Shell, args: Arguments, use: Use) -> Result:
     one = _named(commands, args.text("name"))
+    if one.watched is not None and one.code is None:
+        one.kept += (await one.watched.settle(use, ask=True)).encode()
     if args.flag("all"):
         one.read = 0
     if wait := min(args.number("wait", 0), 60):

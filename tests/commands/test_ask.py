@@ -15,7 +15,8 @@ from helix_desktop.commands import open_workspace
 from helix_desktop.commands.telling import Telling
 from helix_desktop.console import Console
 from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged
-from helix_desktop.engine.facts import UserSaid
+from helix_desktop.engine.facts import ToolCall, UserSaid
+from helix_desktop.engine.ports import Question
 from helix_desktop.engine.session import Session
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk
@@ -167,3 +168,22 @@ async def test_a_turn_whose_end_found_no_room_ends_all_the_same() -> None:
     async with asyncio.timeout(5):
         await telling.tell(cast(Console, None))
     assert telling.why == "The turn ended early: The disk is full."
+
+
+@pytest.mark.parametrize(
+    ("allowed", "name", "apart", "expected"),
+    [
+        ({"commands"}, "run_command", "", True),
+        ({"commands"}, "run_command", "outside_sandbox", False),
+        ({"run_command"}, "run_command", "hidden", False),
+        ({"commands", "outside_sandbox"}, "run_command", "outside_sandbox", True),
+        ({"edits"}, "write_file", "", True),
+        ({"edits"}, "write_file", "runs_later", False),
+        ({"all"}, "write_file", "runs_later", True),
+    ],
+)
+def test_what_is_allowed_apart_needs_its_own_name(allowed: set[str], name: str, apart: str, *, expected: bool) -> None:
+    telling = Telling(cast(Session, None), frozenset(allowed), as_lines=False)
+    answer = telling.answer(Question(ToolCall("1", name, "{}"), "", "", apart=apart))
+    assert answer.allowed is expected
+    assert telling.refused == ([] if expected else [apart])

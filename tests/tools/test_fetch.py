@@ -136,6 +136,12 @@ async def test_a_machine_that_is_not_there(online: World) -> None:
         ("::ffff:93.184.216.34", True),
         ("64:ff9b::7f00:1", False),
         ("2002:7f00:1::", False),
+        ("::127.0.0.1", False),
+        ("::93.184.216.34", False),
+        ("fec0::1", False),
+        ("::ffff:0:127.0.0.1", False),
+        ("64:ff9b:1::1", False),
+        ("4000::1", False),
         ("224.0.0.1", False),
     ],
 )

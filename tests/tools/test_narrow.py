@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.tools.narrow import remembered, safe_prefix
+from helix_desktop.tools.narrow import commands_for, safe_prefix
 from helix_desktop.tools.programs import Known, programs
 
 
@@ -37,4 +37,4 @@ def test_which_words_may_be_followed_by_anything(words: str, *, safe: bool) -> N
 def test_what_always_stands_for(line: str, kept: str) -> None:
     known = programs(line)
     assert isinstance(known, Known)
-    assert remembered(known.commands[0]) == kept
+    assert commands_for(known.commands[0])[0] == kept

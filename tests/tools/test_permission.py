@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.errors import WrongUse
-from helix_desktop.tools.permission import Action, Effect, Mode, Rule, allows, decide, rule_for
+from helix_desktop.tools.permission import Action, Effect, Mode, Rule, allows, decide, rule_words, rules_for
 
 READ = Action("read_file", Effect.READ, "Read a", "a", path="a")
 EDIT = Action("edit_file", Effect.EDIT, "Edit a", "-+", path="src/a.py")
@@ -156,16 +156,26 @@ def test_a_rule_that_denies_means_the_program_however_it_is_started(rule: str, l
     ],
 )
 def test_always_means_this_kind_of_command_and_no_more(line: str, remembered: str) -> None:
-    rule = rule_for(command(line))
-    assert rule is not None
-    assert rule.command == remembered
-    assert allows([rule], command(line))
+    rules = rules_for(command(line))
+    assert rules[0].command == remembered
+    assert all(allows([rule], command(line)) for rule in rules)
 
 
 @pytest.mark.parametrize("line", ["git log | sh", "ls *.py", "a; b", "echo $HOME", ""])
 def test_always_is_not_offered_for_what_no_rule_can_describe(line: str) -> None:
-    assert rule_for(command(line)) is None
+    assert rules_for(command(line)) == ()
     assert decide(command(line), Mode.ASK, (), sandboxed=True).scopes == ("once",)
+
+
+def test_the_user_is_shown_the_rule_and_narrower_ones() -> None:
+    rules = rules_for(command("git log -3 --stat", network=True))
+    assert [rule_words(rule) for rule in rules] == [
+        "git log * (with the network)",
+        "git log -3 * (with the network)",
+        "git log -3 --stat * (with the network)",
+        "git log -3 --stat (with the network)",
+    ]
+    assert [rule_words(rule) for rule in rules_for(EDIT)] == ["edit_file"]
 
 
 def test_rules_come_back_from_the_settings_as_they_were() -> None:

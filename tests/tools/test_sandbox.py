@@ -12,9 +12,11 @@ import pytest
 import pytest_asyncio
 
 from helix_desktop.tools import sandbox as module
+from helix_desktop.tools.confine import Roots
+from helix_desktop.tools.guard import Guard
 from helix_desktop.tools.jail import landlock_version
 from helix_desktop.tools.process import Command, shell
-from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox, scrubbed
+from helix_desktop.tools.sandbox import Held, Kind, Sandbox, find_sandbox, scrubbed
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sandboxes are Linux's")
 PYTHON = Path(sys.executable).resolve()  # a checkout in /tmp has its own where commands do not see it
@@ -41,10 +43,12 @@ async def box(request: pytest.FixtureRequest, base: Path, monkeypatch: pytest.Mo
     return made
 
 
-async def ran(box: Sandbox, line: str, *, network: bool = False, free: bool = False) -> str:
+async def ran(box: Sandbox, line: str, *, network: bool = False, free: bool = False, held: Held = ((), ())) -> str:
     environment = scrubbed(os.environ, box.temporary(free=free), network=network)
     command = await Command.start(
-        lambda lifeline: box.command(shell(line), lifeline, network=network, free=free), box.folders[0], environment
+        lambda lifeline: box.command(shell(line), lifeline, network=network, free=free, held=held),
+        box.folders[0],
+        environment,
     )
     try:
         async with asyncio.timeout(20):
@@ -156,7 +160,10 @@ async def test_no_abstract_socket_of_the_desktop_is_reached(box: Sandbox, *, net
 async def test_gits_hooks_and_settings_stay_as_they_are(box: Sandbox) -> None:
     if box.kind is Kind.LANDLOCK:
         pytest.skip("Landlock cannot take a part out of what it allows")
-    await ran(box, "echo evil > .git/hooks/pre-commit; echo evil > .git/config; rm -f .git/config; mv .git/hooks x")
+    guard = Guard(Roots.of(box.folders))
+    guard.state()
+    evil = "echo evil > .git/hooks/pre-commit; echo evil > .git/config; rm -f .git/config; mv .git/hooks x; mv .git g; rm -rf .git"
+    await ran(box, evil, held=guard.held())
     assert (box.folders[0] / ".git" / "config").read_text() == "content\n"
     assert list((box.folders[0] / ".git" / "hooks").iterdir()) == []
 
