@@ -34,7 +34,7 @@ async def test_the_user_is_asked_by_name_and_meanwhile_it_is_put_back(here: Worl
         seen.append(fsmonitor(here) or (here.folder / ".vimrc").exists())
         return Answer(allowed=False)
 
-    here.person.ask = ask  # type: ignore[method-assign, assignment]
+    here.person.ask = ask  # type: ignore[method-assign]
     said = await here.said("run_command", command=PLANT)
     assert seen == [False]
     assert "Put back as it was: .vimrc, sub/.git/config" in said

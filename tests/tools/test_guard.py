@@ -94,7 +94,12 @@ def test_a_look_at_what_has_not_changed_is_cheap(root: Path, monkeypatch: pytest
     guard.state()
     listed: list[str] = []
     real = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: listed.append(str(path)) or real(path))
+
+    def listing(path: str) -> object:
+        listed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", listing)
     guard.state()
     assert not [path for path in listed if "folder" in path]
 
