@@ -15,7 +15,7 @@ from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import Cache, Index, Tokens
 from helix_desktop.tools import fetch, files, recall, search, shell, todo
 from helix_desktop.tools.confine import Roots
-from helix_desktop.tools.guard import Guard
+from helix_desktop.tools.guard import Guard as FileGuard
 from helix_desktop.tools.on_demand import Finder, OnDemand
 from helix_desktop.tools.recall import Compact, History
 from helix_desktop.tools.runner import ForeignTool, Guard, Permissions, Toolbox
@@ -65,7 +65,7 @@ class Kit:
         scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="helix-"))
         sandbox = await find_sandbox(roots.folders, scratch, roots.closed)
         permissions.sandboxed = sandbox.kind is not Kind.NONE
-        commands = Shell(sandbox, environment, spawn, options.limits, Guard(roots), options.names)
+        commands = Shell(sandbox, environment, spawn, options.limits, FileGuard(roots), options.names)
         return cls(Around(roots, *stores), permissions, sandbox, commands, options)
 
     def toolbox(  # noqa: PLR0913 -- all of them keywords with defaults
