@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +56,7 @@ async def forget(arguments: argparse.Namespace, workspace: Workspace, console: C
     remembered = await asyncio.to_thread(_remembered, arguments.places.window, text)
     for sentence in (*purged.elsewhere, *remembered):
         await console.complain(sentence)
-    return 0 if purged.entries or purged.facts else 1
+    return 0 if (purged.entries or purged.facts) and not purged.elsewhere and not remembered else 1
 
 
 async def _read(console: Console) -> str:
@@ -80,8 +79,9 @@ def _described(purged: Purged) -> dict[str, object]:
 
 def _remembered(window: Path, text: str) -> tuple[str, ...]:
     """The window alone can change its drafts, and what was typed before: a running one would write them again."""
-    kept = window.read_text("utf-8", "replace") if window.exists() else ""
-    if not text or json.dumps(text, ensure_ascii=False)[1:-1] not in kept:
+    from helix_desktop.engine.traces import Traces
+
+    if not text or not window.exists() or not Traces(text).in_bytes(window.read_bytes()):
         return ()
     return (
         f"It stands in {window} as well, as a draft or as typed before: forget it from the window, Settings, Storage.",

@@ -13,6 +13,8 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer
 
+from helix_desktop.engine.traces import Traces
+
 log = logging.getLogger(__name__)
 
 DELAY = 400  # milliseconds between a change and the write; typing writes once, not at every key
@@ -47,9 +49,10 @@ class Memory(QObject):
 
     def forget(self, text: str, *, within: str) -> None:
         """Cut a text out of everything kept for a workspace, on the disk as well, and out of a file that was set aside."""
+        traces = Traces(text)
         for path, value in self._values.items():
             if within in path.split("/"):
-                self._values[path] = _without(value, text)
+                self._values[path] = _without(value, traces)
         self.write()
         try:
             self._file.with_suffix(".damaged").unlink(missing_ok=True)
@@ -85,14 +88,14 @@ def _read(file: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _without(value: object, text: str) -> object:
+def _without(value: object, traces: Traces) -> object:
     match value:
         case str():
-            return value.replace(text, "")
+            return traces.blanked(value, "")
         case list():
-            return [left for each in value if (left := _without(each, text)) != ""]
+            return [left for each in value if (left := _without(each, traces)) != ""]
         case dict():
-            return {_without(name, text): _without(each, text) for name, each in value.items()}
+            return {_without(name, traces): _without(each, traces) for name, each in value.items()}
     return value
 
 

@@ -15,6 +15,7 @@ from helix_desktop.engine import encoding
 from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Forgotten
+from helix_desktop.engine.traces import Traces
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.store import backup
 from helix_desktop.store.config import NAME
@@ -35,25 +36,13 @@ class Wanted:
             raise WrongUse(f"A text to be forgotten has at least {SHORTEST} characters.", remedy="Give more of it.")
         self.digests = set(digests)
         self.named: list[int] = []  # numbers of entries that stay, whose description holds the text
-        self.forms = _forms(text) if text else ()
-        codings = ("utf-8", "utf-16-le", "utf-16-be")
-        self.bytes = tuple({form.encode(coding, "replace") for form in self.forms for coding in codings})
+        self.traces = Traces(text) if text else None
 
     def stands_in(self, text: str) -> bool:
-        return any(form in text for form in self.forms)
+        return self.traces is not None and self.traces.in_text(text)
 
     def blanked(self, text: str) -> str:
-        for form in self.forms:
-            text = text.replace(form, BLANK)
-        return text
-
-
-def _forms(text: str) -> tuple[str, ...]:
-    """As it is, and as it stands in JSON and in JSON inside JSON; the longest first."""
-    found = {text}
-    for _ in range(2):
-        found |= {json.dumps(each, ensure_ascii=ascii_)[1:-1] for each in found for ascii_ in (True, False)}
-    return tuple(sorted(found, key=len, reverse=True))
+        return self.traces.blanked(text, BLANK) if self.traces else text
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------
@@ -62,10 +51,10 @@ def _forms(text: str) -> tuple[str, ...]:
 def look(cache: Entries, wanted: Wanted) -> Iterator[int]:
     """Find every entry that holds the text; yields the bytes read, so that others get their turn. Changes nothing."""
     after = 0
-    while wanted.bytes and (found := cache.records(after, _PAGE)):
+    while wanted.traces and (found := cache.records(after, _PAGE)):
         after = found[-1].number
         for record in found:
-            if record.state is State.LIVE and _holds(cache, record, wanted):
+            if record.state is State.LIVE and _holds(cache, record, wanted.traces):
                 wanted.digests.add(record.digest)
             elif wanted.stands_in(record.about.source) or wanted.stands_in(record.about.tool):
                 wanted.named.append(record.number)
@@ -84,17 +73,21 @@ def purge_cache(cache: Entries, wanted: Wanted) -> Iterator[None]:
     yield
 
 
-def _holds(cache: Entries, record: Record, wanted: Wanted) -> bool:
-    overlap = max(map(len, wanted.bytes)) - 1
-    tail = b""
+def _holds(cache: Entries, record: Record, traces: Traces) -> bool:
     try:
-        for chunk in cache.content(record):
-            held = tail + chunk
-            if any(form in held for form in wanted.bytes):
-                return True
-            tail = held[-overlap:]
+        return _in_pieces(cache.content(record), traces)
     except HelixError:
         return True  # a damaged entry cannot be shown to be free of it
+
+
+def _in_pieces(pieces: Iterable[bytes], traces: Traces) -> bool:
+    """Also where it is split over two of them."""
+    tail = b""
+    for piece in pieces:
+        held = tail + piece
+        if traces.in_bytes(held):
+            return True
+        tail = held[-traces.overlap :]
     return False
 
 
@@ -128,6 +121,7 @@ def _blanked(line: Line, wanted: Wanted) -> Fact | None:
     touched = any(digest.hex in line.fact for digest in wanted.digests)
     if not touched and not wanted.stands_in(line.fact):
         return None
+    encoding.decode(line.fact)  # a damaged one is told of as such
     fact = encoding.decode(json.dumps(_walk(json.loads(line.fact), wanted), ensure_ascii=False))
     fact = _unquoted(fact, wanted.digests)
     return fact if encoding.encode(fact) != line.fact else None
@@ -174,10 +168,33 @@ def drop_remains(workspace: Path) -> None:
     shutil.rmtree(workspace / "damaged", ignore_errors=True)
 
 
-def elsewhere(workspace: Path, wanted: Wanted) -> tuple[str, ...]:
-    """Where it stands in what the user writes by hand."""
-    path = workspace / NAME
-    lines = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
-    return tuple(
-        f"It stands in {path}, line {at}: edit that." for at, line in enumerate(lines, 1) if wanted.stands_in(line)
-    )
+def left(workspace: Path, wanted: Wanted) -> Iterator[str]:
+    """Read every byte of every file of the workspace: where it still stands, in sentences. What the user writes by hand is theirs
+    to edit, the rest could not be removed.
+    """
+    if wanted.traces is None:
+        return
+    for path in sorted(each for each in workspace.rglob("*") if each.is_file() and not each.is_symlink()):
+        if wanted.stands_in(path.name):
+            yield f"It stands in the name of a file: {path}."
+        if path == workspace / NAME:
+            yield from _lines(path, wanted)
+        elif (sentence := _unclean(path, wanted.traces)) is not None:
+            yield sentence
+
+
+def _lines(path: Path, wanted: Wanted) -> Iterator[str]:
+    for at, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
+        if wanted.stands_in(line):
+            yield f"It stands in {path}, line {at}: edit that."
+
+
+def _unclean(path: Path, traces: Traces) -> str | None:
+    try:
+        with path.open("rb") as file:
+            found = _in_pieces(iter(lambda: file.read(1 << 20), b""), traces)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{path} could not be read and may hold it: {error.strerror}."
+    return f"{path} still holds it: it could not be removed." if found else None

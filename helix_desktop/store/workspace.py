@@ -352,7 +352,7 @@ class Workspace:
         touched = await stores.background.run(forgetting.purge_backups, self.folder, wanted)
         await stores.background.run(forgetting.drop_remains, self.folder)
         await stores.thread.run(forgetting.leave_tombstones, stores.journal, changed, wanted)
-        elsewhere = forgetting.elsewhere(self.folder, wanted)
+        elsewhere = tuple(await stores.background.run(list, forgetting.left(self.folder, wanted)))
         return Purged(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
 
     async def empty_trash(self) -> Emptied:

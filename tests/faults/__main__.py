@@ -45,6 +45,7 @@ ALL = (
     Trial("keyring", "no secret service, a working, a locked, a silent one", "--trials", 40, 4),
     Trial("confinement", "links swapped under tools at work", "--races", 20_000, 2_000),
     Trial("cards", "commands and previews made to deceive: what is shown is what runs", "--values", 100_000, 4_000),
+    Trial("forgetting", "secrets in every place and at every depth, then forgotten", "--secrets", 40, 2),
     Trial("sandbox", "commands that misbehave", "--rounds", 10, 1, seeded=False),
     Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),
 )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.faults import cards, keyring, mcp_servers, network
+from tests.faults import cards, forgetting, keyring, mcp_servers, network
 from tests.faults.__main__ import ALL, Tally, counts, table
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, or starts dbus")
@@ -38,6 +40,12 @@ def test_what_a_card_shows_is_what_runs() -> None:
     found: Counter[str] = Counter()
     cards.trials(4_000, 7, found)
     assert (lost(found), found["values"]) == ([], 4_000)
+
+
+def test_what_is_forgotten_is_in_no_file(tmp_path: Path) -> None:
+    found: Counter[str] = Counter()
+    asyncio.run(forgetting.trials(2, 5, found, tmp_path))
+    assert ([key for key in lost(found) if found[key]], found["secrets"]) == ([], 2)
 
 
 @needs_linux

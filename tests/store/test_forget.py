@@ -22,8 +22,9 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About, Hit
+from helix_desktop.engine.traces import Traces
 from helix_desktop.errors import NotThere, StoreBusy, WrongUse
-from helix_desktop.store.forget import BLANK, Wanted
+from helix_desktop.store.forget import BLANK
 from helix_desktop.store.workspace import Workspace
 
 SECRET = 'sk-"Qz77x\\Lw"-üKey-4419'
@@ -31,9 +32,9 @@ SECRET = 'sk-"Qz77x\\Lw"-üKey-4419'
 
 def stands_in(folder: Path, secret: str) -> list[str]:
     """The files whose bytes hold the secret in any of the forms it may be written in; case does not matter to FTS."""
-    forms = [form.lower() for form in Wanted(secret, ()).bytes]
+    traces = [Traces(secret), Traces(secret.lower())]
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return [path.name for path in files if any(form in path.read_bytes().lower() for form in forms)]
+    return [path.name for path in files if any(each.in_bytes(path.read_bytes()) for each in traces)]
 
 
 async def fill(workspace: Workspace) -> ToolReturned:
