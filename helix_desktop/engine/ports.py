@@ -171,6 +171,7 @@ class Question:
     apart: str = (
         ""  # the name of what has to be allowed by itself, not with the tool: outside_sandbox, runs_later, hidden, held
     )
+    plan: bool = False  # a plan to approve: `preview` may be changed, and comes back in the answer's `values`
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class Answer:
     allowed: bool
     scope: str = "once"
     words: str = ""  # what the user said instead; goes back to the model
-    values: str = ""  # JSON, for a form
+    values: str = ""  # JSON, for a form; the text of a plan
     rule: int = 0  # which of the question's rules
 
 

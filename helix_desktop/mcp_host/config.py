@@ -37,7 +37,7 @@ _LONGEST = 1 << 20
 class ServerConfig:
     """One server. `kind`: stdio, http or sse. Values may hold `${secret:…}` and `${env:…}`, filled in when it starts.
 
-    `off`: tools the user switched off. `approvals`: what the file asked to be approved unseen; shown, never obeyed.
+    `off`: tools the user switched off. `reading`: those the user marked as only reading: they run in plan mode too. `approvals`: what the file asked to be approved unseen; shown, never obeyed.
     `other`: keys of the pasted form that mean nothing here, kept as they were.
     """
 
@@ -53,6 +53,7 @@ class ServerConfig:
     start_seconds: float = START_SECONDS
     call_seconds: float = CALL_SECONDS
     off: tuple[str, ...] = ()
+    reading: tuple[str, ...] = ()
     approvals: tuple[str, ...] = ()
     other: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,6 +71,7 @@ class ServerConfig:
             "start_seconds": self.start_seconds,
             "call_seconds": self.call_seconds,
             "off": list(self.off),
+            "reading": list(self.reading),
             "approvals": list(self.approvals),
             "other": json.dumps(dict(self.other), ensure_ascii=False) if self.other else "",
         }
@@ -115,6 +117,7 @@ def from_plain(name: str, table: Mapping[str, Any]) -> ServerConfig:
         start_seconds=float(table.get("start_seconds", START_SECONDS)),
         call_seconds=float(table.get("call_seconds", CALL_SECONDS)),
         off=_texts(table, "off"),
+        reading=_texts(table, "reading"),
         approvals=_texts(table, "approvals"),
         other=json.loads(other) if isinstance(other, str) and other else {},
     )

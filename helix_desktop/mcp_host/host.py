@@ -113,4 +113,4 @@ class Host:
 
 def _only_switches(old: ServerConfig, new: ServerConfig) -> bool:
     """Whether the same server goes on, with other tools switched off or another limit."""
-    return replace(old, off=new.off, call_seconds=new.call_seconds) == new
+    return replace(old, off=new.off, reading=new.reading, call_seconds=new.call_seconds) == new

@@ -86,6 +86,10 @@ class HostTool:
         return f"{self.server.config.name}: {self.own_name}"
 
     @property
+    def reads(self) -> bool:
+        return self.own_name in self.server.config.reading
+
+    @property
     def changed(self) -> bool:
         known = self.server.needs.approved.get(self.spec.name)
         return known is not None and known != self.fingerprint

@@ -17,6 +17,7 @@ from helix_desktop.tools import fetch, files, recall, search, shell, todo
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.guard import Guard as FileGuard
 from helix_desktop.tools.on_demand import Finder, OnDemand
+from helix_desktop.tools.permission import Mode
 from helix_desktop.tools.recall import Compact, History
 from helix_desktop.tools.runner import ForeignTool, Guard, Permissions, Toolbox
 from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox
@@ -66,6 +67,7 @@ class Kit:
         sandbox = await find_sandbox(roots.folders, scratch, roots.closed)
         permissions.sandboxed = sandbox.kind is not Kind.NONE
         commands = Shell(sandbox, environment, spawn, options.limits, FileGuard(roots), options.names)
+        commands.planning = lambda: permissions.mode is Mode.PLAN
         return cls(Around(roots, *stores), permissions, sandbox, commands, options)
 
     def toolbox(  # noqa: PLR0913 -- all of them keywords with defaults

@@ -28,6 +28,7 @@ class Mode(StrEnum):
     """What may be done without asking."""
 
     READ_ONLY = "read only"
+    PLAN = "plan"
     ASK = "ask"
     ALLOW_EDITS = "allow edits"
     ALLOW_ALL = "allow all"
@@ -47,7 +48,7 @@ class Effect(StrEnum):
 class Action:
     """One thing a tool is about to do. `danger`: why it is asked for even where a rule or the mode would allow it;
     `strict`: in every mode; `apart`: the name it has to be
-    allowed by, where allowing the tool is not enough.
+    allowed by, where allowing the tool is not enough. `reads`: of a server's tool, that the user marked it as one that only reads.
     """
 
     tool: str
@@ -60,6 +61,7 @@ class Action:
     danger: str = ""
     strict: bool = False
     apart: str = ""
+    reads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,22 @@ def _held_back(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
         return Decision("deny", "rule", "a rule of this workspace forbids it")
     if mode is Mode.READ_ONLY and action.effect in {Effect.EDIT, Effect.RUN}:
         return Decision("deny", "mode", "this workspace is read only")
+    if mode is Mode.PLAN and (why := _changes(action, sandboxed=sandboxed)):
+        return Decision("deny", "mode", why)
     return _asked_for(action, mode, rules, sandboxed=sandboxed)
+
+
+def _changes(action: Action, *, sandboxed: bool) -> str:
+    """Why plan mode does not let this happen; empty for what can change nothing."""
+    if action.effect is Effect.EDIT:
+        return "in plan mode nothing is changed; present the plan first"
+    if action.effect is Effect.FOREIGN and not action.reads:
+        return "in plan mode only those tools of servers run that the user marked as reading"
+    if action.effect is Effect.RUN and not sandboxed:
+        return "in plan mode commands need a sandbox, and this system has none"
+    if action.effect is Effect.RUN and (action.network or action.danger):
+        return "in plan mode commands run inside the sandbox and without the network"
+    return ""
 
 
 def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> Decision | None:

@@ -91,6 +91,11 @@ class ForeignTool(Protocol):
         """As of a `Tool`: it may change something."""
         ...
 
+    @property
+    def reads(self) -> bool:
+        """Whether the user marked it as one that only reads."""
+        ...
+
     def allowed(self) -> None:
         """The user, a rule or the mode has allowed it as it is described now."""
         ...
@@ -209,7 +214,7 @@ class Toolbox:
             checked(values, json.loads(tool.spec.schema), call.name)
         preview = json.dumps(values, ensure_ascii=False, indent=2)
         danger = "the description of this tool has changed since you allowed it" if tool.changed else ""
-        await permit(Action(call.name, Effect.FOREIGN, tool.title, preview, danger=danger))
+        await permit(Action(call.name, Effect.FOREIGN, tool.title, preview, danger=danger, reads=tool.reads))
         tool.allowed()
         got = await tool.call(values, context)
         images = tuple(

@@ -78,6 +78,7 @@ class Sandbox:
     folders: tuple[Path, ...]
     scratch: Path
     closed: tuple[Path, ...] = ()
+    read_only: bool = False  # the roots can be read and not written
 
     @property
     def can_close(self) -> bool:
@@ -126,7 +127,7 @@ class Sandbox:
 
     def _landlock(self, lifeline: int, *, network: bool) -> dict[str, object]:
         closed = [str(path) for path in (*self.closed, *self._hidden(network=network), *_sockets())]
-        write = [str(path) for path in (*self.folders, self.scratch)]
+        write = [str(path) for path in (*(() if self.read_only else self.folders), self.scratch)]
         options = {"lifeline": lifeline, "landlock": True, "write": write, "closed": closed, "network": network}
         return {**options, "limits": limits()}
 
@@ -143,8 +144,9 @@ class Sandbox:
         hidden = self._hidden(network=network)
         words += [word for path in (*hidden, *self.closed) for word in _mask(path)]
         for root in self.folders:
-            words += ["--bind-try", str(root), str(root)]
-        words += [word for path in held[0] for word in _kept(path)]
+            words += ["--ro-bind-try" if self.read_only else "--bind-try", str(root), str(root)]
+        if not self.read_only:
+            words += [word for path in held[0] for word in _kept(path)]
         words += [word for path in held[1] if not os.path.islink(path) for word in ("--ro-bind-try", path, path)]  # noqa: PTH114
         words += [word for path in self._inside(hidden) for word in _mask(path)]
         words += self._masks()

@@ -85,15 +85,17 @@ class Shell:
     extra_names: tuple[str, ...] = ()
     background: dict[str, Background] = field(default_factory=dict)
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    planning: Callable[[], bool] = lambda: False  # whether commands may write nothing now
 
     async def start(self, line: str, folder: Path, *, network: bool, free: bool) -> Command:
+        sandbox = replace(self.sandbox, read_only=True) if self.planning() else self.sandbox
         self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         environment = scrubbed(
             self.environment, self.sandbox.temporary(free=free), network=network or free, extra=self.extra_names
         )
         held = self.guard.held() if self.guard is not None else ((), ())
         return await Command.start(
-            lambda lifeline: self.sandbox.command(shell(line), lifeline, network=network, free=free, held=held),
+            lambda lifeline: sandbox.command(shell(line), lifeline, network=network, free=free, held=held),
             folder,
             environment,
         )

@@ -56,6 +56,7 @@ from helix_desktop.workbench import bring_in, folders, rows, setup, slash
 from helix_desktop.workbench.hooks import Hooks
 from helix_desktop.workbench.models import Access, Models
 from helix_desktop.workbench.partial_replies import PartialReplies
+from helix_desktop.workbench.planning import Planning
 from helix_desktop.workbench.project import Project
 from helix_desktop.workbench.rows import ConversationRow, Rows
 from helix_desktop.workbench.servers import Servers
@@ -98,6 +99,7 @@ class Workbench:
         self.servers = Servers(workspace, shared.access.secrets, self._tasks.spawn)
         self.project = Project(workspace)
         self.hooks = Hooks(workspace, self.project, kit)
+        self.planning = Planning(permissions, self.choose_mode)
         self.models = Models(shared.access, lambda: workspace.settings.models)
         self._shared = shared
         self._permissions = permissions
@@ -270,7 +272,7 @@ class Workbench:
             more=self.servers.tools,
             only=only,
             on_demand=self._on_demand(conversation),
-            others=self.project.tools(),
+            others=(*self.project.tools(), *self.planning.tools(depth)),
             guard=self.hooks,
         )
         return Crew(
@@ -474,6 +476,7 @@ class Workbench:
         """Every mode with what it means."""
         return {
             Mode.READ_ONLY.value: "Read only",
+            Mode.PLAN.value: "Plan: change nothing until I approve a plan",
             Mode.ASK.value: "Ask before changes and commands",
             Mode.ALLOW_EDITS.value: "Allow edits, ask before commands",
             Mode.ALLOW_ALL.value: "Allow everything",
@@ -563,7 +566,11 @@ class Workbench:
                 replace(model, effort=settings.effort) if model.role is ModelRole.MAIN else model for model in models
             ),
             rules,
-            (*notes, *self.hooks.take_notes(conversation.id)),
+            (
+                *notes,
+                *self.planning.notes(conversation.id, conversation.state),
+                *self.hooks.take_notes(conversation.id),
+            ),
         )
 
     def _remember(self, rule: Rule) -> None:

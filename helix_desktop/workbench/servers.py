@@ -84,6 +84,13 @@ class Servers:
             name, lambda server: {"off": tuple(sorted({*server.off} - {tool} if on else {*server.off, tool}))}
         )
 
+    async def mark_reading(self, name: str, tool: str, *, reads: bool) -> None:
+        """The user knows that a tool only reads: it runs in plan mode as well."""
+        await self._change(
+            name,
+            lambda server: {"reading": tuple(sorted({*server.reading, tool} if reads else {*server.reading} - {tool}))},
+        )
+
     async def limit(self, name: str, **seconds: float) -> None:
         """How long starting (`start_seconds`) and a call (`call_seconds`) may take."""
         await self._change(name, lambda _: seconds)

@@ -50,6 +50,7 @@ def declared() -> Iterator[tuple[str, str]]:
     yield from ((text, f"limit {name}") for name, title, sentence, _, _ in LIMITS for text in (title, sentence))
     for mode in (
         "Read only",
+        "Plan: change nothing until I approve a plan",
         "Ask before changes and commands",
         "Allow edits, ask before commands",
         "Allow everything",

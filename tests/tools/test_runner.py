@@ -31,6 +31,7 @@ class Echo:
     title: str = "srv: echo"
     changed: bool = False
     alone: bool = True
+    reads: bool = False
     error: Exception | None = None
     given: list[Mapping[str, Any]] = field(default_factory=list)
 

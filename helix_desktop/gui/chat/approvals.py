@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLineEdit,
+    QPlainTextEdit,
     QPushButton,
     QVBoxLayout,
     QWidget,
@@ -49,6 +50,8 @@ def scope_words(scope: str) -> str:
         "once": tr("Allow once"),
         "conversation": tr("Allow in this conversation"),
         "always": tr("Always allow"),
+        "ask": tr("Do it, ask before changes"),
+        "edits": tr("Do it, edits allowed"),
     }.get(scope, scope)
 
 
@@ -103,7 +106,8 @@ class QuestionCard(QWidget):
         self._why = self._label(exact.shown(why[:1].upper() + why[1:]), "small")
         self._why.setVisible(bool(why))
         self._allowing: list[QPushButton] = []
-        self._preview = self._previewed() if question.preview else None
+        self._plan = self._editable() if question.plan else None
+        self._preview = self._previewed() if question.preview and not question.plan else None
         if self._form is not None:
             self._form.entered.connect(self._send)
             self._inside.addWidget(self._form)
@@ -123,6 +127,7 @@ class QuestionCard(QWidget):
             return
         try:
             values = self._form.values() if self._form is not None else ""
+            values = self._plan.toPlainText() if self._plan is not None else values
         except WrongUse as error:
             self._wrong.setText(said(error.what))
             self._wrong.show()
@@ -156,6 +161,15 @@ class QuestionCard(QWidget):
         label.setProperty("look", look)
         self._inside.addWidget(label)
         return label
+
+    def _editable(self) -> QPlainTextEdit:
+        """A plan, which may be changed before it is approved."""
+        text = QPlainTextEdit(self._question.preview, self)
+        text.setProperty("look", "code")
+        text.setAccessibleName(tr("The plan; you can change it"))
+        text.setMinimumHeight(self._theme.px(160))
+        self._inside.addWidget(text)
+        return text
 
     def _previewed(self) -> ExactText:
         text = ExactText(self._theme, self._question.preview, self)
@@ -211,12 +225,14 @@ class QuestionCard(QWidget):
         self._ways_on.setProperty("look", "plain")
         ways = Flow(self._ways_on, gap=8)
         row.addWidget(self._ways_on)
-        refuse = self._button(tr("Deny"), keys.get("refuse", ""), "danger")
+        refuse = self._button(
+            tr("Keep planning") if self._question.plan else tr("Deny"), keys.get("refuse", ""), "danger"
+        )
         refuse.clicked.connect(self.refuse)
         ways.addWidget(refuse)
         self._first = refuse
         for scope in reversed(self._question.scopes):
-            look = "primary" if scope == "once" else ""
+            look = "primary" if scope == self._question.scopes[0] else ""
             button = self._button(scope_words(scope), keys.get(f"allow-{scope}", ""), look)
             button.clicked.connect(lambda _checked=False, s=scope: self.allow(s))
             ways.addWidget(button)

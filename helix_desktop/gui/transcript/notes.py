@@ -36,6 +36,7 @@ def _on_behalf(by: str) -> str:
         "skill": tr("The skill {name} is in use from here on, word for word.", name=name),
         "plan": tr("The approved plan holds from here on, word for word."),
         "hook": tr("A hook ({name}) told the agent something.", name=name),
+        "mode": tr("Plan mode: nothing is changed until you approve a plan."),
         "agent": tr("A message from the agent that delegated this."),
     }
     return words.get(kind, by)

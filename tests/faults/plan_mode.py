@@ -1,0 +1,187 @@
+"""Plan mode under fuzzed calls: every tool with every kind of argument, in sub-agents too, and nothing on the disk changes.
+
+The user says yes to whatever is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import random
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.facts import ToolCall, ToolSpec
+from helix_desktop.engine.ports import Answer, CallContext, Question
+from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.tasks import Tasks
+from helix_desktop.tokens import Counter
+from helix_desktop.tools.kit import Kit
+from helix_desktop.tools.on_demand import OnDemand
+from helix_desktop.tools.permission import Mode, Rule
+from helix_desktop.tools.runner import Permissions, Toolbox
+from helix_desktop.tools.sandbox import Kind
+from helix_desktop.tools.shell import Limits
+from helix_desktop.tools.subagent import Child, Delegation
+
+COMMANDS = (
+    "rm -rf .", "rm -rf src README.md", "echo x > README.md", "echo x >> src/a.py", "touch new", "mkdir -p deep/er", "mv src gone",
+    "sed -i s/a/b/ README.md", "python3 -c \"open('new','w').write('x')\"", "git init . && git commit --allow-empty -m x",
+    "chmod 777 README.md", "ln -s /etc/passwd link", "cp README.md copy", "truncate -s 0 README.md", "tee new < README.md",
+    "find . -name '*.py' -delete", "perl -i -pe s/a/b/ README.md", "dd if=/dev/zero of=new count=1", ": > README.md", "ls", "cat README.md",
+    "(sleep 0.01; touch later) &", "nohup touch later >/dev/null 2>&1 &", "mount -o remount,rw . ; touch new", "unshare -r touch new",
+    "touch {outside}/new", "rm -rf {outside}", "cd src && touch b.py", "bash -c 'touch new'", "env touch new", "touch .git/new", "echo x > .git/HEAD", "xargs touch <<< new",
+)  # fmt: skip
+PATHS = (
+    "README.md",
+    "src/a.py",
+    ".",
+    "new",
+    "src",
+    "../outside/x",
+    "{outside}/kept",
+    "/tmp/plan-mode-new",
+    ".git/config",
+    "src/../new",
+)
+FREE = ("x", "", "README", "*.py", "new text", "a" * 200, "open", "done", "https://localhost:1/", "1")
+
+
+@dataclass
+class Touching:
+    """A server's tool that changes the folder when it runs."""
+
+    folder: Path
+    spec: ToolSpec = ToolSpec("srv__touch", "Touches", '{"type":"object","properties":{}}')
+    title: str = "srv: touch"
+    changed: bool = False
+    alone: bool = True
+    reads: bool = False
+
+    def allowed(self) -> None:
+        pass
+
+    async def call(self, values: object, context: CallContext) -> Any:
+        (self.folder / "touched").write_text("x")
+        raise AssertionError("it ran")
+
+
+@dataclass
+class World:
+    folder: Path
+    outside: Path
+    kit: Kit
+    chance: random.Random
+    ran: dict[str, int] = field(default_factory=dict)
+    calls: int = 0
+
+    def box(self, depth: int) -> Toolbox:
+        async def child(wish: Delegation, context: CallContext) -> Child:
+            box = self.box(wish.depth)
+            for _ in range(3):
+                await self.call(box, context.ask)
+            return Child("child", "done")
+
+        demand = OnDemand(Counter(), self.kit.finder)
+        return self.kit.toolbox(start_child=child, depth=depth, more=lambda: [Touching(self.folder)], on_demand=demand)
+
+    async def call(self, box: Toolbox, ask: Any) -> None:
+        name = self.chance.choice(sorted(box.names - {"stop_command", "read_command_output"}))
+        values = self.values(box, name)
+        self.calls += 1
+        outcome = await box.run(
+            ToolCall(f"c{self.calls}", name, json.dumps(values)), CallContext("c", ask, lambda _: None)
+        )
+        self.ran[name] = self.ran.get(name, 0) + outcome.ok
+
+    def values(self, box: Toolbox, name: str) -> dict[str, object]:
+        if name == "srv__touch":
+            return {}
+        schema = next(json.loads(spec.schema) for spec in (*box.specs(), *box._searchable()) if spec.name == name)
+        required = schema.get("required", [])
+        found: dict[str, object] = {}
+        for key, about in schema["properties"].items():
+            if key in required or self.chance.random() < 0.4:
+                found[key] = self.value(key, about)
+        return found
+
+    def value(self, key: str, about: dict[str, Any]) -> object:
+        kind = about.get("type")
+        if key in ("command", "path", "folder"):
+            said = self.chance.choice(COMMANDS if key == "command" else PATHS)
+            return said.replace("{outside}", str(self.outside))
+        others: dict[str, object] = {
+            "boolean": self.chance.random() < 0.3,
+            "integer": 5 if key == "seconds" else self.chance.randint(1, 5),
+            "array": [],
+        }
+        return others.get(str(kind), self.chance.choice(FREE))
+
+
+def state_of(*folders: Path) -> dict[str, str]:
+    """Every path with its kind, its rights and its content."""
+    found = {}
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            about = path.lstat()
+            content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
+            found[str(path)] = f"{about.st_mode:o} {about.st_mtime_ns if path.is_file() else 0} {content}"
+    return found
+
+
+async def fuzz(calls: int, seed: int, base: Path) -> tuple[int, dict[str, int], list[str]]:
+    """How many calls were made, how many of each tool came to something, and what changed on the disk."""
+    folder, outside = base / "work", base / "outside"
+    for path, text in (
+        (folder / "README.md", "a readme\n"),
+        (folder / "src/a.py", "a = 1\n"),
+        (folder / ".git/HEAD", "ref: refs/heads/main\n"),
+        (outside / "kept", "kept\n"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    cache, tasks = MemoryCache(), Tasks("plan mode")
+    everything = (Rule("allow"), Rule("allow", tool="*", network=True))
+    permissions = Permissions(Mode.PLAN, everything)
+    kit = await Kit.open(
+        [folder], (cache, MemoryIndex(MemoryJournal(), cache), Counter()), permissions=permissions, spawn=tasks.spawn
+    )
+    kit.commands.limits = Limits(seconds=5)
+    if kit.sandbox.kind is Kind.NONE:
+        print("there is no sandbox here: commands are refused")
+    world = World(folder, outside, kit, random.Random(seed))
+    before = state_of(folder, outside)
+
+    async def yes(question: Question) -> Answer:
+        return Answer(allowed=True, scope=question.scopes[-1], values=question.preview)
+
+    box = world.box(0)
+    while world.calls < calls:
+        await world.call(box, yes)
+    await kit.aclose()
+    await tasks.aclose()
+    await asyncio.sleep(0.2)  # what a command left behind would have had its time
+    after = state_of(folder, outside)
+    changed = [path for path in {*before, *after} if before.get(path) != after.get(path)]
+    return world.calls, world.ran, changed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    wanted = parser.parse_args()
+    with tempfile.TemporaryDirectory() as base:
+        made, ran, changed = asyncio.run(fuzz(wanted.calls, wanted.seed, Path(base)))
+    print(f"{made:,} calls; came to something: {dict(sorted(ran.items()))}")
+    print(f"{len(changed)} changes on the disk: {changed[:10]}")
+    return 1 if changed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
