@@ -1,19 +1,22 @@
 """What must not be lost: collected from facts without a model, checked against a summary, kept across handovers.
 
-Critical details are shown in the document itself, word for word with their seq, as far as there is room. All of them,
-and everything of the reference kind, stand in one entry of the cache that the document names. The entry is plain
-lines, so an agent can search it, and `parse` reads them back: a later handover inherits them without going back to
-the facts.
+Critical details are what the word means: what the user demanded, forbade or named as a figure, what was decided, files that were
+made, commands that fail or work, open tasks, lessons. They are shown in the document itself, word for word with their seq, as far as
+there is room, and they alone are counted. All of them stand in one entry of the cache that the document names, and behind them
+an index: the names, paths and addresses of what is covered, each once. The entry is plain lines, so an agent can search it, and
+`parse` reads them back: a later handover inherits them without going back to the facts.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 
+from helix_desktop.engine import outcomes
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.rules import states_a_rule, states_a_wish
@@ -23,14 +26,16 @@ ERROR_LINE = 2_000
 COMMAND = 2_000
 WORD = 8_000  # characters of an address or a path
 MESSAGE = 100_000  # characters of one message of the user that are kept whole
-ERRORS_OF_A_FAILURE = 6
+FAILURES = 12  # that nothing has solved, the newest
 LINES_READ = 100_000  # of one output: what is beyond is found by its hash
-MOST = 10_000  # details of an entry: half as many again as the longest recorded session has
+MOST = 200_000  # details of an entry; what is beyond is counted, and the entry says so
+ALIKE = 40  # words of one text that differ in their digits alone; the rest are a numbered log
 PIECE = 1 << 16  # characters a pattern is run over at once, so that it never holds the interpreter for long
 REFERENCE_LIMIT = 2_000_000  # characters of the entry
 
-CRITICAL = ("rule", "wish", "todo", "decision", "failure", "lesson", "written", "artifact")
-REFERENCE = ("message", "stored", "error", "url", "read", "command", "path", "identifier")
+CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "written", "works", "artifact")
+REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier")
+WORDS = ("url", "read", "path", "identifier")  # without spaces: in an entry all of one message stand in one line
 KINDS = (*CRITICAL, *REFERENCE)
 
 _SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
@@ -56,7 +61,21 @@ _YES = re.compile(
     r"^\W*(?:yes|yep|yeah|ok(?:ay)?|sure|agreed|correct|right|exactly|go ahead|do it|sounds good|approved|confirmed|ja\b|genau|einverstanden|oui|d'accord|sí|好的?|可以|同意|是的|对|はい|네|да)",
     re.IGNORECASE,
 )
-_EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
+_FIGURE = re.compile(
+    r"\b\d[\d.,]*\s?(?:%|ms|s|sec\w*|min\w*|h|hours?|days?|weeks?|[kKMGT]i?B|bytes?|tokens?|lines?|words?|characters?|users?|rows?|"
+    r"requests?|times|EUR|USD|dollars?|euros?|€|px|percent)(?!\w)|[$€£]\s?\d[\d.,]*|[≤≥<>]=?\s?\d[\d.,]*",
+)
+_LIMIT = re.compile(
+    r"\b(?:up to|under|below|above|within|less than|more than|fewer than|budget|target|goal|limit|unter|über|binnen|innerhalb)\b|[≤≥]",
+    re.IGNORECASE,
+)
+_DECIDED = re.compile(
+    r"\b(?:let'?s (?:go with|use|keep|do|not|drop|switch)|we(?:'ll| will| decided| agreed)\b|go(?:ing)? with|i (?:have )?decided|i'd rather|"
+    r"wir nehmen|nehmen wir|wir machen|entschieden)",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(r"^\s*(?:[-*]|\d+\.)?\s*(?:\[ \]|TODO:?)\s+(\S.{3,200})$", re.MULTILINE)
+_DIGITS = re.compile(r"\d+")
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
 
 
@@ -138,19 +157,22 @@ class _Collecting:
     def __init__(self) -> None:
         self.found: Known = {}
         self._asked = ""  # the end of what the assistant said last
-        self._command: Source | None = None
         self._commands: list[Source] = []
+        self._answered = 0
         self._failures: dict[str, tuple[int, str]] = {}
+        self._tried: dict[int, tuple[str, str]] = {}  # by call: what it tries, and the line it runs
+        self._shapes: Counter[str] = Counter()
 
     def take(self, source: Source) -> None:
         if source.role == "call":
+            self._files(source)
             source = replace(source, text=values_of(source.text))
         take = {"user": self._user, "assistant": self._assistant, "call": self._call, "output": self._output}
         take[source.role](source)
         self._references(source)
 
     def finish(self, todo: Sequence[tuple[str, str]]) -> None:
-        for seq, failure in list(self._failures.values())[-5:]:
+        for seq, failure in list(self._failures.values())[-FAILURES:]:
             self._add("failure", failure, seq)
         for text, state in todo:
             if state != "done":
@@ -166,7 +188,7 @@ class _Collecting:
     def _keep(self, detail: Detail) -> None:
         _meet(self.found, detail)
         if len(self.found) >= MOST * 3 // 2:
-            foremost = set(_foremost(self.found.values()))
+            foremost = set(_foremost(self.found.values())[:MOST])
             self.found = {key: detail for key, detail in self.found.items() if detail in foremost}
 
     def _user(self, source: Source) -> None:
@@ -177,6 +199,10 @@ class _Collecting:
                 self._add("rule", sentence, source.seq)
             elif states_a_wish(sentence):
                 self._add("wish", sentence, source.seq)
+            if _is_a_figure(sentence) and not states_a_rule(sentence):
+                self._add("figure", sentence, source.seq)
+            if _DECIDED.search(sentence) and len(sentence) < SENTENCE // 2:
+                self._add("decision", sentence, source.seq)
         if self._asked and len(source.text) < SENTENCE and _YES.match(source.text):
             self._add("decision", f"{self._asked} — {source.text.strip()}", source.seq)
         for name in source.names:
@@ -184,54 +210,74 @@ class _Collecting:
 
     def _assistant(self, source: Source) -> None:
         said = [sentence for sentence in sentences(source.text) if sentence.strip()]
+        for task in _OPEN.findall(source.text[:MESSAGE]):
+            self._add("todo", task, source.seq)
         self._asked = said[-1][: SENTENCE // 2] if said and len(said[-1]) > 3 else ""
+
+    def _files(self, source: Source) -> None:
+        """What a call writes, and what it tries."""
+        given = outcomes.values(source.text)
+        command = outcomes.command_of(source.tool, given, source.text)
+        for path in outcomes.files_changed(source.tool, given, command):
+            self._add("written", path, source.seq)
+        self._tried[len(self._commands)] = (outcomes.subject(source.tool, given, command), command)
 
     def _call(self, source: Source) -> None:
         self._commands.append(source)
         self._add("command", f"{source.tool} {source.text}", source.seq, COMMAND)
-        paths = _PATH.findall(source.text[:2_000])
-        if _EDITS.search(source.tool):
-            for path in paths[:4]:
-                self._add("written", f"{source.tool}: {path}", source.seq)
-        elif _READS.search(source.tool):
-            for path in paths[:8]:
+        if _READS.search(source.tool):
+            for path in _PATH.findall(source.text[:2_000])[:8]:
                 self._add("read", path, source.seq)
 
     def _output(self, source: Source) -> None:
-        command = self._commands.pop(0) if self._commands else None
-        label = f"{command.tool} {command.text[:160]}" if command else source.tool
+        call = self._commands[self._answered] if self._answered < len(self._commands) else None
+        subject, line = self._tried.pop(self._answered, (source.tool, ""))
+        self._answered += call is not None
+        label = f"{call.tool} {call.text[:160]}" if call else source.tool
         for change in source.changes:
             done = "created" if change.before is None else "deleted" if change.after is None else "changed"
             self._add("written", f"{done} {change.path}", source.seq)
         for name in source.names:
             self._add("artifact", name, source.seq)
-        errors = list(error_lines(source.text))
-        for error in errors:
+        for error in error_lines(source.text):
             self._add("error", error, source.seq, ERROR_LINE)
-        key = command.tool if command else source.tool
-        if not source.ok:
-            told = "; ".join(error[:200] for error in errors[-ERRORS_OF_A_FAILURE:]) or source.text[-200:]
-            self._failures[key] = (source.seq, f"{label} failed: {told}")
-        elif key in self._failures:
-            seq, failure = self._failures.pop(key)
-            self._add("lesson", f"{failure[:300]} — then worked: {label[:200]}", max(seq, source.seq))
+        why = outcomes.failure(source.text, ok=source.ok, command=bool(line) or not call)
+        if why:
+            self._failures.pop(subject, None)
+            self._failures[subject] = (source.seq, f"{label} failed: {why}")
+        elif subject in self._failures:
+            seq, failure = self._failures.pop(subject)
+            self._add("lesson", f"{failure[:400]} — then worked: {label[:200]}", max(seq, source.seq))
+        elif line and outcomes.proves(line):
+            self._add("works", line, source.seq)
 
     def _references(self, source: Source) -> None:
-        words = 0
+        self._shapes.clear()
         for text in pieces(source.text):
             for url in dict.fromkeys(_URL.findall(text)):
                 self._add("url", url, source.seq, WORD)
             paths = dict.fromkeys(_PATH.findall(text))
             for path in paths:
                 self._add("path", path, source.seq, WORD)
-            if words < MOST:
-                met = dict.fromkeys((*_IDENTIFIER.findall(text), *_NUMBERED.findall(text)))
-                words += len(met)
-                for word in met:
-                    if word not in paths:
-                        self._add("identifier", word, source.seq)
+            for word in dict.fromkeys((*_IDENTIFIER.findall(text), *_NUMBERED.findall(text))):
+                if word not in paths and self._is_new(word):
+                    self._add("identifier", word, source.seq)
             for match in _ARTIFACT.finditer(text):
-                self._add("artifact" if source.role != "output" else "path", match.group(1), source.seq)
+                self._add("path", match.group(1), source.seq)
+
+    def _is_new(self, word: str) -> bool:
+        """Whether it is more than the next number of a log."""
+        shape = _DIGITS.sub("0", word)
+        if shape == word:
+            return True
+        self._shapes[shape] += 1
+        return self._shapes[shape] <= ALIKE
+
+
+def _is_a_figure(sentence: str) -> bool:
+    """Whether it names a limit or a goal: a figure, and a word that compares or demands."""
+    wanted = len(sentence) < SENTENCE // 2 and _FIGURE.search(sentence)
+    return bool(wanted and (_LIMIT.search(sentence) or states_a_wish(sentence)))
 
 
 def values_of(arguments: str) -> str:
@@ -284,22 +330,24 @@ def error_lines(text: str) -> Iterator[str]:
 
 SECTION_OF: Mapping[str, str] = {
     "rule": "User Preferences",
-    "wish": "User Preferences",
+    "figure": "User Preferences",
     "todo": "TODO Items",
     "decision": "Project Background",
     "failure": "Current Issues",
     "lesson": "Technical Details",
     "written": "Completed Work",
+    "works": "Completed Work",
     "artifact": "Completed Work",
 }
 ROOM: Mapping[str, float] = {  # shares of the room, so that no kind crowds out the others
     "rule": 0.5,
-    "wish": 0.05,
+    "figure": 0.05,
     "todo": 0.1,
     "decision": 0.1,
     "failure": 0.15,
     "lesson": 0.1,
     "written": 0.15,
+    "works": 0.1,
     "artifact": 0.1,
 }
 
@@ -343,22 +391,38 @@ HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
 def entry(found: Iterable[Detail]) -> str:
-    """All details as lines, the critical first. What is beyond the limit, the oldest of the least kind, is left out."""
-    lines = [HEADER]
-    size = len(HEADER)
-    for detail in _foremost(found):
-        line = detail.line()
+    """All details as lines, the critical first, the index behind them; where that is too much, it says what is left out."""
+    lines, size, left_out = [HEADER], len(HEADER), 0
+    for count, line in _lines(_foremost(found)):
         size += len(line) + 1
-        if size > REFERENCE_LIMIT:
-            break
-        lines.append(line)
+        if size <= REFERENCE_LIMIT:
+            lines.append(line)
+        else:
+            left_out += count
+    if left_out:
+        lines[0] += f"; {left_out:,} names are left out, and found by search_cached_content"
     return "\n".join(lines) + "\n"
 
 
+def _lines(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
+    """How many details a line has, and the line: of words all of one message in one."""
+    for (kind, seq, alone), group in groupby(found, _line_of):
+        details = list(group)
+        if alone:
+            yield from ((1, detail.line()) for detail in details)
+        else:
+            yield len(details), f"{kind}s [{seq}] {' '.join(detail.text for detail in details)}"
+
+
+def _line_of(detail: Detail) -> tuple[str, int, bool]:
+    alone = detail.kind not in WORDS or detail.times > 1 or detail.text.split() != [detail.text]
+    return detail.kind, detail.seq, alone
+
+
 def _foremost(found: Iterable[Detail]) -> list[Detail]:
-    """The most that an entry has, in its order: by kind, the newest first."""
+    """In the order of an entry: by kind, the newest first."""
     order = {kind: index for index, kind in enumerate(KINDS)}
-    return sorted(found, key=lambda detail: (order[detail.kind], -detail.seq))[:MOST]
+    return sorted(found, key=lambda detail: (order[detail.kind], -detail.seq))
 
 
 _LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")
@@ -370,7 +434,9 @@ def parse(text: str) -> list[Detail]:
     lines = iter(text.split("\n")[1:])
     for line in lines:
         match = _LINE.fullmatch(line)
-        if match and match.group(1) in KINDS:
+        if match and match.group(1)[:-1] in WORDS and match.group(1).endswith("s"):
+            found += [Detail(match.group(1)[:-1], word, int(match.group(2))) for word in match.group(5).split(" ")]
+        elif match and match.group(1) in KINDS:
             more = [next(lines, "") for _ in range(int(match.group(4) or 0))]
             said = "\n".join([match.group(5), *more])
             found.append(Detail(match.group(1), said, int(match.group(2)), int(match.group(3) or 1)))

@@ -239,14 +239,45 @@ def test_long_texts_are_read_in_pieces_cut_at_lines() -> None:
     assert max(map(len, details.pieces("z" * 200_000))) == details.PIECE
 
 
-def test_an_output_of_a_million_numbers_pushes_out_nothing_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(details, "MOST", 100)
-    numbers = [
-        Source(seq, "output", "\n".join(map(str, range(100_000 * seq, 100_000 * seq + 5_000)))) for seq in range(2, 9)
-    ]
-    found = collect([user("Never touch main.py!"), *numbers])
-    assert len(found) < 200
-    kept = parse(entry(found))
-    assert len(kept) == 100
-    assert kept[0] == Detail("rule", "Never touch main.py!", 1)
-    assert {detail.seq for detail in kept if detail.kind == "identifier"} == {8}  # the newest
+def test_the_numbered_lines_of_a_log_are_no_details() -> None:
+    log = Source(2, "output", "\n".join(f"worker_{number} took task_{number}" for number in range(20_000)))
+    found = collect([user("Never touch main.py!"), log])
+    assert [detail.text for detail in found if detail.critical] == ["Never touch main.py!"]
+    assert len(found) <= 2 * details.ALIKE + 10
+
+
+def test_what_an_entry_has_no_room_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = " ".join(
+        "ab cd ef gh".replace(" ", f"_{chr(97 + number % 26)}{chr(97 + number // 26)}_") for number in range(600)
+    )
+    found = collect([user("Never touch main.py!"), Source(2, "output", words)])
+    assert "left out" not in entry(found)
+    monkeypatch.setattr(details, "REFERENCE_LIMIT", 300)
+    kept = entry(found)
+    assert "600 names are left out" in kept
+    assert parse(kept)[0] == Detail("rule", "Never touch main.py!", 1)
+
+
+def test_figures_decisions_and_open_tasks() -> None:
+    found = collect(
+        [
+            user("It has to answer in 200 ms. Let's go with SQLite. Nothing else.", 1),
+            Source(2, "assistant", "Left:\n- [ ] write the migration\n- [x] the schema"),
+        ]
+    )
+    assert of_kind(found, "figure") == ["It has to answer in 200 ms."]
+    assert of_kind(found, "decision") == ["Let's go with SQLite."]
+    assert of_kind(found, "todo") == ["write the migration"]
+
+
+def test_a_command_that_proves_something_is_kept_and_one_that_only_looks_is_not() -> None:
+    found = collect(
+        [
+            Source(1, "call", '{"command": "cd src && pytest -q tests/test_a.py"}', "bash"),
+            Source(2, "output", "3 passed", "bash"),
+            Source(3, "call", '{"command": "cat a.py"}', "bash"),
+            Source(4, "output", "raise ValueError  # Error: it says", "bash"),
+        ]
+    )
+    assert of_kind(found, "works") == ["cd src && pytest -q tests/test_a.py"]
+    assert of_kind(found, "failure") == []

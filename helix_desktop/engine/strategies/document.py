@@ -53,8 +53,8 @@ def document(making: Making, written: Mapping[str, str], tokens: Tokens) -> Docu
     whole = _assembled(making, shortened, added)
     critical = sum(detail.critical for detail in making.found)
     in_text = critical - len(lacking)
-    rest = len(making.found) - in_text - len(added)
-    return Document(whole, tokens.count(whole), DetailsKept(len(making.found), in_text, len(added), rest))
+    rest = critical - in_text - len(added)
+    return Document(whole, tokens.count(whole), DetailsKept(critical, in_text, len(added), rest))
 
 
 def header(making: Making) -> str:

@@ -1,0 +1,125 @@
+"""What a call did, read from its arguments and its output: the files it made, why it failed, what it proves.
+
+Recorders and tools differ in what they say of success, so a command's output is read as well as its exit code. A line that only
+mentions an error, in a file that was read or in a log, is no failure: the patterns are those by which programs end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+TAIL = 20_000  # characters of an output in which a program says why it ended
+LINE, SAID = 300, 3  # characters of a line that says why, and such lines
+_EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
+_LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
+_SHELL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
+_PATH_KEYS = (
+    "path",
+    "file_path",
+    "filename",
+    "file_name",
+    "file",
+    "notebook_path",
+    "new_path",
+    "destination",
+    "target",
+)
+_COMMAND_KEYS = ("command", "cmd", "script", "line")
+_TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
+_CHANGES = (
+    re.compile(rf"(?<![<>&\d])>>?\s*(?!/dev/|&){_TARGET}"),
+    re.compile(
+        rf"(?:^|[;&|]\s*|\n)\s*(?:tee(?: -a)?|touch|rm(?: -\w+)*|sed -i\S*\s+(?:'[^']*'|\"[^\"]*\"))\s+{_TARGET}"
+    ),
+    re.compile(rf"(?:^|[;&|]\s*|\n)\s*(?:git )?(?:mv|cp)(?: -\w+)*\s+\S+\s+{_TARGET}"),
+)
+_HERE = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?.*?^\1$", re.DOTALL | re.MULTILINE)
+_WHY = re.compile(
+    r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error|fatal|ERROR)(?:\[\w+\])?: .+|^E   \S.*|^FAILED\b.*\S|"
+    r"^npm ERR! .+|^make(?:\[\d+\])?: \*\*\* .+|^.{0,120}: command not found$|^.{0,200}: No such file or directory$|"
+    r"^.{0,200}: Permission denied$|^\S+\(\d+,\d+\): error .+|^panic: .+|^Segmentation fault.*|^Error: .+|^SyntaxError: .+|"
+    r"^.{0,40}exit(?:ed)? (?:code|status)?:? ?(?:with )?(?:code |status )?[1-9]\d{0,2}\b.*",
+    re.MULTILINE,
+)
+_PROOF = re.compile(
+    r"\b(?:pytest|unittest|runtests|tox|nox|nosetests|jest|vitest|mocha|ctest|phpunit|rspec|go test|go build|go vet|cargo (?:test|build|check)|"
+    r"(?:npm|yarn|pnpm|bun)(?: run)? (?:test|build|check|lint|typecheck)\S*|make\b|gradle|mvn|tsc|mypy|ruff|eslint|pyright|manage\.py test)"
+)
+
+
+def values(arguments: str) -> Mapping[str, object]:
+    """A call's arguments; empty where they are no object."""
+    try:
+        found = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def command_of(tool: str, given: Mapping[str, object], arguments: str) -> str:
+    """The command line a call runs; empty for a tool that runs none."""
+    if not _SHELL.search(tool) or (_path_of(given) and "command" in given):
+        return ""
+    line = next((str(given[key]) for key in _COMMAND_KEYS if isinstance(given.get(key), str)), "")
+    return line or ("" if given else arguments)
+
+
+def files_changed(tool: str, given: Mapping[str, object], command: str) -> Iterator[str]:
+    """The files a call writes, creates, renames or deletes, as far as its arguments say so."""
+    if command:
+        line = _HERE.sub("", command[:4_000])
+        yield from dict.fromkeys(
+            found
+            for pattern in _CHANGES
+            for found in pattern.findall(line)
+            if found.strip("./~") and not found.isdigit()
+        )
+        return
+    verb = given.get("command")
+    doing = f"{tool} {verb if isinstance(verb, str) else ''}"
+    path = _path_of(given)
+    looks = isinstance(verb, str) and _LOOKS.match(verb)
+    writes = any(isinstance(given.get(key), str) for key in ("file_text", "content", "new_str", "old_str", "new_text"))
+    if path and not looks and (_EDITS.search(doing) and not _LOOKS.match(tool)) and (writes or not _is_editor(tool)):
+        yield path
+
+
+def _is_editor(tool: str) -> bool:
+    """A tool that both shows and changes files; what it does is told by its arguments."""
+    return bool(re.search(r"edit(?:or)?$", tool, re.IGNORECASE))
+
+
+def _path_of(given: Mapping[str, object]) -> str:
+    return next((str(given[key]) for key in _PATH_KEYS if isinstance(given.get(key), str) and given[key]), "")
+
+
+def failure(text: str, *, ok: bool, command: bool) -> str:
+    """The last lines that say why a call failed; empty where it did not."""
+    if ok and not command:
+        return ""
+    ended = text[-TAIL:]
+    lines = _WHY.findall(ended)
+    if lines:
+        return "; ".join(dict.fromkeys(" ".join(line.split())[:LINE] for line in lines[-SAID:]))
+    if ok:
+        return ""
+    said = [line.strip() for line in ended.splitlines() if line.strip()]
+    return said[-1][:LINE] if said else "it failed and said nothing"
+
+
+def proves(command: str) -> bool:
+    """Whether the command is one that shows that something works."""
+    return bool(_PROOF.search(_HERE.sub("", command)))
+
+
+def subject(tool: str, given: Mapping[str, object], command: str) -> str:
+    """What two calls share that try the same thing: the program of the last part of a line, or the file."""
+    if not command:
+        return f"{tool} {_path_of(given)}"
+    last = (
+        re.split(r"&&|\|\||;|\n", command.strip())[-1] if not command.count("\n") else command.strip().splitlines()[0]
+    )
+    words = [word for word in last.split() if "=" not in word and not word.startswith("-")]
+    return f"{tool} {' '.join(words[:2]) if words[:1] in (['python'], ['python3'], ['npm'], ['git'], ['cargo'], ['go']) else ' '.join(words[:1])}"

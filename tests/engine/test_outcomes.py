@@ -1,0 +1,70 @@
+"""What a call did, read from its arguments and its output."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from helix_desktop.engine import outcomes
+
+
+def changed(tool: str, **given: object) -> list[str]:
+    arguments = json.dumps(given)
+    found = outcomes.values(arguments)
+    return list(outcomes.files_changed(tool, found, outcomes.command_of(tool, found, arguments)))
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "files"),
+    [
+        ("write_file", {"path": "a.py", "content": "see b.py"}, ["a.py"]),
+        ("Edit", {"file_path": "a.py", "old_string": "x", "new_string": "y", "old_str": "x"}, ["a.py"]),
+        ("editor", {"command": "view", "path": "a.py"}, []),
+        ("editor", {"command": "create", "path": "a.py", "file_text": "x"}, ["a.py"]),
+        ("read_file", {"path": "a.py"}, []),
+        ("bash", {"command": "cat > new.py <<'EOF'\nx > y\nEOF"}, ["new.py"]),
+        ("bash", {"command": "pytest 2>&1 | tail > /dev/null"}, []),
+        ("bash", {"command": "mv a.py b.py && rm -f c.py"}, ["c.py", "b.py"]),
+        ("bash", {"command": "grep -n x a.py"}, []),
+    ],
+)
+def test_the_files_a_call_changes(tool: str, given: dict[str, object], files: list[str]) -> None:
+    assert changed(tool, **given) == files
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Traceback (most recent call last):\n  x\nValueError: bad",
+        "bash: foo: command not found",
+        "E   assert 1 == 2",
+        "make: *** [all] Error 2",
+    ],
+)
+def test_a_command_that_failed_says_why(text: str) -> None:
+    assert outcomes.failure(text, ok=True, command=True)
+    assert not outcomes.failure(text, ok=True, command=False)
+
+
+def test_what_only_mentions_an_error_is_no_failure() -> None:
+    assert outcomes.failure("12: raise ValueError\n13: # Error: no", ok=True, command=True) == ""
+
+
+def test_a_tool_that_says_it_failed_gives_its_last_line() -> None:
+    assert outcomes.failure("one\nthe text is not there", ok=False, command=False) == "the text is not there"
+
+
+def test_commands_that_prove_something() -> None:
+    assert outcomes.proves("cd a && python -m pytest -q")
+    assert outcomes.proves("npm run check")
+    assert not outcomes.proves("cat Makefile.md")
+    assert not outcomes.proves("cat > run.sh <<EOF\npytest\nEOF")
+
+
+def test_two_calls_try_the_same_where_they_run_the_same_program() -> None:
+    def subject(line: str) -> str:
+        return outcomes.subject("bash", {"command": line}, line)
+
+    assert subject("cd a && pytest -q") == subject("pytest -x tests")
+    assert subject("npm run build") != subject("git status")
