@@ -13,13 +13,13 @@ from helix_desktop.errors import StoreFailed, WrongUse
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-def write(path: Path, text: str, *, private: bool = False) -> None:
-    """Put the text in the file's place; where that is a link, in the place of what it names.
+def write(path: Path, text: str | bytes, *, private: bool = False) -> None:
+    """Put the text, or the bytes, in the file's place; where that is a link, in the place of what it names.
 
     `private`: for this user alone, from the first byte on. Else with the rights the file had, or those of any new one.
     """
     try:
-        content = text.encode("utf-8")
+        content = text.encode("utf-8") if isinstance(text, str) else text
     except UnicodeEncodeError as error:
         raise WrongUse(f"What is not UTF-8 cannot stand in {path.name}.", remedy="Nothing was changed.") from error
     try:

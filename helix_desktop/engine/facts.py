@@ -282,6 +282,33 @@ class ToolReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesChanged:
+    """What a step did to the workspace's folders. `difference`: the entry that names each path with what stood there before and
+    stands there now; `before` and `after`: the checkpoints around it. `by`: tool, command, server, background or undo. `undoes`: the
+    facts that an undo took back, of this conversation.
+    """
+
+    difference: Stored
+    before: Digest
+    after: Digest
+    files: int = 0
+    added: int = 0  # lines
+    removed: int = 0
+    call: str = ""
+    by: str = "command"
+    undoes: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()  # a few of the paths, for a line of text
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeKept:
+    """The user has looked at a change and keeps it. `hunk`: one of them; empty: the whole file."""
+
+    path: str
+    hunk: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """A permission decision, kept for the record; no summary carries it and it authorises nothing by itself."""
 
@@ -478,6 +505,8 @@ Fact = (
     UserSaid
     | ModelReplied
     | ToolReturned
+    | FilesChanged
+    | ChangeKept
     | Decided
     | TodoSet
     | Spent

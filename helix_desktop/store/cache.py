@@ -176,6 +176,20 @@ class CacheFolder:
             return None
         return Staged(record, ())
 
+    def lacking(self, digests: Sequence[Digest]) -> list[Digest]:
+        """Those that are not there with a content."""
+        return [digest for digest in digests if not self._there(digest)]
+
+    def _there(self, digest: Digest) -> bool:
+        held = self.level.quick_get(b"h" + digest.raw)
+        if held is None or digest.raw in self._marked[_QUARANTINED]:
+            return False
+        if len(held) == 16:
+            return True  # an entry of one chunk that is there; a collected one has no blob
+        with contextlib.suppress(NotThere, ValueError, CacheCorrupt):
+            return self.described(digest).state is State.LIVE
+        return False
+
     def _retire(self, digest: Digest) -> None:
         """Make way for content that comes again: what is left of it was collected or is damaged."""
         with contextlib.suppress(NotThere, ValueError, CacheCorrupt):

@@ -121,6 +121,40 @@ class Cache:
         self.changed()
         return stored
 
+    async def put_many(self, contents: Sequence[bytes], about: About) -> Sequence[Stored]:
+        """Several at once, in one synced batch. What the user wanted to be forgotten is not stored again."""
+        if not contents:
+            return ()
+        stored = await self._thread.run(self._put_many, contents, about)
+        self._index.follow()
+        self.changed()
+        return stored
+
+    def _put_many(self, contents: Sequence[bytes], about: About) -> list[Stored]:
+        found: list[Stored] = []
+        staged: list[Staged] = []
+        try:
+            for content in contents:
+                digest = Digest.of(content)
+                if self._folder.forgotten(digest):
+                    found.append(Stored(digest, len(content), 0, about.media_type))
+                    continue
+                staged.append(self._folder.stage(content, about))
+                found.append(staged[-1].record.stored)
+        except BaseException:
+            for one in staged:
+                self._folder.unstage(one)
+            raise
+        self._folder.commit(staged)
+        return found
+
+    async def lacking(self, digests: Sequence[Digest]) -> Sequence[Digest]:
+        """Those of which the content is not there: never put, removed, forgotten."""
+        found: list[Digest] = []
+        for start in range(0, len(digests), _PAGE):
+            found += await self._thread.run(self._folder.lacking, digests[start : start + _PAGE])
+        return found
+
     def _submit(self, content: bytes, about: About) -> Future[Stored]:
         outcome: Future[Stored] = Future()
         self._thread.submit(self._stage, content, about, outcome)

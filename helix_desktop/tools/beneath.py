@@ -21,7 +21,7 @@ OpenBeneath = Callable[[int, str, int], int]
 DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 
 _OPENAT2 = 437  # the same number on every architecture
-_NO_MAGICLINKS, _BENEATH = 0x02, 0x08
+_NO_MAGICLINKS, _NO_LINKS, _BENEATH = 0x02, 0x04, 0x08
 _MOST_LINKS = 40
 _TRIES = 64
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -31,9 +31,9 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-def open_by_kernel(folder: int, path: str, flags: int) -> int:
+def open_by_kernel(folder: int, path: str, flags: int, more: int = 0) -> int:
     """openat2 with RESOLVE_BENEATH; EAGAIN means somebody renames right now, and is tried again."""
-    how = _How(flags | _ALWAYS, 0, _BENEATH | _NO_MAGICLINKS)
+    how = _How(flags | _ALWAYS, 0, _BENEATH | _NO_MAGICLINKS | more)
     for _ in range(_TRIES):
         handle = _libc().syscall(_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
         if handle >= 0:
@@ -66,6 +66,24 @@ def open_by_steps(folder: int, path: str, flags: int) -> int:
     finally:
         for handle in trail:
             os.close(handle)
+
+
+def open_without_links(folder: int, path: str, flags: int) -> int:
+    """The same, where no part of the path may be a link: OSError with ELOOP or ENOTDIR for one."""
+    if open_beneath() is open_by_kernel:
+        return open_by_kernel(folder, path, flags | os.O_NOFOLLOW, _NO_LINKS)
+    handle = os.dup(folder)
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        os.close(handle)
+        raise OSError(errno.EXDEV, "leads out of the folder", path)
+    for number, part in enumerate(parts, 1):
+        try:
+            inner = _step(part, handle, flags if number == len(parts) else DIRECTORY)
+        finally:
+            os.close(handle)
+        handle = inner
+    return handle
 
 
 def _step(part: str, folder: int, flags: int) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
+from typing import Any
 
 EXACT = 120
 DEEPEST = 40
@@ -36,10 +37,15 @@ class Row:
     right: int = -1
 
 
+def matches(left: Sequence[Any], right: Sequence[Any]) -> Iterator[Same]:
+    """What two lists of lines have in common, in order. Lines may be text or bytes."""
+    return _same(left, right, 0, len(left), 0, len(right))
+
+
 def difference(left: Sequence[str], right: Sequence[str]) -> Iterator[Row]:
     """The lines of both texts in order; what is only in the first stands before what took its place."""
     a = b = 0
-    for same in _same(left, right, 0, len(left), 0, len(right)):
+    for same in matches(left, right):
         yield from (Row("-", left[i], left=i) for i in range(a, same.left))
         yield from (Row("+", right[i], right=i) for i in range(b, same.right))
         yield from (Row(" ", left[same.left + i], same.left + i, same.right + i) for i in range(same.count))
@@ -72,7 +78,7 @@ def side_by_side(rows: Sequence[Row]) -> list[tuple[Row | None, Row | None]]:
 
 
 def _same(
-    left: Sequence[str], right: Sequence[str], a: int, b: int, c: int, d: int, *, deep: int = 0
+    left: Sequence[Any], right: Sequence[Any], a: int, b: int, c: int, d: int, *, deep: int = 0
 ) -> Iterator[Same]:
     """What lines a to b of one and c to d of the other have in common, in order."""
     start = a
@@ -90,7 +96,7 @@ def _same(
         yield Same(end, end - b + d, b - end)
 
 
-def _between(left: Sequence[str], right: Sequence[str], a: int, b: int, c: int, d: int, deep: int) -> Iterator[Same]:
+def _between(left: Sequence[Any], right: Sequence[Any], a: int, b: int, c: int, d: int, deep: int) -> Iterator[Same]:
     """The same where neither the first lines nor the last ones are equal."""
     anchors = _anchors(left, right, a, b, c, d) if deep < DEEPEST else []
     if not anchors:
@@ -105,7 +111,7 @@ def _between(left: Sequence[str], right: Sequence[str], a: int, b: int, c: int, 
     yield from _same(left, right, a, b, c, d, deep=deep + 1)
 
 
-def _anchors(left: Sequence[str], right: Sequence[str], a: int, b: int, c: int, d: int) -> list[tuple[int, int]]:
+def _anchors(left: Sequence[Any], right: Sequence[Any], a: int, b: int, c: int, d: int) -> list[tuple[int, int]]:
     """The longest run of pairs of lines that stand once in each, in the same order in both."""
     once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
     once_right = {line for line, times in Counter(right[c:d]).items() if times == 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.gui.shared.difference import difference, side_by_side
+from helix_desktop.engine.changes.lines import difference, side_by_side
 
 LINES = st.lists(st.sampled_from([*"abcdef", "", "  x"]), max_size=30)
 

@@ -1,0 +1,197 @@
+"""Two versions of a file as hunks, and what is left when some of the hunks are taken back. Exact to the byte."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from helix_desktop.engine.changes.lines import Same, matches
+from helix_desktop.errors import Refused
+
+CONTEXT = 3
+LOOKED_AT = 8_000  # bytes in which a zero byte makes a file binary, as git has it
+LONGEST_LINE = 2_000  # characters of a line in which changed words are looked for
+_WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines `old` to `old_end` of one version became lines `new` to `new_end` of the other; counted from 0."""
+
+    old: int
+    old_end: int
+    new: int
+    new_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """Blocks that lie near each other, with up to three lines of context. `rows`: sign and line, as in a unified difference."""
+
+    blocks: tuple[Block, ...]
+    old: int
+    old_end: int
+    new: int
+    new_end: int
+    rows: tuple[tuple[str, bytes], ...]
+
+    @property
+    def header(self) -> str:
+        return f"@@ -{_range(self.old, self.old_end)} +{_range(self.new, self.new_end)} @@"
+
+    @property
+    def id(self) -> str:
+        """The same for the same change of the same lines, wherever they stand."""
+        body = b"".join(sign.encode() + line for sign, line in self.rows)
+        return hashlib.sha256(body).hexdigest()[:16]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Lines that came, and lines that went."""
+        return (
+            sum(block.new_end - block.new for block in self.blocks),
+            sum(block.old_end - block.old for block in self.blocks),
+        )
+
+
+def binary(*contents: bytes) -> bool:
+    return any(b"\0" in content[:LOOKED_AT] for content in contents)
+
+
+def lines_of(content: bytes) -> list[bytes]:
+    """Lines with their ends; the last may have none."""
+    lines = content.split(b"\n")
+    last = lines.pop()
+    return [line + b"\n" for line in lines] + ([last] if last else [])
+
+
+def blocks(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Block]:
+    """What differs, in order."""
+    a = b = 0
+    for same in _runs(old, new):
+        if same.left > a or same.right > b:
+            yield Block(a, same.left, b, same.right)
+        a, b = same.left + same.count, same.right + same.count
+    if a < len(old) or b < len(new):
+        yield Block(a, len(old), b, len(new))
+
+
+def _runs(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Same]:
+    """The matches, with those that touch as one."""
+    held: Same | None = None
+    for same in matches(old, new):
+        if held is not None and (held.left + held.count, held.right + held.count) == (same.left, same.right):
+            held = Same(held.left, held.right, held.count + same.count)
+            continue
+        if held is not None:
+            yield held
+        held = same
+    if held is not None:
+        yield held
+
+
+def counts(before: bytes, after: bytes) -> tuple[int, int]:
+    """Lines that came and lines that went; nothing for a binary file."""
+    if binary(before, after):
+        return 0, 0
+    found = list(blocks(lines_of(before), lines_of(after)))
+    return sum(one.new_end - one.new for one in found), sum(one.old_end - one.old for one in found)
+
+
+def hunks(before: bytes, after: bytes, context: int = CONTEXT) -> tuple[Hunk, ...]:
+    """The hunks of a change, in order."""
+    old, new = lines_of(before), lines_of(after)
+    groups: list[list[Block]] = []
+    for block in blocks(old, new):
+        if groups and block.old - groups[-1][-1].old_end <= 2 * context:
+            groups[-1].append(block)
+        else:
+            groups.append([block])
+    return tuple(_hunk(group, old, new, context) for group in groups)
+
+
+def _hunk(group: Sequence[Block], old: Sequence[bytes], new: Sequence[bytes], context: int) -> Hunk:
+    first, last = group[0], group[-1]
+    lead = min(context, first.old, first.new)
+    tail = min(context, len(old) - last.old_end, len(new) - last.new_end)
+    rows: list[tuple[str, bytes]] = []
+    at = first.old - lead
+    for block in group:
+        rows += [(" ", line) for line in old[at : block.old]]
+        rows += [("-", line) for line in old[block.old : block.old_end]]
+        rows += [("+", line) for line in new[block.new : block.new_end]]
+        at = block.old_end
+    rows += [(" ", line) for line in old[at : at + tail]]
+    return Hunk(
+        tuple(group), first.old - lead, last.old_end + tail, first.new - lead, last.new_end + tail, tuple(rows)
+    )
+
+
+def take_back(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:
+    """`now` without the chosen hunks of the change from `before` to `after`, with all else that has changed since.
+
+    Refused where somebody has changed the same lines since, or lines right beside them.
+    """
+    old, new, current = lines_of(before), lines_of(after), lines_of(now)
+    same = list(_runs(new, current)) if now != after else [Same(0, 0, len(new))]
+    result = list(current)
+    for block in sorted((block for hunk in chosen for block in hunk.blocks), key=lambda block: -block.new):
+        at = _place(block, same, len(new), len(current))
+        result[at : at + block.new_end - block.new] = old[block.old : block.old_end]
+    return b"".join(result)
+
+
+def _place(block: Block, same: Sequence[Same], new: int, current: int) -> int:
+    """Where a block stands in a later version."""
+    if block.new == block.new_end == new == current == 0:
+        return 0
+    for run in same:
+        end = run.left + run.count
+        inside = run.left <= block.new and block.new_end <= end
+        if inside and (block.new < block.new_end or _rooted(block.new, run, new, current)):
+            return block.new - run.left + run.right
+    raise Refused(
+        "These lines have been changed since, so this hunk cannot be taken back by itself.",
+        remedy="Take back the whole file, or change it by hand.",
+    )
+
+
+def _rooted(at: int, run: Same, new: int, current: int) -> bool:
+    """Whether lines that are to come back find the same neighbours as before on both sides."""
+    end = run.left + run.count
+    above = at > run.left or (at == 0 and run.right == 0)
+    below = at < end or (at == new and run.right + run.count == current)
+    return above and below
+
+
+def within(old: str, new: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """What differs within a line that was replaced: start and length, in the one and in the other. Nothing for lines that have little in
+    common or are very long.
+    """
+    if max(len(old), len(new)) > LONGEST_LINE:
+        return [], []
+    left, right = _WORD.findall(old), _WORD.findall(new)
+    matcher = SequenceMatcher(None, left, right, autojunk=False)
+    common = sum(len(word) for match in matcher.get_matching_blocks() for word in left[match.a : match.a + match.size])
+    if common * 3 < max(len(old.strip()), len(new.strip())):
+        return [], []
+    gone: list[tuple[int, int]] = []
+    come: list[tuple[int, int]] = []
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag != "equal":
+            _mark(gone, left, a, b)
+            _mark(come, right, c, d)
+    return gone, come
+
+
+def _mark(places: list[tuple[int, int]], words: Sequence[str], first: int, last: int) -> None:
+    if last > first:
+        places.append((sum(map(len, words[:first])), sum(map(len, words[first:last]))))
+
+
+def _range(start: int, end: int) -> str:
+    length = end - start
+    return f"{start + (1 if length else 0)},{length}"

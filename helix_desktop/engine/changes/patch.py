@@ -1,0 +1,124 @@
+"""Changes as a patch that `git apply` takes: texts as hunks, binary files whole, links, modes, names of any bytes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Iterator
+
+from helix_desktop.engine.changes.hunks import Hunk, binary, hunks
+from helix_desktop.engine.changes.tree import Item, Kind
+
+NOWHERE = b"/dev/null"
+_LINE = 52  # bytes of a line of a binary patch
+_PLAIN = frozenset(range(0x20, 0x7F)) - {ord('"'), ord("\\")}
+_ESCAPES = {7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
+_IN_GIT = (Kind.FILE, Kind.TWIN, Kind.LINK)
+
+
+def patch(
+    name: str,
+    before: tuple[Item | None, bytes],
+    after: tuple[Item | None, bytes],
+    chosen: tuple[Hunk, ...] | None = None,
+) -> bytes:
+    """One file's change. An item with its content; `chosen`: only these hunks. Nothing where git has no word for it."""
+    if before[0] is not None and after[0] is not None and _sort(before[0]) != _sort(after[0]):
+        nothing: tuple[None, bytes] = (None, b"")
+        return patch(name, before, nothing) + patch(name, nothing, after)
+    old = before if before[0] is not None and before[0].kind in _IN_GIT else (None, b"")
+    new = after if after[0] is not None and after[0].kind in _IN_GIT else (None, b"")
+    if old == new or (old[0] is None and new[0] is None):
+        return b""
+    return b"".join(_lines(name, old, new, chosen))
+
+
+def quoted(name: bytes) -> bytes:
+    """A name as git writes it: in quotes where it holds more than plain letters."""
+    if all(byte in _PLAIN for byte in name):
+        return name
+    return b'"' + b"".join(_escaped(byte) for byte in name) + b'"'
+
+
+def _escaped(byte: int) -> bytes:
+    if byte in _PLAIN:
+        return bytes((byte,))
+    return _ESCAPES.get(byte, b"\\%03o" % byte)
+
+
+def _sort(item: Item) -> Kind:
+    return Kind.FILE if item.kind is Kind.TWIN else item.kind
+
+
+def _lines(
+    name: str, old: tuple[Item | None, bytes], new: tuple[Item | None, bytes], chosen: tuple[Hunk, ...] | None
+) -> Iterator[bytes]:
+    raw = name.encode("utf-8", "surrogateescape")
+    left, right = quoted(b"a/" + raw), quoted(b"b/" + raw)
+    yield b"diff --git %s %s\n" % (left, right)
+    yield from _modes(old[0], new[0])
+    if old[1] == new[1]:
+        return
+    if binary(old[1], new[1]):
+        yield b"index %s..%s\n" % (_blob(old), _blob(new))
+        yield b"GIT binary patch\n" + _literal(new[1]) + _literal(old[1])
+        return
+    yield b"--- %s\n" % (left if old[0] is not None else NOWHERE)
+    yield b"+++ %s\n" % (right if new[0] is not None else NOWHERE)
+    moved = 0
+    for hunk in hunks(old[1], new[1]):
+        if chosen is None or hunk in chosen:
+            yield _body(hunk, moved)
+        else:
+            moved -= hunk.counts[0] - hunk.counts[1]
+
+
+def _modes(old: Item | None, new: Item | None) -> Iterator[bytes]:
+    if old is None and new is not None:
+        yield b"new file mode %s\n" % _mode(new)
+    elif new is None and old is not None:
+        yield b"deleted file mode %s\n" % _mode(old)
+    elif old is not None and new is not None and _mode(old) != _mode(new):
+        yield b"old mode %s\nnew mode %s\n" % (_mode(old), _mode(new))
+
+
+def _mode(item: Item) -> bytes:
+    if item.kind is Kind.LINK:
+        return b"120000"
+    return b"100755" if item.mode & 0o100 else b"100644"
+
+
+def _body(hunk: Hunk, moved: int) -> bytes:
+    """`moved`: by how many lines the new version stands elsewhere because hunks before this one were left out."""
+    shown = hunk.header
+    if moved:
+        start, end = hunk.new + moved, hunk.new_end + moved
+        left = shown.partition(" +")[0]
+        shown = f"{left} +{start + (1 if end > start else 0)},{end - start} @@"
+    return f"{shown}\n".encode() + b"".join(_row(sign, line) for sign, line in hunk.rows)
+
+
+def _row(sign: str, line: bytes) -> bytes:
+    ended = line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
+    return sign.encode() + ended
+
+
+def _blob(version: tuple[Item | None, bytes]) -> bytes:
+    """What git calls the content; zeros for none."""
+    item, content = version
+    if item is None:
+        return b"0" * 40
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest().encode()
+
+
+def _literal(content: bytes) -> bytes:
+    packed = zlib.compress(content)
+    lines = [packed[at : at + _LINE] for at in range(0, len(packed), _LINE)]
+    return b"literal %d\n%s\n" % (len(content), b"".join(_coded(line) for line in lines))
+
+
+def _coded(line: bytes) -> bytes:
+    length = len(line)
+    letter = length + 64 if length <= 26 else length + 70
+    return bytes((letter,)) + base64.b85encode(line, pad=True) + b"\n"

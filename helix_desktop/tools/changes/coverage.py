@@ -1,0 +1,113 @@
+"""What checkpoints leave out: rules the user can change, and the few things that are never covered."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+NEVER = ".git"  # the user's history is theirs: never read into a checkpoint, never written
+OURS = re.compile(r"\.helix-undo-[0-9a-f]{16}")
+TAG = "CACHEDIR.TAG"
+DEFAULT = (
+    "node_modules/",
+    ".venv/",
+    "venv/ with pyvenv.cfg",
+    "target/ beside Cargo.toml",
+    "target/ beside pom.xml",
+    "build/ beside build.gradle",
+    "build/ beside CMakeLists.txt",
+    "__pycache__/",
+    ".mypy_cache/",
+    ".pytest_cache/",
+    ".ruff_cache/",
+    ".hypothesis/",
+    ".tox/",
+    ".gradle/",
+    ".next/",
+    ".nuxt/",
+    ".terraform/",
+    ".cache/",
+    "DerivedData/",
+)
+MOST_FILES = 200_000
+MOST_BYTES = 5_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """`name/`: folders of this name; `beside` and `with` ask for another name next to it, or in it."""
+
+    text: str
+    name: str
+    folder: bool
+    beside: str = ""
+    within: str = ""
+
+    @property
+    def wild(self) -> bool:
+        return any(letter in self.name for letter in "*?[")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """`leave_out`: rules such as `node_modules/`, `*.iso`, `target/ beside Cargo.toml`. `most_files` and `most_bytes`: a folder with
+    more waits for the user's word. 0: no limit.
+    """
+
+    leave_out: tuple[str, ...] = DEFAULT
+    most_files: int = MOST_FILES
+    most_bytes: int = MOST_BYTES
+    off: bool = False
+
+    @cached_property
+    def _named(self) -> dict[str, list[_Rule]]:
+        found: dict[str, list[_Rule]] = {}
+        for rule in self._rules:
+            if not rule.wild:
+                found.setdefault(rule.name, []).append(rule)
+        return found
+
+    @cached_property
+    def _rules(self) -> tuple[_Rule, ...]:
+        return tuple(_rule(text) for text in self.leave_out if text.strip())
+
+    def left_out(self, name: str, beside: Callable[[str], bool], within: Callable[[str], bool], *, folder: bool) -> str:
+        """The rule that leaves it out, or nothing."""
+        wild = (rule for rule in self._wild if fnmatch.fnmatchcase(name, rule.name))
+        for rule in (*self._named.get(name, ()), *wild):
+            fits = (not rule.beside or beside(rule.beside)) and (not rule.within or within(rule.within))
+            if fits and (folder or not rule.folder):
+                return rule.text
+        return TAG if folder and within(TAG) else ""
+
+    @cached_property
+    def _wild(self) -> tuple[_Rule, ...]:
+        return tuple(rule for rule in self._rules if rule.wild)
+
+    @cached_property
+    def may_leave_out(self) -> Callable[[str], object]:
+        """A first look at a name: whether any rule for files could be about it."""
+        wild = [fnmatch.translate(rule.name) for rule in self._rules if not rule.folder]
+        return re.compile("|".join(wild)).match if wild else lambda name: None  # noqa: ARG005
+
+
+def _rule(text: str) -> _Rule:
+    pattern, *more = text.split()
+    folder = pattern.endswith("/")
+    pattern = pattern.rstrip("/")
+    beside = more[1] if len(more) == 2 and more[0] == "beside" else ""
+    within = more[1] if len(more) == 2 and more[0] == "with" else ""
+    return _Rule(text, pattern, folder, beside, within)
+
+
+def checked(rules: Sequence[str]) -> list[str]:
+    """What is wrong with rules, in sentences."""
+    wrong = []
+    for text in rules:
+        words = text.split()
+        if not words or (len(words) > 1 and (len(words) != 3 or words[1] not in ("beside", "with"))):
+            wrong.append(f"{text!r} is not a rule. Write a name such as build/, or build/ beside Makefile.")
+    return wrong

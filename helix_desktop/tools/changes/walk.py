@@ -1,0 +1,292 @@
+"""Looking through the folders: what is new since the last look, without reading a file whose inode, size, mode and times are known.
+
+Everything is reached by handles, from a folder to what is in it, and no link is followed. What a time cannot be trusted for, because the
+file changed within the clock's resolution of the look, is read again at the next.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from helix_desktop.engine.changes import tree
+from helix_desktop.engine.changes.tree import Item, Kind
+from helix_desktop.tools import beneath
+from helix_desktop.tools.changes.coverage import NEVER, OURS, Coverage
+
+STAMP = struct.Struct("<QqqIQ")  # inode, time of change of the content, of the inode, mode, size
+UNSURE = bytes(STAMP.size)
+FINE, COARSE = 20_000_000, 2_000_000_000  # nanoseconds: the resolution of a clock, and of one that counts seconds
+_FOLDER = beneath.DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_DEEPEST = 200  # folders within each other
+_LONGEST = 60_000  # bytes of a path
+
+Known = dict[str, dict[str, bytes]]  # of each folder, each name's stamp and packed item
+
+
+class TooMuch(Exception):  # noqa: N818
+    """More files or bytes than the user wants to have covered without being asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A path that is not covered, and why: the rule, or a word of `Why`."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file whose content has to be read; it had this stamp."""
+
+    path: str
+    stamp: bytes
+    mode: int
+    size: int
+
+
+@dataclass(slots=True)
+class Found:
+    """What a look found. `folders`: those in which something is different, as they are now; None for one that is gone."""
+
+    folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
+    wanted: list[Wanted] = field(default_factory=list)
+    left: dict[str, list[Left]] = field(default_factory=dict)  # by folder
+    linked: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)  # hard links: path, number of names
+    leftovers: list[str] = field(default_factory=list)
+    files: int = 0
+    bytes: int = 0
+
+
+class Walk:
+    """One look. `known` is only read. `enter` hears of each folder before it is listed."""
+
+    def __init__(
+        self,
+        roots: tuple[Path, ...],
+        known: Known,
+        coverage: Coverage,
+        closed: frozenset[tuple[int, int]],
+        enter: Callable[[str, int], object] | None = None,
+    ) -> None:
+        self._roots = roots
+        self._known = known
+        self._coverage = coverage
+        self._closed = closed
+        self._enter = enter
+        self._began = time.time_ns()
+        self._may_leave_out = coverage.may_leave_out
+        self.found = Found()
+
+    def everything(self) -> Found:
+        """All folders of all roots; what was known and was not met is gone."""
+        met: set[str] = set()
+        for number, root in enumerate(self._roots):
+            with suppress(OSError):
+                handle = os.open(root, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+                self._go(handle, str(number), met)
+        for path in self._known.keys() - met:
+            self.found.folders[path] = None
+        return self.found
+
+    def some(self, folders: set[str]) -> Found:
+        """Only these folders, and what is new beneath them."""
+        for path in sorted(folders):
+            if path in self.found.folders:
+                continue
+            number, _, inside = path.partition("/")
+            try:
+                start = os.open(self._roots[int(number)], _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+            except OSError:
+                continue
+            try:
+                handle = beneath.open_without_links(start, inside or ".", beneath.DIRECTORY)
+            except OSError:
+                self._gone(path)
+                continue
+            finally:
+                os.close(start)
+            self._one(handle, path)
+        return self.found
+
+    def _go(self, handle: int, path: str, met: set[str]) -> None:
+        """A folder and all beneath it; closes the handle. Deep trees without recursion of Python's."""
+        stack: list[tuple[int, str, list[str]]] = []
+        met.add(path)
+        stack.append((handle, path, self._list(handle, path)))
+        try:
+            while stack:
+                handle, path, inner = stack[-1]
+                if not inner:
+                    os.close(handle)
+                    stack.pop()
+                    continue
+                name = inner.pop()
+                below = f"{path}/{name}"
+                if len(stack) > _DEEPEST or len(below) > _LONGEST:
+                    self._leave(path, below, "too deep")
+                    continue
+                try:
+                    opened = os.open(name, _FOLDER, dir_fd=handle)
+                except OSError as error:
+                    if error.errno not in (2, 20, 40):  # gone or replaced meanwhile
+                        self._leave(path, below, "not readable")
+                    continue
+                met.add(below)
+                stack.append((opened, below, self._list(opened, below)))
+        except BaseException:
+            for handle, _, _ in stack:
+                with suppress(OSError):
+                    os.close(handle)
+            raise
+
+    def _one(self, handle: int, path: str) -> None:
+        """A folder by itself, and what is new beneath it."""
+        try:
+            known = self._known.get(path, {})
+            below = [name for name in self._list(handle, path) if f"{path}/{name}" not in self._known]
+            now = self.found.folders.get(path) or known
+            for name in known.keys() - now.keys() if path in self.found.folders else ():
+                if f"{path}/{name}" in self._known:
+                    self._gone(f"{path}/{name}")
+            for name in below:
+                with suppress(OSError):
+                    self._go(os.open(name, _FOLDER, dir_fd=handle), f"{path}/{name}", set())
+        finally:
+            os.close(handle)
+
+    def _gone(self, path: str) -> None:
+        above = f"{path}/"
+        for known in self._known:
+            if known == path or known.startswith(above):
+                self.found.folders[known] = None
+
+    def _list(self, handle: int, path: str) -> list[str]:
+        """What is in a folder; returns the folders to go into."""
+        if self._enter is not None:
+            self._enter(path, handle)
+        known, found = self._known.get(path, {}), self.found
+        pack, get, may_leave_out = STAMP.pack, known.get, self._may_leave_out
+        now: dict[str, bytes] = {}
+        inner: list[str] = []
+        folders: list[tuple[str, os.stat_result]] = []
+        fresh = 0
+        with os.scandir(handle) as entries:
+            for entry in entries:
+                name = entry.name
+                try:
+                    st = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                mode = st.st_mode
+                kind = mode & 0o170000
+                if name == NEVER:
+                    continue
+                if kind == 0o040000:
+                    folders.append((name, st))
+                    continue
+                stamp = pack(st.st_ino, st.st_mtime_ns, st.st_ctime_ns, mode, st.st_size)
+                record = get(name)
+                found.files += 1
+                if kind == 0o100000:
+                    found.bytes += st.st_size
+                    if st.st_nlink > 1:
+                        found.linked.setdefault((st.st_dev, st.st_ino), []).append((f"{path}/{name}", st.st_nlink))
+                if record is not None and record.startswith(stamp):
+                    now[name] = record
+                elif not (may_leave_out(name) and self._skipped(handle, path, name, st, now)) and not (
+                    name.startswith(".helix-undo-") and self._ours(path, name)
+                ):
+                    fresh += 1
+                    self._note(handle, path, name, st, stamp, now)
+        for name, st in folders:
+            if self._skipped(handle, path, name, st, now):
+                continue
+            inner.append(name)
+            record = _folder_record(st.st_mode & 0o7777)
+            fresh += get(name) != record
+            now[name] = record
+        if fresh or len(now) != len(known) or path not in self._known:
+            found.folders[path] = now
+        limits = self._coverage
+        if (limits.most_files and found.files > limits.most_files) or (
+            limits.most_bytes and found.bytes > limits.most_bytes
+        ):
+            raise TooMuch
+        return inner
+
+    def _note(
+        self, handle: int, path: str, name: str, st: os.stat_result, stamp: bytes, now: dict[str, bytes]
+    ) -> None:
+        """What is new under this name."""
+        whole = f"{path}/{name}"
+        match stat.S_IFMT(st.st_mode):
+            case stat.S_IFREG:
+                sure = self._sure(st)
+                now[name] = UNSURE  # until its content is known
+                self.found.wanted.append(Wanted(whole, stamp if sure else UNSURE, st.st_mode & 0o7777, st.st_size))
+            case stat.S_IFLNK:
+                with suppress(OSError):
+                    target = os.fsencode(os.readlink(name, dir_fd=handle))
+                    now[name] = stamp + tree.pack(Item(Kind.LINK, 0o777, 0, target))
+            case _:
+                now[name] = stamp + tree.pack(Item(Kind.OTHER, st.st_mode & 0o7777))
+                self._leave(path, whole, "a socket, pipe or device")
+
+    def _sure(self, st: os.stat_result) -> bool:
+        """Whether a later change must show in the times."""
+        whole_seconds = st.st_mtime_ns % 1_000_000_000 == 0 and st.st_ctime_ns % 1_000_000_000 == 0
+        return st.st_ctime_ns < self._began - (COARSE if whole_seconds else FINE)
+
+    def _ours(self, path: str, name: str) -> bool:
+        """What an undo that was cut short has left behind."""
+        ours = OURS.fullmatch(name) is not None
+        if ours:
+            self.found.leftovers.append(f"{path}/{name}")
+        return ours
+
+    def _skipped(self, handle: int, path: str, name: str, st: os.stat_result, beside: Mapping[str, object]) -> bool:
+        folder = stat.S_ISDIR(st.st_mode)
+        if folder and (st.st_dev, st.st_ino) in self._closed:
+            self._leave(path, f"{path}/{name}", "belongs to Helix Desktop")
+            return True
+
+        def within(wanted: str) -> bool:
+            return _there(handle, f"{name}/{wanted}")
+
+        rule = self._coverage.left_out(name, beside.__contains__, within, folder=folder)
+        if rule:
+            self._leave(path, f"{path}/{name}", rule)
+        return bool(rule)
+
+    def _leave(self, folder: str, path: str, why: str) -> None:
+        self.found.left.setdefault(folder, []).append(Left(path, why))
+
+
+@functools.cache
+def _folder_record(mode: int) -> bytes:
+    return UNSURE + tree.pack(Item(Kind.FOLDER, mode))
+
+
+def _there(handle: int, name: str) -> bool:
+    with suppress(OSError):
+        os.stat(name, dir_fd=handle, follow_symlinks=False)
+        return True
+    return False
+
+
+def items(known: Known) -> Iterator[tuple[str, bytes]]:
+    """Every path with its packed item, in order."""
+    size = STAMP.size
+    for folder in sorted(known):
+        for name, record in sorted(known[folder].items()):
+            if len(record) > size:
+                yield f"{folder}/{name}", record[size:]

@@ -1,0 +1,86 @@
+"""The kernel's word for which folders may have changed since the last look (inotify). A hint: where there is doubt, all are looked at.
+
+The kernel queues a change before the call that made it returns, so what is read here holds everything that happened before. A queue that
+ran over says so. Writes through a mapping of memory, or by another name of the file, are not told: who looks thoroughly walks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+from contextlib import suppress
+
+_EVENT = struct.Struct("iIII")
+_CHANGED = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
+_ONLY_FOLDERS = 0x01000000
+_OVERFLOW, _IGNORED = 0x4000, 0x8000
+_FROM, _MOVED, _FOLDER = 0x40, 0x800, 0x40000000
+_READ = 1 << 20
+
+
+class Watch:
+    """`doubt`: something is not watched, or was missed; a walk ends it."""
+
+    def __init__(self) -> None:
+        self.doubt = True
+        self._handle = -1
+        self._folders: dict[int, str] = {}
+        if sys.platform.startswith("linux"):
+            self._libc = ctypes.CDLL(None, use_errno=True)
+            self._handle = int(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+    @property
+    def works(self) -> bool:
+        return self._handle >= 0
+
+    def begin(self) -> None:
+        """Before a walk of everything: forget what is behind."""
+        self.doubt = not self.works
+        self.changed()
+
+    def enter(self, path: str, handle: int) -> None:
+        """A folder is about to be listed: what changes in it from now on is told."""
+        if not self.works:
+            return
+        place = f"/proc/self/fd/{handle}/.".encode()
+        number = int(self._libc.inotify_add_watch(self._handle, place, _CHANGED | _ONLY_FOLDERS))
+        if number < 0:
+            self.doubt = True
+        else:
+            self._folders[number] = path
+
+    def changed(self) -> set[str]:
+        """The folders in which something may be different; taken off the queue."""
+        found: set[str] = set()
+        while self.works:
+            try:
+                held = os.read(self._handle, _READ)
+            except BlockingIOError:
+                break
+            except OSError:
+                self.doubt = True
+                break
+            at = 0
+            while at < len(held):
+                number, mask, _, length = _EVENT.unpack_from(held, at)
+                at += _EVENT.size + length
+                self._heard(number, mask, found)
+        return found
+
+    def _heard(self, number: int, mask: int, found: set[str]) -> None:
+        if mask & _OVERFLOW:
+            self.doubt = True
+        elif mask & _IGNORED:
+            self._folders.pop(number, None)
+        elif number in self._folders:
+            found.add(self._folders[number])
+            if mask & _MOVED or (mask & _FROM and mask & _FOLDER):  # what is in it has another name now
+                self.doubt = True
+
+    def close(self) -> None:
+        if self.works:
+            with suppress(OSError):
+                os.close(self._handle)
+            self._handle = -1

@@ -1,0 +1,82 @@
+"""Hunks are exact: all of them taken back give the old version, some of them what git makes of the same ones."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helix_desktop.engine.changes.hunks import hunks, take_back, within
+from helix_desktop.engine.changes.patch import patch
+from helix_desktop.engine.changes.tree import Item, Kind
+from helix_desktop.errors import Refused
+
+LINES = st.lists(st.sampled_from([b"a", b"b", b"c", b"d", b"", b"\xff\xfe", b"  x"]), max_size=40)
+TEXTS = st.builds(lambda lines, end: b"\n".join(lines) + end, LINES, st.sampled_from([b"", b"\n"]))
+FILE = Item(Kind.FILE, 0o100644)
+
+
+@given(TEXTS, TEXTS)
+def test_all_hunks_taken_back_are_the_old_version(before: bytes, after: bytes) -> None:
+    assert take_back(before, after, after, hunks(before, after)) == before
+    assert take_back(before, after, after, ()) == after
+
+
+@given(TEXTS, TEXTS, st.data())
+def test_one_by_one_is_the_same_as_all_at_once(before: bytes, after: bytes, data: st.DataObject) -> None:
+    now = after
+    for hunk in data.draw(st.permutations(hunks(before, after))):
+        now = take_back(before, after, now, [hunk])
+    assert now == before
+
+
+def test_what_somebody_changed_beside_it_stays_and_what_they_changed_in_it_is_refused() -> None:
+    before = b"".join(b"line %d\n" % i for i in range(40))
+    after = before.replace(b"line 5\n", b"five\n").replace(b"line 30\n", b"thirty\n")
+    now = after.replace(b"line 20\n", b"mine\n")
+    first, second = hunks(before, after)
+    assert take_back(before, after, now, [first, second]) == before.replace(b"line 20\n", b"mine\n")
+    with pytest.raises(Refused):
+        take_back(before, after, now.replace(b"five", b"FIVE"), [first])
+
+
+def test_lines_that_were_deleted_come_back_only_between_the_same_neighbours() -> None:
+    before, after = b"a\nb\nc\n", b"a\nc\n"
+    assert take_back(before, after, b"0\na\nc\n", hunks(before, after)) == b"0\na\nb\nc\n"
+    with pytest.raises(Refused):
+        take_back(before, after, b"a\nx\nc\n", hunks(before, after))
+
+
+@settings(deadline=None, max_examples=40)
+@given(TEXTS, TEXTS, st.randoms(use_true_random=False))
+def test_git_takes_the_same_hunks_back(
+    tmp_path_factory: pytest.TempPathFactory, before: bytes, after: bytes, chance: random.Random
+) -> None:
+    found = hunks(before, after)
+    chosen = tuple(hunk for hunk in found if chance.random() < 0.5)
+    if chosen:
+        folder = tmp_path_factory.mktemp("apply")
+        assert by_git(folder, before, after, chosen) == take_back(before, after, after, chosen)
+
+
+def by_git(folder: Path, before: bytes, after: bytes, chosen: tuple) -> bytes:
+    (folder / "f").write_bytes(after)
+    # Both sides exist, so that an empty version is an empty file and not a missing one.
+    text = patch("f", (FILE, after), (FILE, before), tuple(_turned(chosen, before, after)))
+    subprocess.run(["git", "apply", "--unidiff-zero", "-"], cwd=folder, input=text, check=True, capture_output=True)
+    return (folder / "f").read_bytes()
+
+
+def _turned(chosen: tuple, before: bytes, after: bytes) -> list:
+    """The same hunks, seen from the new version."""
+    wanted = {(hunk.old, hunk.new) for hunk in chosen}
+    return [hunk for hunk in hunks(after, before) if (hunk.new, hunk.old) in wanted]
+
+
+def test_changed_words_are_marked_and_lines_without_anything_in_common_are_not() -> None:
+    assert within("let a = lock().await?;", "let a = lock();") == ([(14, 7)], [])
+    assert within("alpha", "omega") == ([], [])
