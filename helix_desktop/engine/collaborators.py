@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from helix_desktop.engine.facts import FileChanged, ModelRole, ModelSet, PolicySet, RulesSet, SystemSet
+from helix_desktop.engine.facts import FilesChanged, ModelRole, ModelSet, PolicySet, Recorded, RulesSet, SystemSet
 from helix_desktop.engine.ports import Cache, Clock, Forget, Index, ModelClient, Tokens, Tools
 
 T = TypeVar("T")
@@ -57,6 +57,18 @@ class Setup:
     notes: tuple[Note, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What putting files back came to: a sentence for each, and the fact of it."""
+
+    said: Sequence[str] = ()
+    fact: FilesChanged | None = None
+
+
+async def _nothing(_conversation: str) -> Sequence[FilesChanged]:
+    return ()
+
+
 class Spawn(Protocol):
     """Starts a named, owned task; see tasks.py."""
 
@@ -67,7 +79,8 @@ class Spawn(Protocol):
 class Crew:
     """`models` gives the client of a role (main, fast, long) or None; `spent` the money of the day and of all time.
 
-    `restore` puts files back as they were before the changes it is given, in the order they happened. `forget` holds every
+    `restore` puts files back as they were before the facts it is given, in the order they happened. `settle`: what steps have
+    changed in the folders and no result has told. `forget` holds every
     session of the workspace (`Session.held`) while it works. `withheld`: see `ToolsOffered`.
     """
 
@@ -79,9 +92,10 @@ class Crew:
     models: Callable[[ModelRole], ModelClient | None]
     setup: Callable[[], Awaitable[Setup]]
     spawn: Spawn
-    restore: Callable[[Sequence[FileChanged]], Awaitable[Sequence[str]]]
+    restore: Callable[[Sequence[Recorded]], Awaitable[Restored]]
     forget: Forget
     limits: Callable[[], Limits] = Limits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
+    settle: Callable[[str], Awaitable[Sequence[FilesChanged]]] = _nothing
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     happened: Callable[[str, str, Mapping[str, Any]], Awaitable[Heard]] = nothing_heard

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from helix_desktop.engine.blocks import Delta, Request
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Fact, FileChanged, Recorded, Stored, ToolCall, ToolSpec
+from helix_desktop.engine.facts import Fact, FileChanged, FilesChanged, Recorded, Stored, ToolCall, ToolSpec
 
 
 class Journal(Protocol):
@@ -152,6 +152,7 @@ class Outcome:
     repeated: bool = False  # an unchanged read, answered from the cache
     refused: bool = False  # the user or a rule said no, and nothing was done
     stopped: bool = False  # it was cancelled; the output is what there was until then
+    files: FilesChanged | None = None  # what it changed in the folders, whoever says so
 
 
 @dataclass(frozen=True, slots=True)

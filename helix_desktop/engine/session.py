@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.budget import Meter
-from helix_desktop.engine.collaborators import Crew
+from helix_desktop.engine.collaborators import Crew, Restored
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -26,7 +26,7 @@ from helix_desktop.engine.facts import (
     Cover,
     DocumentEdited,
     Excluded,
-    FileChanged,
+    FilesChanged,
     FoldKind,
     Included,
     ModelReplied,
@@ -268,11 +268,10 @@ class Session:
     async def rewind(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
         self._refuse_while_running("rewind")
-        said: Sequence[str] = ()
-        if restore_files:
-            said = await self._crew.restore(self._changes_after(seq))
-        await self.conversation.append(Rewound(seq))
-        return said
+        restored = await self._crew.restore(self._changes_after(seq)) if restore_files else Restored()
+        facts = () if restored.fact is None else (restored.fact,)
+        await self.conversation.append(*facts, Rewound(seq))
+        return restored.said
 
     async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
         """Say the message at `seq` differently and go on from there."""
@@ -462,10 +461,9 @@ class Session:
             if not self.questions:
                 self._set(Running.TOOLS)
 
-    def _changes_after(self, seq: int) -> Sequence[FileChanged]:
-        """In the order they happened."""
-        after = [r.fact for r in self.conversation.state.present() if r.seq > seq]
-        return [change for fact in after if isinstance(fact, ToolReturned) for change in fact.changes]
+    def _changes_after(self, seq: int) -> Sequence[Recorded]:
+        """In the order they happened; rewound or not, the files are what they are."""
+        return [r for r in self.facts if r.seq > seq and isinstance(r.fact, ToolReturned | FilesChanged)]
 
     def _refuse_while_running(self, what: str) -> None:
         self._refuse_while_held(what)

@@ -114,10 +114,14 @@ class Turn:
         except HelixError as error:
             end = TurnEnded(TurnEnd.FAILED, str(error))
         except asyncio.CancelledError:
-            await asyncio.shield(self._conversation.append(TurnEnded(TurnEnd.STOPPED)))
+            await asyncio.shield(self._record_end(TurnEnded(TurnEnd.STOPPED)))
             raise
-        await self._conversation.append(end)
+        await self._record_end(end)
         return end
+
+    async def _record_end(self, end: TurnEnded) -> None:
+        """With the files that a stopped step has changed."""
+        await self._conversation.append(*await self._crew.settle(self._conversation.id), end)
 
     # --- before a step
 
@@ -464,10 +468,12 @@ def _repeated(lately: deque[tuple[str, str, str]]) -> tuple[str, int]:
 
 
 def _beside(call: ToolCall, outcome: Outcome) -> Sequence[Fact]:
-    """What else a call leaves in the journal: who decided, and a new list of what is to do."""
+    """What else a call leaves in the journal: who decided, a new list of what is to do, the files it changed."""
     facts: list[Fact] = []
     if outcome.decided_by:
         facts.append(Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope))
     if outcome.todo is not None:
         facts.append(TodoSet(outcome.todo))
+    if outcome.files is not None:
+        facts.append(outcome.files)
     return facts

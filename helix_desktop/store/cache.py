@@ -30,6 +30,7 @@ _FIRST_CHUNK = bytes(4)
 _RAW, _ZSTD = bytes((records.RAW,)), bytes((records.ZSTD,))
 _PINNED, _QUARANTINED, _FORGOTTEN = b"p", b"q", b"t"
 BY_HAND = About()
+CHECKPOINT = "checkpoint"  # About.tool of what checkpoints store; the index does not list it
 
 
 class CacheFolder:
@@ -101,7 +102,7 @@ class CacheFolder:
     def stage(self, content: bytes, about: About) -> Staged:
         digest = Digest.of(content)
         if (known := self.known(digest)) is not None:
-            return known
+            return self.adopted(known, about, line_count(content, about))
         if len(content) > CHUNK:
             incoming = self.begin(about)
             incoming.write(content)
@@ -110,6 +111,14 @@ class CacheFolder:
         value = self.encoded(content)
         record = Record(number, number, digest, len(content), len(value), line_count(content, about), self.now(), about)
         return self.ready(record, [(records.chunk_key(number, 0), value)])
+
+    def adopted(self, known: Staged, about: About, lines: int) -> Staged:
+        """What only checkpoints had until now and somebody else puts as well: an entry like any other from now on."""
+        old = known.record
+        if old.about.tool != CHECKPOINT or about.tool == CHECKPOINT or known.writes:
+            return known
+        record = replace(old, number=self.take(), lines=lines, time=self.now(), about=about)
+        return self.ready(record, [(records.number_key(b"m", old.number), None)])
 
     def begin(self, about: About, *, time: float | None = None) -> Incoming:
         """Store content that comes piece by piece and never stands in memory as a whole. `time`: when it was first stored."""
@@ -175,20 +184,6 @@ class CacheFolder:
             self._retire(digest)
             return None
         return Staged(record, ())
-
-    def lacking(self, digests: Sequence[Digest]) -> list[Digest]:
-        """Those that are not there with a content."""
-        return [digest for digest in digests if not self._there(digest)]
-
-    def _there(self, digest: Digest) -> bool:
-        held = self.level.quick_get(b"h" + digest.raw)
-        if held is None or digest.raw in self._marked[_QUARANTINED]:
-            return False
-        if len(held) == 16:
-            return True  # an entry of one chunk that is there; a collected one has no blob
-        with contextlib.suppress(NotThere, ValueError, CacheCorrupt):
-            return self.described(digest).state is State.LIVE
-        return False
 
     def _retire(self, digest: Digest) -> None:
         """Make way for content that comes again: what is left of it was collected or is damaged."""

@@ -242,8 +242,14 @@ class Catalogue:
         return Stats(*figures, *repeated)
 
     def kept(self) -> int:
-        """The bytes all entries take on the disk."""
-        return int(self.connection.execute("SELECT coalesce(sum(kept), 0) FROM entries").fetchone()[0])
+        """The bytes all entries take on the disk, those of checkpoints among them."""
+        listed = int(self.connection.execute("SELECT coalesce(sum(kept), 0) FROM entries").fetchone()[0])
+        return listed + self.checkpoints()[1]
+
+    def checkpoints(self) -> tuple[int, int]:
+        """How many contents checkpoints hold, and the bytes they take."""
+        rows = dict(self.connection.execute("SELECT name, value FROM meta WHERE name LIKE 'checkpoint%'").fetchall())
+        return int(rows.get("checkpoints", 0)), int(rows.get("checkpoint bytes", 0))
 
     def unused(self) -> tuple[Digest, ...]:
         """Entries of tools that no fact uses and nobody pinned, the oldest first: what collection takes first."""

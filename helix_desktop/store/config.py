@@ -46,6 +46,7 @@ class Settings:
     rules: tuple[Mapping[str, Any], ...] = ()
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limit: int = 0  # bytes the cache may take; 0: no limit
+    changes: Mapping[str, Any] = field(default_factory=dict)  # what checkpoints cover, and how long they are kept
     limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # where a turn stops by itself; engine.crew.Limits
     trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
     approved: Mapping[str, str] = field(default_factory=dict)  # MCP tools as the user last allowed them, by fingerprint
@@ -122,6 +123,12 @@ _KEYS: Mapping[str, _Key] = {
     "limits.turn_cost": _Key("dollars, like turn_cost = 2.5, or 0 for no limit", _amount),
     "limits.day_cost": _Key("dollars, like day_cost = 20, or 0 for no limit", _amount),
     "limits.workspace_cost": _Key("dollars, like workspace_cost = 100, or 0 for no limit", _amount),
+    "changes": _Key("a table with leave_out and keep_days", _table),
+    "changes.leave_out": _Key('a list of names, like leave_out = ["node_modules/", "*.iso"]', _texts),
+    "changes.keep_days": _Key("a whole number of days, like keep_days = 30", _whole),
+    "changes.most_files": _Key("a number of files, like most_files = 200_000, or 0 for no limit", _whole),
+    "changes.most_bytes": _Key("a number of bytes, like most_bytes = 5_000_000_000, or 0 for no limit", _whole),
+    "changes.off": _Key("true or false", lambda value: isinstance(value, bool)),
     "permissions.trusted": _Key("a table of rules files and their SHA-256", _table),
     "permissions.approved": _Key("a table of MCP tools and what they were when you allowed them", _table),
     "permissions.off": _Key("a list of paths of rules, skills, commands, hooks and agents that are not used", _texts),
@@ -233,6 +240,7 @@ def _settings(document: Mapping[str, Any], warnings: tuple[str, ...]) -> Setting
         rules=tuple(permissions.get("rules", ())),
         mcp=document.get("mcp", {}),
         limit=document.get("limits", {}).get("cache_bytes", 0),
+        changes=document.get("changes", {}),
         limits=document.get("limits", {}),
         trusted=permissions.get("trusted", {}),
         approved=permissions.get("approved", {}),

@@ -148,13 +148,6 @@ class Cache:
         self._folder.commit(staged)
         return found
 
-    async def lacking(self, digests: Sequence[Digest]) -> Sequence[Digest]:
-        """Those of which the content is not there: never put, removed, forgotten."""
-        found: list[Digest] = []
-        for start in range(0, len(digests), _PAGE):
-            found += await self._thread.run(self._folder.lacking, digests[start : start + _PAGE])
-        return found
-
     def _submit(self, content: bytes, about: About) -> Future[Stored]:
         outcome: Future[Stored] = Future()
         self._thread.submit(self._stage, content, about, outcome)

@@ -39,6 +39,8 @@ class Shelf(Protocol):
         """What makes storing it unnecessary."""
         ...
 
+    def adopted(self, known: Staged, about: About, lines: int) -> Staged: ...
+
     def ready(self, record: Record, writes: Sequence[Write]) -> Staged: ...
 
     def drop_chunks(self, blob: int, *, extra: Sequence[Write] = ()) -> None: ...
@@ -91,7 +93,7 @@ class Incoming:
         cache = self._cache
         if (known := cache.known(digest)) is not None:
             self.abandon()
-            return known
+            return cache.adopted(known, self._about, self._lines)
         if not self._chunks:
             return self._single(digest)
         self._flush()

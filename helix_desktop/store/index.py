@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import Fact
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.store import database, search_words
+from helix_desktop.store.cache import CHECKPOINT
 from helix_desktop.store.journal import Line
 from helix_desktop.store.records import Record
 
@@ -190,8 +191,23 @@ class IndexFile:
         found = self._feed.records(progress.rows, ROWS)
         pinned = self._feed.pinned()
         with self._writing():
-            self._insert_rows(found, pinned)
+            listed = [record for record in found if record.about.tool != CHECKPOINT]
+            if len(listed) < len(found):
+                self._count_checkpoints(found)
+            self._insert_rows(listed, pinned)
             self._set("rows", found[-1].number if len(found) == ROWS else progress.entries)
+
+    def _count_checkpoints(self, found: Sequence[Record]) -> None:
+        """Contents of checkpoints are nothing to look through or to list; what they take is counted."""
+        held = [record for record in found if record.about.tool == CHECKPOINT]
+        self._set("checkpoints", self.mark("checkpoints") + len(held))
+        self._set("checkpoint bytes", self.mark("checkpoint bytes") + sum(record.kept for record in held))
+
+    def checkpoints_removed(self, entries: int, freed: int) -> None:
+        """They were collected."""
+        with self._writing():
+            self._set("checkpoints", max(0, self.mark("checkpoints") - entries))
+            self._set("checkpoint bytes", max(0, self.mark("checkpoint bytes") - freed))
 
     def _insert_rows(self, found: Sequence[Record], pinned: frozenset[Digest]) -> None:
         execute = self.connection.execute
@@ -248,7 +264,7 @@ class IndexFile:
         contents = self._feed.beginnings(found, SEARCHED)
         with self._writing():
             for record, content in contents:
-                if content is not None:
+                if content is not None and record.about.tool != CHECKPOINT:
                     self._add_content(record, content)
             complete = len(contents) == len(found) < WORDS
             self._set("words", progress.entries if complete else contents[-1][0].number)

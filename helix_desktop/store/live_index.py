@@ -263,6 +263,14 @@ class Index:
             self._damaged = True
         return await self._ask(Catalogue.kept, slow=True)
 
+    async def checkpoints(self) -> tuple[int, int]:
+        """How many contents checkpoints hold, and the bytes they take on the disk."""
+        await self.kept()  # which takes in those just put
+        return await self._ask(Catalogue.checkpoints)
+
+    async def checkpoints_removed(self, entries: int, freed: int) -> None:
+        await self._writer.run(self._file.checkpoints_removed, entries, freed)
+
     async def reread(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that were known before: pins, removals."""
         for start in range(0, len(digests), 500):

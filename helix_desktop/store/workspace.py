@@ -30,6 +30,8 @@ from helix_desktop.store.engine_ports import Cache, Journal
 from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.live_index import Index, StoreFeed
 from helix_desktop.store.lock import Lock
+from helix_desktop.store.maintenance import Collected
+from helix_desktop.store.sweeping import Sweeping
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.transfer import Report
 
@@ -383,6 +385,16 @@ class Workspace:
         await stores.background.run(emptying.clear_backups, self.folder)
         await stores.background.run(forgetting.drop_remains, self.folder)
         return await stores.thread.run(emptying.remove)
+
+    async def collect_checkpoints(self, days: int, keep: frozenset[Digest] = frozenset()) -> Collected:
+        """Remove contents that only checkpoints had, that no fact leads to and that are older than `days`. `keep`: those in use now."""
+        sweeping = Sweeping(self._stores.journal, self._stores.cache, clock.time() - days * 86_400, keep)
+        await self._stores.thread.through(sweeping.run())
+        if sweeping.entries:
+            await self.index.checkpoints_removed(sweeping.entries, sweeping.freed)
+            await self._stores.thread.run(self._stores.cache.level.compact)
+            self.cache.changed()
+        return Collected(sweeping.entries, sweeping.freed)
 
     async def over_limit(self) -> int:
         """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed by itself."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.collaborators import Restored
+from helix_desktop.engine.facts import FilesChanged, Recorded
 from helix_desktop.engine.ports import Cache, Index, Tokens
 from helix_desktop.tools import fetch, files, recall, search, shell, todo
+from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.guard import Guard as FileGuard
 from helix_desktop.tools.on_demand import Finder, OnDemand
@@ -24,7 +26,7 @@ from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox
 from helix_desktop.tools.shell import Limits, Shell
 from helix_desktop.tools.subagent import Delegating, StartChild
 from helix_desktop.tools.tool import Around, Tool
-from helix_desktop.tools.undo import undo_changes
+from helix_desktop.tools.undo import restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Kit:
         permissions: Permissions,
         spawn: Callable[..., asyncio.Task[Any]],
         options: Options = Options(),
+        checkpoints: Checkpoints | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> Kit:
         """Find out what this system can do to keep commands inside `folders`, and get the tools ready."""
@@ -68,7 +71,7 @@ class Kit:
         permissions.sandboxed = sandbox.kind is not Kind.NONE
         commands = Shell(sandbox, environment, spawn, options.limits, FileGuard(roots), options.names)
         commands.planning = lambda: permissions.mode is Mode.PLAN
-        return cls(Around(roots, *stores), permissions, sandbox, commands, options)
+        return cls(Around(roots, *stores, checkpoints=checkpoints), permissions, sandbox, commands, options)
 
     def toolbox(  # noqa: PLR0913 -- all of them keywords with defaults
         self,
@@ -101,11 +104,21 @@ class Kit:
         )
         return box
 
-    async def restore(self, changes: Sequence[FileChanged]) -> Sequence[str]:
-        """Undo changes of files, a sentence for each."""
-        return await undo_changes(changes, self.around.roots, self.around.cache)
+    async def restore(self, facts: Sequence[Recorded]) -> Restored:
+        """Put files back as they were before these facts, a sentence for each."""
+        return await restored(facts, self.around)
+
+    async def settle(self, conversation: str) -> Sequence[FilesChanged]:
+        """The turn is over: what steps changed that were stopped, or go on in the background."""
+        checkpoints = self.around.checkpoints
+        if checkpoints is None:
+            return ()
+        windows = checkpoints.of_conversation(conversation)
+        return [fact for window in windows if (fact := await checkpoints.end(window, thorough=True)) is not None]
 
     async def aclose(self) -> None:
         """Stop the commands in the background and clear the scratch folder away."""
         await self.commands.aclose()
+        if self.around.checkpoints is not None:
+            await self.around.checkpoints.aclose()
         await asyncio.to_thread(shutil.rmtree, self.sandbox.scratch, ignore_errors=True)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from helix_desktop.engine.facts import ToolCall, ToolSpec
+from helix_desktop.engine.facts import FilesChanged, ToolCall, ToolSpec
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
 from helix_desktop.engine.strategies.caching import short_arguments
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
 from helix_desktop.tools import schema
+from helix_desktop.tools.changes.checkpoints import Window
 from helix_desktop.tools.on_demand import OnDemand, checked
 from helix_desktop.tools.permission import Action, Decision, Effect, Mode, Rule, decide, rule_words, rules_for
 from helix_desktop.tools.tool import Arguments, Around, Permit, Result, Seen, Tool, Use
@@ -103,6 +104,9 @@ class ForeignTool(Protocol):
     async def call(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
 
 
+_CHANGING = {Effect.EDIT: "tool", Effect.RUN: "command", Effect.FOREIGN: "server"}  # and whose changes they are
+
+
 @dataclass(slots=True)
 class _Asked:
     """Who decided, and how far."""
@@ -110,6 +114,7 @@ class _Asked:
     by: str = ""
     scope: str = "once"
     refused: bool = False
+    window: Window | None = None  # of the folders, from where it may change them
 
 
 class Toolbox:
@@ -181,9 +186,26 @@ class Toolbox:
                 words, ok=False, note=words.partition("\n")[0][:120], source=short_arguments(call.arguments)
             )
         outcome = await self._outcome(call, result, asked, keep)
+        outcome = replace(outcome, files=await self._changed(result, asked.window))
         if self._guard is not None and not outcome.refused:
             await self._guard.after(call, context, outcome)
         return outcome
+
+    async def _changed(self, result: Result, window: Window | None) -> FilesChanged | None:
+        """What it did to the folders: a tool for files knows its own paths, of a command it is all that is different."""
+        checkpoints = self._around.checkpoints
+        if checkpoints is None or window is None:
+            return None
+        return await checkpoints.end(window, [each.path for each in result.changes] if window.by == "tool" else None)
+
+    async def _begin(self, call: ToolCall, context: CallContext, action: Action, asked: _Asked) -> None:
+        """The folders as they are, before anything changes them."""
+        checkpoints = self._around.checkpoints
+        if checkpoints is None or asked.window is not None or action.effect not in _CHANGING:
+            return
+        if not checkpoints.ready and checkpoints.covers:
+            context.show("Waiting for the first checkpoint of the folder…\n")
+        asked.window = await checkpoints.begin(call.id, context.conversation, _CHANGING[action.effect])
 
     def _understood(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
         foreign = self._foreign()
@@ -228,11 +250,13 @@ class Toolbox:
             if action.effect is not Effect.READ:
                 asked.by = decision.by
             if decision.verdict == "allow":
+                await self._begin(call, context, action, asked)
                 return
             if decision.verdict == "deny":
                 asked.refused = True
                 raise Refused(f"Not done: {decision.why}.")
             await self._ask(call, context, action, decision, asked)
+            await self._begin(call, context, action, asked)
 
         return permit
 

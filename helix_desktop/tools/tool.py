@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, Stored, ToolCall
 from helix_desktop.engine.ports import About, Cache, CallContext, Index, Tokens
+from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.permission import Action
 
@@ -88,6 +89,7 @@ class Around:
     index: Index
     tokens: Tokens
     seen: dict[str, Seen] = field(default_factory=dict)
+    checkpoints: Checkpoints | None = None
 
 
 @dataclass(frozen=True, slots=True)

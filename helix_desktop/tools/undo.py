@@ -1,19 +1,57 @@
-"""Undoing what tools did to files: each change put back, if the file still is what the change left."""
+"""A rewind puts files back: by checkpoints where there are any, else each change of a file tool by itself."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from helix_desktop.engine.changes import tree
+from helix_desktop.engine.changes.story import How, Planned
+from helix_desktop.engine.collaborators import Restored
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.facts import FileChanged, FilesChanged, Recorded, ToolReturned
 from helix_desktop.engine.ports import Cache
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.tools import confine, difference
+from helix_desktop.tools.changes import restore
+from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.files import Change, write
 from helix_desktop.tools.texts import decoded
+from helix_desktop.tools.tool import Around
+
+
+async def restored(facts: Sequence[Recorded], around: Around) -> Restored:
+    """Put the files back as they were before these facts, a sentence for each. What somebody else has changed is left alone."""
+    noted = [r.fact for r in facts if isinstance(r.fact, FilesChanged)]
+    known = {fact.call for fact in noted}
+    bare = [
+        change
+        for r in facts
+        if isinstance(r.fact, ToolReturned) and r.fact.call not in known
+        for change in r.fact.changes
+    ]
+    said = await undo_changes(bare, around.roots, around.cache)
+    checkpoints = around.checkpoints
+    if checkpoints is None or not noted:
+        return Restored(said)
+    differences = [tree.read_difference(await around.cache.get(fact.difference.digest)) for fact in noted]
+    changes, broken = tree.joined(change for difference in differences for change in difference)
+    planned = await restore.plan(checkpoints, changes, broken)
+    done = await restore.put_back(checkpoints, restore.steps(planned))
+    return Restored((*said, *_said(checkpoints, planned, done)), done.fact)
+
+
+def _said(checkpoints: Checkpoints, planned: Sequence[Planned], done: restore.Done) -> Iterator[str]:
+    for one in planned:
+        if one.how is How.CONFLICT:
+            yield f"{checkpoints.place(one.path)} was left as it is: it was changed by somebody else meanwhile."
+    for path, why in done.left:
+        yield f"{checkpoints.place(path)} was left as it is: {why}."
+    gone = {one.path for one in planned if one.before is None}
+    for path in done.restored:
+        yield f"{checkpoints.place(path)} was {'deleted again' if path in gone else 'put back'}."
 
 
 async def undo_changes(changes: Sequence[FileChanged], roots: Roots, cache: Cache) -> tuple[str, ...]:

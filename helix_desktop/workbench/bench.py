@@ -7,7 +7,7 @@ import gc
 import secrets as random
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,12 +47,15 @@ from helix_desktop.store.empty_trash import Emptied
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools import on_demand
+from helix_desktop.tools.changes import known
+from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.kit import Kit, Options
 from helix_desktop.tools.on_demand import OnDemand
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Child, Delegation
 from helix_desktop.workbench import bring_in, folders, rows, setup, slash
+from helix_desktop.workbench.file_changes import FileChanges
 from helix_desktop.workbench.hooks import Hooks
 from helix_desktop.workbench.models import Access, Models
 from helix_desktop.workbench.partial_replies import PartialReplies
@@ -110,6 +113,7 @@ class Workbench:
         self._instead: dict[str, str] = {}
         self._writers: dict[str, Writer] = {}
         self._room = Room(workspace, self._tasks.spawn)
+        self.changes = FileChanges(self)
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn, self._last_seq)
         workspace.cache.changed = self._room.look
         workspace.watch(self._room.look)
@@ -122,12 +126,22 @@ class Workbench:
         stores = (workspace.cache, workspace.index, shared.access.tokens)
         roots = [Path(root) for root in workspace.settings.roots]
         options = Options(closed=shared.closed)
-        kit = await Kit.open(roots, stores, permissions=permissions, spawn=owner.spawn, options=options)
+        checkpoints = Checkpoints(
+            [root.resolve() for root in roots],
+            workspace.cache,
+            file=workspace.folder / known.NAME,
+            coverage=setup.coverage(workspace.settings.changes),
+            closed=shared.closed,
+        )
+        kit = await Kit.open(
+            roots, stores, permissions=permissions, spawn=owner.spawn, options=options, checkpoints=checkpoints
+        )
         bench = cls(workspace, shared, kit, permissions)
         permissions.remember = bench._remember
         await bench._rows.read()
         bench.servers.begin()
         bench._tasks.spawn(asyncio.to_thread(shared.access.get_ready), name="get ready for the first message")
+        bench._tasks.spawn(bench.changes.prepare(), name="the first checkpoint")
         _open[workspace] = bench
         bench._room.look()
         return bench
@@ -287,6 +301,7 @@ class Workbench:
             setup=partial(self._setup, conversation),
             spawn=self._tasks.spawn,
             restore=self.kit.restore,
+            settle=self.kit.settle,
             forget=self.forget,
             limits=lambda: setup.limits_of(self.workspace.settings.limits),
             spent=self._rows.spent,
@@ -453,6 +468,7 @@ class Workbench:
         self._permissions.mode, self._permissions.rules = wanted.mode, wanted.rules
         if self.workspace.settings.mcp != servers:
             await self.servers.configure()
+        self.changes.configure()
 
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
         """`listener` is called after the settings changed, by whomever; call what is returned to stop."""
@@ -540,6 +556,10 @@ class Workbench:
         if "roots" in proposed:
             proposed["roots"] = await asyncio.to_thread(folders.here, proposed["roots"])
         await self.change({**proposed, "proposed": None})
+
+    def spawn(self, work: Coroutine[Any, Any, Any], *, name: str) -> object:
+        """Work that ends with the workbench."""
+        return self._tasks.spawn(work, name=name)
 
     # --- behind it
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import tomlkit
@@ -14,6 +14,7 @@ from helix_desktop.engine.collaborators import Limits
 from helix_desktop.engine.facts import PolicySet, SystemSet
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.store.config import Settings
+from helix_desktop.tools.changes.coverage import Coverage
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
 
@@ -35,6 +36,13 @@ def limits_of(table: Mapping[str, Any]) -> Limits:
     usual = asdict(Limits())
     given = {name: type(usual[name])(value) for name, value in table.items() if name in usual and _number(value)}
     return Limits(**given)
+
+
+def coverage(table: Mapping[str, Any]) -> Coverage:
+    """What checkpoints cover, the default for what is not said."""
+    usual = Coverage()
+    given = {name: table[name] for name in ("most_files", "most_bytes", "off") if name in table}
+    return replace(usual, **given, leave_out=tuple(table.get("leave_out", usual.leave_out)))
 
 
 def proposals(proposed: Mapping[str, Any]) -> str:

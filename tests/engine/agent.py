@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
-from helix_desktop.engine.collaborators import Crew, Limits, Setup
+from helix_desktop.engine.collaborators import Crew, Limits, Restored, Setup
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.encoding import decode, encode
@@ -21,11 +21,13 @@ from helix_desktop.engine.facts import (
     ModelRole,
     ModelSet,
     PolicySet,
+    Recorded,
     ReplyPart,
     Stop,
     SystemSet,
     Text,
     ToolCall,
+    ToolReturned,
     ToolSpec,
     Usage,
 )
@@ -153,9 +155,10 @@ async def world(
     conversation = await Conversation.open(journal, "c1")
     restored: list[Sequence[FileChanged]] = []
 
-    async def restore(changes: Sequence[FileChanged]) -> Sequence[str]:
+    async def restore(facts: Sequence[Recorded]) -> Restored:
+        changes = [change for r in facts if isinstance(r.fact, ToolReturned) for change in r.fact.changes]
         restored.append(changes)
-        return [f"{change.path} was put back." for change in changes]
+        return Restored([f"{change.path} was put back." for change in changes])
 
     async def as_set() -> Setup:
         return made.setup

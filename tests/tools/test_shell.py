@@ -18,6 +18,7 @@ from helix_desktop.tools.permission import Mode
 from helix_desktop.tools.process import Command
 from helix_desktop.tools.sandbox import Kind, holds
 from helix_desktop.tools.shell import Limits, _End, _in_time
+from helix_desktop.tools.undo import undo_changes
 from tests.tools.world import World, world
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")
@@ -329,7 +330,10 @@ async def test_what_a_command_does_to_files_the_agent_knows_can_be_undone(here: 
         ("written", True),
     ]
     assert (await here.run("run_command", command="true")).changes == ()
-    assert list(await here.kit.restore(outcome.changes)) == ["written was put back.", "read was put back."]
+    assert list(await undo_changes(outcome.changes, here.kit.around.roots, here.cache)) == [
+        "written was put back.",
+        "read was put back.",
+    ]
     assert (here.folder / "read").read_text() == "one\n"
     assert (here.folder / "written").read_text() == "two\n"
 

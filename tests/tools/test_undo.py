@@ -31,11 +31,14 @@ async def test_everything_is_put_back(here: World) -> None:
         *(await here.run("write_file", path="sub/new", content="new")).changes,
         *(await here.run("edit_file", path="edited", old_text="two", new_text="three")).changes,
     ]
-    said = await here.kit.restore(changes)
+    said = await undo_changes(changes, here.kit.around.roots, here.cache)
     assert list(said) == ["edited was put back.", "sub/new was deleted again."]
     assert (here.folder / "edited").read_text() == "one\n"
     assert not (here.folder / "sub" / "new").exists()
-    assert list(await here.kit.restore(changes)) == ["edited is as it was already.", "sub/new is as it was already."]
+    assert list(await undo_changes(changes, here.kit.around.roots, here.cache)) == [
+        "edited is as it was already.",
+        "sub/new is as it was already.",
+    ]
 
 
 async def test_what_somebody_changed_since_is_left_alone(here: World) -> None:
@@ -53,7 +56,7 @@ async def test_what_somebody_changed_since_is_left_alone(here: World) -> None:
 
 
 async def test_a_change_outside_the_roots_is_not_undone(here: World) -> None:
-    (said,) = await here.kit.restore([FileChanged("/etc/passwd", None, A)])
+    (said,) = await undo_changes([FileChanged("/etc/passwd", None, A)], here.kit.around.roots, here.cache)
     assert "was left as it is" in said
 
 
@@ -61,7 +64,7 @@ async def test_a_deleted_file_comes_back(here: World) -> None:
     stored = await here.run("write_file", path="a", content="text")
     (here.folder / "a").unlink()
     deleted = FileChanged(str(here.folder / "a"), stored.changes[0].after, None)
-    assert list(await here.kit.restore([deleted])) == ["a was put back."]
+    assert list(await undo_changes([deleted], here.kit.around.roots, here.cache)) == ["a was put back."]
     assert (here.folder / "a").read_text() == "text"
 
 

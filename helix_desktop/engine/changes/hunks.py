@@ -125,9 +125,7 @@ def _hunk(group: Sequence[Block], old: Sequence[bytes], new: Sequence[bytes], co
         rows += [("+", line) for line in new[block.new : block.new_end]]
         at = block.old_end
     rows += [(" ", line) for line in old[at : at + tail]]
-    return Hunk(
-        tuple(group), first.old - lead, last.old_end + tail, first.new - lead, last.new_end + tail, tuple(rows)
-    )
+    return Hunk(tuple(group), first.old - lead, last.old_end + tail, first.new - lead, last.new_end + tail, tuple(rows))
 
 
 def take_back(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:

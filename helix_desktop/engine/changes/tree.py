@@ -23,12 +23,12 @@ _LENGTH = struct.Struct("<H")
 
 
 class Kind(StrEnum):
-    """TWIN: another name (a hard link) of the file whose path is its content. OTHER: a socket, a pipe, a device."""
+    """In the order in which they can be made. TWIN: another name (a hard link) of the file whose path is its content. OTHER: a socket, a pipe, a device."""
 
-    FILE = "f"
-    TWIN = "h"
-    LINK = "l"
     FOLDER = "d"
+    FILE = "f"
+    LINK = "l"
+    TWIN = "h"
     OTHER = "o"
 
 

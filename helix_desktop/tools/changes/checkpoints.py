@@ -28,6 +28,7 @@ from helix_desktop.tools.changes.watching import Watch
 FEW = 200  # folders that may have changed, up to which only those are looked at
 COUNTED = 16 << 20  # bytes of a step's changes in which lines are counted
 NAMES = 5
+USUAL = Coverage()
 SHORT = 0.25  # seconds; after a command every file is looked at where that takes no longer
 
 
@@ -70,7 +71,7 @@ class Checkpoints:
         contents: Contents,
         *,
         file: Path | None = None,
-        coverage: Coverage = Coverage(),
+        coverage: Coverage = USUAL,
         closed: Sequence[Path] = (),
     ) -> None:
         self.roots = tuple(roots)
@@ -190,7 +191,9 @@ class Checkpoints:
         self._windows.append(window)
         return window
 
-    async def end(self, window: Window, only: Iterable[str] | None = None, *, thorough: bool = False) -> FilesChanged | None:
+    async def end(
+        self, window: Window, only: Iterable[str] | None = None, *, thorough: bool = False
+    ) -> FilesChanged | None:
         """The step is over: what it changed, as a fact; None where it changed nothing. `only`: the paths it says it changed."""
         try:
             await self.look(thorough=thorough or (window.by != "tool" and self._seconds < SHORT))
@@ -233,7 +236,9 @@ class Checkpoints:
             [tree.write_checkpoint(before), tree.write_checkpoint(after), tree.write_difference(changes)], ABOUT
         )
         names = tuple(self.place(change.path) for change in counted[:NAMES])
-        return FilesChanged(difference, first.digest, second.digest, len(counted), added, removed, call, by, names=names)
+        return FilesChanged(
+            difference, first.digest, second.digest, len(counted), added, removed, call, by, names=names
+        )
 
     async def aclose(self) -> None:
         """Keep the stamps for the next start."""
@@ -277,7 +282,9 @@ class Checkpoints:
             kept = await asyncio.to_thread(kept_known.read, self._file, tuple(map(str, self.roots)), self.coverage)
         if kept is None:
             return
-        digests = {Digest(record[-32:]) for names in kept.known.values() for record in names.values() if _is_file(record)}
+        digests = {
+            Digest(record[-32:]) for names in kept.known.values() for record in names.values() if _is_file(record)
+        }
         named = [kept.checkpoint.manifest, *kept.checkpoint.differences]
         lacking = set(await self.contents.lacking([*digests, *named]))
         if lacking.intersection(named):
@@ -349,27 +356,27 @@ class Checkpoints:
             if len(content) != 32:
                 continue
             file = Item(Kind.FILE, leader.mode, leader.size, content)
-            self._record(found, paths[0], lambda _, file=file: file)
+            self._record(found, paths[0], file)
             twin = Item(Kind.TWIN, leader.mode, leader.size, paths[0].encode("utf-8", "surrogateescape"))
             for path in paths[1:]:
-                self._record(found, path, lambda _, twin=twin: twin)
+                self._record(found, path, twin)
 
     def _found_item(self, found: Found, path: str) -> Item | None:
         folder, _, name = path.rpartition("/")
         names = found.folders.get(folder, self._known.get(folder))
         return tree.unpack((names or {}).get(name, b"")[STAMP.size :])
 
-    def _record(self, found: Found, path: str, wanted: Callable[[Item], Item]) -> None:
+    def _record(self, found: Found, path: str, wanted: Item) -> None:
         """Give a path another item, where it has one."""
         folder, _, name = path.rpartition("/")
         names = found.folders.get(folder, self._known.get(folder))
         record = (names or {}).get(name, b"")
         item = tree.unpack(record[STAMP.size :])
-        if names is None or item is None or wanted(item) == item:
+        if names is None or item is None or wanted == item:
             return
         if folder not in found.folders:
             names = found.folders[folder] = dict(names)
-        names[name] = record[: STAMP.size] + tree.pack(wanted(item))
+        names[name] = record[: STAMP.size] + tree.pack(wanted)
 
     # --- what the cache gets of it
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 NEVER = ".git"  # the user's history is theirs: never read into a checkpoint, never written
 OURS = re.compile(r"\.helix-undo-[0-9a-f]{16}")
@@ -62,7 +62,7 @@ class Coverage:
     most_bytes: int = MOST_BYTES
     off: bool = False
 
-    @cached_property
+    @functools.cached_property
     def _named(self) -> dict[str, list[_Rule]]:
         found: dict[str, list[_Rule]] = {}
         for rule in self._rules:
@@ -70,7 +70,7 @@ class Coverage:
                 found.setdefault(rule.name, []).append(rule)
         return found
 
-    @cached_property
+    @functools.cached_property
     def _rules(self) -> tuple[_Rule, ...]:
         return tuple(_rule(text) for text in self.leave_out if text.strip())
 
@@ -80,14 +80,14 @@ class Coverage:
         for rule in (*self._named.get(name, ()), *wild):
             fits = (not rule.beside or beside(rule.beside)) and (not rule.within or within(rule.within))
             if fits and (folder or not rule.folder):
-                return rule.text
+                return str(rule.text)
         return TAG if folder and within(TAG) else ""
 
-    @cached_property
+    @functools.cached_property
     def _wild(self) -> tuple[_Rule, ...]:
         return tuple(rule for rule in self._rules if rule.wild)
 
-    @cached_property
+    @functools.cached_property
     def may_leave_out(self) -> Callable[[str], object]:
         """A first look at a name: whether any rule for files could be about it."""
         wild = [fnmatch.translate(rule.name) for rule in self._rules if not rule.folder]

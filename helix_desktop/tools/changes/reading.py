@@ -13,7 +13,6 @@ from typing import Protocol
 
 from helix_desktop.engine.changes import tree
 from helix_desktop.engine.changes.tree import Item, Kind
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About, Cache
 from helix_desktop.tools import beneath
@@ -31,10 +30,6 @@ class Contents(Cache, Protocol):
     """The content store: a cache that takes many at once."""
 
     async def put_many(self, contents: Sequence[bytes], about: About) -> Sequence[Stored]: ...
-
-    async def lacking(self, digests: Sequence[Digest]) -> Sequence[Digest]:
-        """Those of which the content is not there."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

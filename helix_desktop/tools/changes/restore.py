@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from helix_desktop.engine.changes import hunks
+from helix_desktop.engine.changes.story import How, Planned
 from helix_desktop.engine.changes.tree import Change, Item, Kind
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
@@ -25,25 +25,6 @@ from helix_desktop.tools.changes.reading import ABOUT
 from helix_desktop.tools.changes.swapping import Changed
 
 _CHUNK = 4 << 20
-
-
-class How(StrEnum):
-    """What taking a change back comes to: it can be done, it is so already, or somebody else has changed it since."""
-
-    RESTORE = "restore"
-    ALREADY = "already"
-    CONFLICT = "conflict"
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """One path: how it was `before` and `after` the change, and what stands there `now`."""
-
-    path: str
-    before: Item | None
-    after: Item | None
-    now: Item | None
-    how: How
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +45,9 @@ class Done:
     fact: FilesChanged | None = None
 
 
-async def plan(checkpoints: Checkpoints, changes: Iterable[Change], broken: frozenset[str] = frozenset()) -> tuple[Planned, ...]:
+async def plan(
+    checkpoints: Checkpoints, changes: Iterable[Change], broken: frozenset[str] = frozenset()
+) -> tuple[Planned, ...]:
     """What taking back these changes (one for each path) comes to. `broken`: paths where somebody else changed something between them."""
     await checkpoints.look()
     return tuple(_planned(change, checkpoints.item(change.path), change.path in broken) for change in changes)
@@ -84,11 +67,11 @@ async def merged(checkpoints: Checkpoints, planned: Planned) -> Item | None:
     before, after, now = planned.before, planned.after, planned.now
     if any(item is None or item.kind is not Kind.FILE for item in (before, after, now)) or now is None:
         return None
-    contents = [await checkpoints.content(item) for item in (before, after, now)]
-    if hunks.binary(*contents):
+    first, second, current = [await checkpoints.content(item) for item in (before, after, now)]
+    if hunks.binary(first, second, current):
         return None
     with suppress(Refused):
-        found = hunks.take_back(*contents, hunks.hunks(contents[0], contents[1]))
+        found = hunks.take_back(first, second, current, hunks.hunks(first, second))
         return await kept(checkpoints, found, now)
     return None
 
@@ -99,9 +82,11 @@ async def kept(checkpoints: Checkpoints, content: bytes, like: Item) -> Item:
     return Item(Kind.FILE, like.mode, stored.size, stored.digest.raw)
 
 
-def steps(planned: Sequence[Planned], chosen: Mapping[str, Item | None] = {}) -> tuple[Step, ...]:  # noqa: B006 -- never changed
+def steps(planned: Sequence[Planned], chosen: Mapping[str, Item | None] = {}) -> tuple[Step, ...]:
     """What is to be done: all that can be, and for conflicts what the user `chosen`."""
-    found = [Step(one.path, one.now, one.before) for one in planned if one.how is How.RESTORE and one.path not in chosen]
+    found = [
+        Step(one.path, one.now, one.before) for one in planned if one.how is How.RESTORE and one.path not in chosen
+    ]
     found += [Step(one.path, one.now, chosen[one.path]) for one in planned if one.path in chosen]
     return tuple(step for step in found if step.now != step.target)
 
@@ -135,43 +120,53 @@ class _Restoring:
     def __init__(self, checkpoints: Checkpoints, done: Done) -> None:
         self._checkpoints = checkpoints
         self._done = done
+        self._wanted: set[str] = set()
         self._opened: dict[str, int] = {}  # folders whose mode was widened for us, and what it is to be
 
     async def run(self, wanted: Sequence[Step]) -> None:
+        """Away first, the deepest first; then folders, files, links and further names; modes of folders last."""
+        self._wanted = {step.path for step in wanted}
         away = [step for step in wanted if step.now is not None and not _stays(step)]
-        failed: set[str] = set()
+        failed = set()
         for step in sorted(away, key=lambda step: -step.path.count("/")):
             if not await self._try(step, self._take_away):
                 failed.add(step.path)
-        rest = [step for step in wanted if step.target is not None and step.path not in failed]
-        by_depth = sorted(rest, key=lambda step: (step.path.count("/"), step.path))
-        for kind, act in ((Kind.FOLDER, self._folder), (Kind.FILE, self._file), (Kind.LINK, self._link), (Kind.TWIN, self._twin)):
-            for step in by_depth:
-                if step.target is not None and step.target.kind is kind:
-                    await self._try(_now_gone(step) if step in away else step, act)
-        for step in by_depth:
-            if step.target is not None and step.target.kind is Kind.OTHER:
-                self._done.left.append((step.path, "a socket, pipe or device is not made anew"))
         self._done.restored += [step.path for step in away if step.target is None and step.path not in failed]
-        for step in reversed(by_depth):
-            if step.target is not None and step.target.kind is Kind.FOLDER:
-                self._opened[step.path] = step.target.mode
+        there = [replace(step, now=None) if step in away else step for step in wanted if step.path not in failed]
+        await self._make(sorted(there, key=lambda step: (step.path.count("/"), step.path)))
         for path, mode in sorted(self._opened.items(), reverse=True):
             with suppress(OSError, Changed, HelixError):
                 async with self._parent(path) as (folder, name):
                     swapping.set_mode(folder, name, mode, Kind.FOLDER)
 
-    async def _try(self, step: Step, act: Callable[[Step], object]) -> bool:
+    async def _make(self, wanted: Sequence[Step]) -> None:
+        acts = {Kind.FOLDER: self._folder, Kind.FILE: self._file, Kind.LINK: self._link, Kind.TWIN: self._twin}
+        for kind in Kind:
+            for step in wanted:
+                if step.target is None or step.target.kind is not kind:
+                    continue
+                if kind is Kind.OTHER:
+                    self._done.left.append((step.path, "a socket, pipe or device is not made anew"))
+                    continue
+                await self._try(step, acts[kind])
+                if kind is Kind.FOLDER:
+                    self._opened[step.path] = step.target.mode
+
+    async def _try(self, step: Step, act: Callable[[Step], Awaitable[None]]) -> bool:
         """One path; what cannot be done is named and the rest goes on."""
         why = ""
         try:
-            await act(step)  # type: ignore[misc]
+            await act(step)
         except Changed:
             why = "it was changed by somebody else meanwhile"
         except HelixError as error:
             why = str(error)
         except OSError as error:
-            why = "it holds files that are not part of this" if error.errno == errno.ENOTEMPTY else error.strerror or "refused"
+            why = (
+                "it holds files that are not part of this"
+                if error.errno == errno.ENOTEMPTY
+                else error.strerror or "refused"
+            )
         if why:
             self._done.left.append((step.path, why))
         elif step.target is not None and act != self._take_away:
@@ -216,9 +211,15 @@ class _Restoring:
                 os.close(handle)
             await asyncio.to_thread(swapping.put, folder, name, beside, now, self._digest(now))
             os.fsync(folder)
-        for twin in self._checkpoints.twins(step.path):
+        for twin in self._twins(step.path):
             with suppress(Changed):
                 await self._twin_of(twin, step.path, self._checkpoints.item(twin), target.mode)
+
+    def _twins(self, leader: str) -> list[str]:
+        """Further names of a file that stay what they are, and so have to be names of the new one."""
+        raw = leader.encode("utf-8", "surrogateescape")
+        found = [twin for twin in self._checkpoints.twins(leader) if twin not in self._wanted]
+        return [twin for twin in found if (item := self._checkpoints.item(twin)) is not None and item.content == raw]
 
     async def _fill(self, handle: int, target: Item) -> None:
         digest = Digest(target.content)
@@ -320,7 +321,3 @@ def _stays(step: Step) -> bool:
     if step.now is None or step.target is None:
         return False
     return (step.now.kind is Kind.FOLDER) == (step.target.kind is Kind.FOLDER) and step.now.kind is not Kind.OTHER
-
-
-def _now_gone(step: Step) -> Step:
-    return replace(step, now=None)

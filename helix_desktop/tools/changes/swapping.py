@@ -26,7 +26,7 @@ _PIECE = 1 << 20
 _SIMPLE = (errno.ENOSYS, errno.EINVAL)  # a system, or a file system, without renameat2
 
 
-class Changed(Exception):  # noqa: N818
+class Changed(Exception):
     """What stands there is not what was expected; it was left as it is."""
 
 
@@ -96,7 +96,7 @@ def set_mode(folder: int, name: str, mode: int, kind: Kind) -> None:
     try:
         if kind_of(os.fstat(handle)) is not kind and kind is not Kind.TWIN:
             raise Changed(name)
-        os.chmod(f"/proc/self/fd/{handle}" if _PATH else handle, mode)
+        os.chmod(f"/proc/self/fd/{handle}" if _PATH else handle, mode)  # noqa: PTH101 -- of the handle
     finally:
         os.close(handle)
 

@@ -31,7 +31,7 @@ _LONGEST = 60_000  # bytes of a path
 Known = dict[str, dict[str, bytes]]  # of each folder, each name's stamp and packed item
 
 
-class TooMuch(Exception):  # noqa: N818
+class TooMuch(Exception):
     """More files or bytes than the user wants to have covered without being asked."""
 
 
@@ -60,7 +60,9 @@ class Found:
     folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
     wanted: list[Wanted] = field(default_factory=list)
     left: dict[str, list[Left]] = field(default_factory=dict)  # by folder
-    linked: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)  # hard links: path, number of names
+    linked: dict[tuple[int, int], list[tuple[str, int]]] = field(
+        default_factory=dict
+    )  # hard links: path, number of names
     leftovers: list[str] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
@@ -169,7 +171,7 @@ class Walk:
             if known == path or known.startswith(above):
                 self.found.folders[known] = None
 
-    def _list(self, handle: int, path: str) -> list[str]:
+    def _list(self, handle: int, path: str) -> list[str]:  # noqa: C901, PLR0912 -- one loop that every file goes through
         """What is in a folder; returns the folders to go into."""
         if self._enter is not None:
             self._enter(path, handle)
@@ -223,9 +225,7 @@ class Walk:
             raise TooMuch
         return inner
 
-    def _note(
-        self, handle: int, path: str, name: str, st: os.stat_result, stamp: bytes, now: dict[str, bytes]
-    ) -> None:
+    def _note(self, handle: int, path: str, name: str, st: os.stat_result, stamp: bytes, now: dict[str, bytes]) -> None:
         """What is new under this name."""
         whole = f"{path}/{name}"
         match stat.S_IFMT(st.st_mode):

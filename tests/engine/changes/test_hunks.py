@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.engine.changes.hunks import hunks, take_back, within
+from helix_desktop.engine.changes.hunks import Hunk, hunks, take_back, within
 from helix_desktop.engine.changes.patch import patch
 from helix_desktop.engine.changes.tree import Item, Kind
 from helix_desktop.errors import Refused
@@ -63,7 +63,7 @@ def test_git_takes_the_same_hunks_back(
         assert by_git(folder, before, after, chosen) == take_back(before, after, after, chosen)
 
 
-def by_git(folder: Path, before: bytes, after: bytes, chosen: tuple) -> bytes:
+def by_git(folder: Path, before: bytes, after: bytes, chosen: tuple[Hunk, ...]) -> bytes:
     (folder / "f").write_bytes(after)
     # Both sides exist, so that an empty version is an empty file and not a missing one.
     text = patch("f", (FILE, after), (FILE, before), tuple(_turned(chosen, before, after)))
@@ -71,7 +71,7 @@ def by_git(folder: Path, before: bytes, after: bytes, chosen: tuple) -> bytes:
     return (folder / "f").read_bytes()
 
 
-def _turned(chosen: tuple, before: bytes, after: bytes) -> list:
+def _turned(chosen: tuple[Hunk, ...], before: bytes, after: bytes) -> list[Hunk]:
     """The same hunks, seen from the new version."""
     wanted = {(hunk.old, hunk.new) for hunk in chosen}
     return [hunk for hunk in hunks(after, before) if (hunk.new, hunk.old) in wanted]

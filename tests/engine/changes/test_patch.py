@@ -42,7 +42,9 @@ def found(path: Path) -> object:
 
 
 @pytest.mark.parametrize(("name", "before", "after"), CASES)
-def test_git_applies_it(tmp_path: Path, name: str, before: tuple, after: tuple) -> None:
+def test_git_applies_it(
+    tmp_path: Path, name: str, before: tuple[Item | None, bytes], after: tuple[Item | None, bytes]
+) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()

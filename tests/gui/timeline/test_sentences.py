@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from helix_desktop.engine.changes.lines import difference
 from helix_desktop.engine.digest import Digest
 from helix_desktop.gui import words as spoken
-from helix_desktop.engine.changes.lines import difference
 from helix_desktop.gui.timeline import sentences
 from helix_desktop.gui.timeline.story import Story
 from tests.gui import story as told

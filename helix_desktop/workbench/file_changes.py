@@ -1,0 +1,274 @@
+"""What happened to the files of an open workspace, and taking it back: for the window and the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from helix_desktop import durable
+from helix_desktop.engine.changes import hunks, story, tree
+from helix_desktop.engine.changes.patch import patch
+from helix_desktop.engine.changes.story import FileChange, How, Left, Planned, Source, TurnOfChanges
+from helix_desktop.engine.changes.tree import Change, Item, Kind
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ChangeKept, FilesChanged, Recorded
+from helix_desktop.errors import HelixError, NotThere, Refused
+from helix_desktop.tools.changes import restore
+from helix_desktop.tools.changes.checkpoints import Checkpoints, Progress
+from helix_desktop.workbench import setup
+from helix_desktop.workbench.repository import Repository
+
+if TYPE_CHECKING:
+    from helix_desktop.workbench.bench import Workbench
+
+KEEP_DAYS = 30
+_SWEPT = "checkpoints.swept"  # its time says when unused contents were looked for last
+_DAY = 86_400
+_LARGE = 16 << 20  # bytes beyond which a file is shown by its size and hash alone
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What taking back came to: names that are as they were, and those left alone with the reason."""
+
+    restored: tuple[str, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+    fact: FilesChanged | None = None
+
+
+class FileChanges:
+    """Of one workbench."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self.repository = Repository(bench)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        checkpoints = self._bench.kit.around.checkpoints
+        if checkpoints is None:
+            raise NotThere("This workspace has no folder, so there are no changes.")
+        return checkpoints
+
+    # --- the safety net
+
+    async def prepare(self) -> None:
+        """The first checkpoint, behind everybody's back; then contents that nothing needs any more are removed."""
+        checkpoints = self.checkpoints
+        if checkpoints.coverage.off:
+            return
+        await checkpoints.prepare()
+        swept = self._bench.workspace.folder / _SWEPT
+        with suppress(OSError):
+            if swept.stat().st_mtime > time.time() - _DAY:
+                return
+        await self.sweep()
+        with suppress(HelixError):
+            durable.write(swept, "")
+
+    async def sweep(self) -> tuple[int, int]:
+        """Remove what no conversation needs any more; entries and bytes."""
+        named = self.checkpoints.items().values()
+        keep = {Digest(item.content) for item in named if item.kind is Kind.FILE}
+        if (now := self.checkpoints.now) is not None:
+            keep |= {now.manifest, *now.differences}
+        found = await self._bench.workspace.collect_checkpoints(self.keep_days, frozenset(keep))
+        return found.entries, found.bytes
+
+    @property
+    def keep_days(self) -> int:
+        return int(self._bench.workspace.settings.changes.get("keep_days", KEEP_DAYS))
+
+    def configure(self) -> None:
+        """The settings were changed."""
+        wanted = setup.coverage(self._bench.workspace.settings.changes)
+        if wanted != self.checkpoints.coverage:
+            self._bench.spawn(self.checkpoints.again(wanted), name="cover other files")
+
+    @property
+    def progress(self) -> Progress:
+        return self.checkpoints.progress
+
+    def watch(self, listener: Callable[[Progress], object]) -> Callable[[], None]:
+        listeners = self.checkpoints.listeners
+        listeners.append(listener)
+        return lambda: listeners.remove(listener)
+
+    def not_covered(self) -> Sequence[Left]:
+        return [Left(self.checkpoints.place(left.path), left.why) for left in self.checkpoints.left_out()]
+
+    async def room(self) -> tuple[int, int]:
+        """How many contents checkpoints hold, and the bytes they take."""
+        return await self._bench.workspace.index.checkpoints()
+
+    async def cover(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
+        """The user's word about a folder over the limit, or other rules."""
+        changes: dict[str, object] = {"changes.most_files": 0, "changes.most_bytes": 0} if all_of_it else {}
+        if leave_out is not None:
+            changes["changes.leave_out"] = list(leave_out)
+        await self._bench.change(changes)
+
+    # --- what happened
+
+    async def turns(self, conversation: str) -> Sequence[TurnOfChanges]:
+        """The turns that changed files, with what their sub-agents changed."""
+        found = []
+        for turn in story.turns(await self._bench.child(conversation)):
+            sources = list(turn.sources)
+            for child in turn.children:
+                with suppress(HelixError):
+                    for inner in await self.turns(child):
+                        sources += inner.sources
+            if sources:
+                sources.sort(key=lambda source: (source.time, source.seq))
+                found.append(replace(turn, sources=tuple(sources)))
+        return found
+
+    async def files(self, sources: Sequence[Source]) -> Sequence[FileChange]:
+        """What some steps came to together, file by file."""
+        changes: list[Change] = []
+        last: dict[str, Source] = {}
+        for source in sources:
+            with suppress(NotThere):  # forgotten, or removed to make room
+                content = await self._bench.workspace.cache.get(source.fact.difference.digest)
+                for change in tree.read_difference(content):
+                    changes.append(change)
+                    last[change.path] = source
+        whole, broken = tree.joined(changes)
+        found = [self._file(change, last.get(change.path), change.path in broken) for change in tree.files_of(whole)]
+        return await self._counted(found)
+
+    async def since(self, checkpoint: Digest) -> Sequence[FileChange]:
+        """What is different now from a checkpoint, whoever changed it."""
+        before = await self.checkpoints.state(checkpoint)
+        await self.checkpoints.look()
+        changes = tree.compared(before, self.checkpoints.items())
+        return await self._counted([self._file(change, None, broken=False) for change in tree.files_of(changes)])
+
+    async def since_revision(self, revision: str) -> Sequence[FileChange]:
+        """What is different now from a revision of the user's repository. The index is not looked at."""
+        await self.checkpoints.look()
+        changes = await self.repository.compared(self.checkpoints, revision)
+        return await self._counted([self._file(change, None, broken=False) for change in changes])
+
+    def _file(self, change: Change, source: Source | None, broken: bool) -> FileChange:  # noqa: FBT001 -- one of three
+        what = (source.what or source.fact.by) if source is not None else ""
+        step = source.step if source is not None else 0
+        return FileChange(change, self.checkpoints.place(change.path), by=what, step=step, broken=broken)
+
+    async def _counted(self, files: Sequence[FileChange]) -> Sequence[FileChange]:
+        """With the lines that came and went, as far as that is quick."""
+        left = _LARGE
+        found = []
+        for file in files:
+            left -= sum(item.size for item in (file.change.before, file.change.after) if item is not None)
+            if left > 0:
+                with suppress(HelixError):
+                    added, removed = await asyncio.to_thread(hunks.counts, *await self.contents(file))
+                    file = replace(file, added=added, removed=removed)  # noqa: PLW2901 -- the same with its counts
+            found.append(file)
+        return found
+
+    async def contents(self, file: FileChange) -> tuple[bytes, bytes]:
+        """Both versions; a link is where it leads."""
+        before = await self.checkpoints.content(file.change.before)
+        return before, await self.checkpoints.content(file.change.after)
+
+    async def patch(self, files: Sequence[FileChange]) -> bytes:
+        """As `git apply` takes it."""
+        found = []
+        for file in files:
+            before, after = await self.contents(file)
+            found.append(patch(file.place, (file.change.before, before), (file.change.after, after)))
+        return b"".join(found)
+
+    async def kept(self, conversation: str) -> Mapping[str, frozenset[str]]:
+        return story.kept(await self._bench.child(conversation))
+
+    async def keep(self, conversation: str, path: str, hunk: str = "") -> None:
+        """The user has seen it and keeps it."""
+        await self._record(conversation, ChangeKept(path, hunk))
+
+    # --- taking back
+
+    async def plan(self, files: Sequence[FileChange]) -> Sequence[Planned]:
+        """What taking back these files comes to, before anything is done."""
+        broken = frozenset(file.path for file in files if file.broken)
+        return await restore.plan(self.checkpoints, [file.change for file in files], broken)
+
+    async def with_folders(self, sources: Sequence[Source]) -> Sequence[FileChange]:
+        """All that some steps changed, the folders of files among it: what has to be put back together."""
+        changes: list[Change] = []
+        for source in sources:
+            content = await self._bench.workspace.cache.get(source.fact.difference.digest)
+            changes += tree.read_difference(content)
+        whole, broken = tree.joined(changes)
+        return [self._file(change, None, change.path in broken) for change in whole]
+
+    async def take_back(
+        self,
+        files: Sequence[FileChange],
+        *,
+        conversation: str = "",
+        choices: Mapping[str, str] = {},
+        undoes: Sequence[int] = (),
+    ) -> Undone:
+        """Put files as they were. `choices`, for what somebody else has changed: before, merge or now; without one it is left alone."""
+        planned = await self.plan(files)
+        chosen: dict[str, Item | None] = {}
+        left: list[tuple[str, str]] = []
+        for one in planned:
+            if one.how is not How.CONFLICT:
+                continue
+            match choices.get(one.path, ""):
+                case "before":
+                    chosen[one.path] = one.before
+                case "merge" if (item := await restore.merged(self.checkpoints, one)) is not None:
+                    chosen[one.path] = item
+                case "merge":
+                    left.append((one.path, "the changes touch the same lines"))
+                case _:
+                    left.append((one.path, "it was changed by somebody else since"))
+        wanted = restore.steps(planned, chosen)
+        already = [one for one in planned if one.how is How.ALREADY]
+        done = await restore.put_back(self.checkpoints, wanted, already=already)
+        return await self._told(done, left, conversation, undoes)
+
+    async def take_back_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> Undone:
+        """Take back some hunks of a text. What has changed elsewhere in it since stays."""
+        await self.checkpoints.look()
+        now = self.checkpoints.item(file.path)
+        if now is None or now.kind is not Kind.FILE:
+            raise Refused(f"{file.place} is no file any more.", remedy="Take back the whole file.")
+        before, after = await self.contents(file)
+        current = await self.checkpoints.content(now)
+        chosen = [hunk for hunk in hunks.hunks(before, after) if hunk.id in set(ids)]
+        content = await asyncio.to_thread(hunks.take_back, before, after, current, chosen)
+        target: Item | None = await restore.kept(self.checkpoints, content, now)
+        if not content and file.change.before is None:
+            target = None
+        done = await restore.put_back(self.checkpoints, [restore.Step(file.path, now, target)])
+        return await self._told(done, [], conversation, ())
+
+    async def versions(self, planned: Planned) -> tuple[bytes, bytes, bytes]:
+        """Before the agent, after it, and now: for the user to choose."""
+        contents = [await self.checkpoints.content(item) for item in (planned.before, planned.after, planned.now)]
+        return contents[0], contents[1], contents[2]
+
+    async def _told(
+        self, done: restore.Done, left: Sequence[tuple[str, str]], conversation: str, undoes: Sequence[int]
+    ) -> Undone:
+        place = self.checkpoints.place
+        fact = None if done.fact is None else replace(done.fact, undoes=tuple(undoes))
+        if fact is not None and conversation:
+            await self._record(conversation, fact)
+        names = tuple(place(path) for path in done.restored)
+        return Undone(names, tuple((place(path), why) for path, why in (*left, *done.left)), fact)
+
+    async def _record(self, conversation: str, fact: FilesChanged | ChangeKept) -> Sequence[Recorded]:
+        session = await self._bench.session(conversation)
+        return await session.conversation.append(fact)

@@ -1,0 +1,87 @@
+"""A real cache, a folder, and its checkpoints."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.changes import tree
+from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.store.engine_ports import Cache
+from helix_desktop.store.workspace import Workspaces
+from helix_desktop.tools.changes import restore
+from helix_desktop.tools.changes.checkpoints import Checkpoints
+from helix_desktop.tools.changes.coverage import Coverage
+
+State = dict[str, object]
+
+
+@dataclass
+class Net:
+    """`folder` and what watches it."""
+
+    folder: Path
+    cache: Cache
+    checkpoints: Checkpoints
+    file: Path
+
+    def again(self, coverage: Coverage | None = None) -> Checkpoints:
+        """As after a restart."""
+        wanted = Coverage() if coverage is None else coverage
+        self.checkpoints = Checkpoints([self.folder], self.cache, file=self.file, coverage=wanted)
+        return self.checkpoints
+
+    async def step(self, act: object, by: str = "command") -> FilesChanged | None:
+        """Have something done between two checkpoints."""
+        window = await self.checkpoints.begin("call", "c", by)
+        assert window is not None
+        act()  # type: ignore[operator]
+        return await self.checkpoints.end(window)
+
+    async def undo(self, fact: FilesChanged, choose: dict[str, str] | None = None) -> restore.Done:
+        changes = tree.read_difference(await self.cache.get(fact.difference.digest))
+        planned = await restore.plan(self.checkpoints, changes)
+        chosen = {one.path: one.before for one in planned if (choose or {}).get(one.path) == "before"}
+        return await restore.put_back(self.checkpoints, restore.steps(planned, chosen))
+
+
+def state(folder: Path) -> State:
+    """Everything below a folder, as bytes, kinds, modes, links and names that are one file."""
+    found: State = {}
+    inodes: dict[int, list[str]] = {}
+    for at, names, files in os.walk(os.fsencode(folder)):
+        names[:] = [name for name in names if name != b".git"]
+        for name in (*names, *files):
+            path = os.path.join(at, name)  # noqa: PTH118 -- bytes
+            st = os.lstat(path)
+            inside = os.fsdecode(os.path.relpath(path, os.fsencode(folder)))
+            match stat.S_IFMT(st.st_mode):
+                case stat.S_IFREG:
+                    found[inside] = (stat.S_IMODE(st.st_mode), Path(os.fsdecode(path)).read_bytes())
+                    inodes.setdefault(st.st_ino, []).append(inside)
+                case stat.S_IFLNK:
+                    found[inside] = os.readlink(path)  # noqa: PTH115 -- bytes
+                case stat.S_IFDIR:
+                    found[inside] = stat.S_IMODE(st.st_mode)
+                case kind:
+                    found[inside] = ("other", kind)
+    found["\0one file"] = sorted(sorted(names) for names in inodes.values() if len(names) > 1)
+    return found
+
+
+@pytest.fixture
+async def net(tmp_path: Path) -> AsyncIterator[Net]:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    known = Workspaces(tmp_path / "home")
+    workspace = await known.open(known.create("net", folder).id)
+    file = tmp_path / "folders.known"
+    made = Net(folder, workspace.cache, Checkpoints([folder], workspace.cache, file=file), file)
+    yield made
+    await made.checkpoints.aclose()
+    await workspace.aclose()

@@ -1,0 +1,137 @@
+"""Checkpoints: complete before a step, cheap when nothing changed, and whose change is whose."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from helix_desktop.engine.changes import tree
+from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.tools.changes.coverage import Coverage
+from tests.tools.changes.conftest import Net
+
+
+async def names(net: Net, fact: FilesChanged | None) -> list[str]:
+    assert fact is not None
+    return [change.path for change in tree.read_difference(await net.cache.get(fact.difference.digest))]
+
+
+async def test_a_step_that_changes_nothing_has_no_fact(net: Net) -> None:
+    (net.folder / "a").write_text("a")
+    assert await net.step(lambda: None) is None
+
+
+async def test_counts_names_and_the_states_around_it(net: Net) -> None:
+    (net.folder / "a").write_text("one\ntwo\n")
+    fact = await net.step(lambda: (net.folder / "a").write_text("one\n2\n3\n"))
+    assert fact is not None
+    assert (fact.files, fact.added, fact.removed, fact.names, fact.call) == (1, 2, 1, ("a",), "call")
+    before, after = await net.checkpoints.state(fact.before), await net.checkpoints.state(fact.after)
+    assert tree.compared(before, after) == tree.read_difference(await net.cache.get(fact.difference.digest))
+    assert after == net.checkpoints.items()
+
+
+async def test_what_somebody_wrote_between_two_steps_is_theirs(net: Net) -> None:
+    (net.folder / "a").write_text("a")
+    await net.step(lambda: (net.folder / "b").write_text("agent"))
+    (net.folder / "a").write_text("mine")
+    fact = await net.step(lambda: (net.folder / "c").write_text("agent"))
+    assert await names(net, fact) == ["0/c"]
+
+
+async def test_a_tool_for_files_answers_for_its_own_paths_alone(net: Net) -> None:
+    await net.checkpoints.prepare()
+    window = await net.checkpoints.begin("1", "c", "tool")
+    assert window is not None
+    (net.folder / "new").mkdir()
+    (net.folder / "new" / "a").write_text("agent")
+    (net.folder / "b").write_text("somebody else, at the same time")
+    fact = await net.checkpoints.end(window, [str(net.folder / "new" / "a")])
+    assert await names(net, fact) == ["0/new", "0/new/a"]
+
+
+async def test_two_conversations_at_once_do_not_take_each_others_changes(net: Net) -> None:
+    await net.checkpoints.prepare()
+    one = await net.checkpoints.begin("1", "one", "command")
+    two = await net.checkpoints.begin("2", "two", "tool")
+    assert one is not None
+    assert two is not None
+    (net.folder / "two").write_text("2")
+    assert await names(net, await net.checkpoints.end(two, ["two"])) == ["0/two"]
+    (net.folder / "one").write_text("1")
+    assert await names(net, await net.checkpoints.end(one)) == ["0/one"]
+
+
+async def test_after_a_restart_nothing_unchanged_is_read_again(net: Net) -> None:
+    for number in range(20):
+        (net.folder / f"f{number}").write_text(str(number))
+    subprocess.run(["touch", "-d", "2020-01-01", *(f"f{n}" for n in range(20))], cwd=net.folder, check=True)
+    await net.checkpoints.prepare()
+    first = net.checkpoints.items()
+    await net.checkpoints.aclose()
+    (net.folder / "f3").write_text("other")
+    again = net.again()
+    await again.prepare()
+    assert tree.compared(first, again.items()) != ()
+    assert {change.path for change in tree.compared(first, again.items())} == {"0/f3"}
+
+
+async def test_a_damaged_file_of_stamps_only_costs_time(net: Net) -> None:
+    (net.folder / "a").write_text("a")
+    await net.checkpoints.prepare()
+    await net.checkpoints.aclose()
+    net.file.write_bytes(net.file.read_bytes()[:-1] + b"?")
+    again = net.again()
+    await again.prepare()
+    assert again.ready
+    assert list(again.items()) == ["0/a"]
+
+
+async def test_what_is_left_out_is_named_before_and_git_is_never_covered(net: Net) -> None:
+    for path in ("node_modules/x", "target/y", "rust/target/z", ".git/config", "src/.git"):
+        (net.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (net.folder / path).write_text("x")
+    (net.folder / "rust" / "Cargo.toml").write_text("")
+    await net.checkpoints.prepare()
+    left = {(one.path, one.why) for one in net.checkpoints.left_out()}
+    assert left == {("0/node_modules", "node_modules/"), ("0/rust/target", "target/ beside Cargo.toml")}
+    assert sorted(net.checkpoints.items()) == ["0/rust", "0/rust/Cargo.toml", "0/src", "0/target", "0/target/y"]
+
+
+async def test_a_folder_over_the_limit_waits_for_the_users_word(net: Net) -> None:
+    for number in range(5):
+        (net.folder / f"f{number}").write_text("x")
+    small = net.again(Coverage(most_files=4))
+    await small.prepare()
+    assert (small.progress.state, small.covers) == ("too much", False)
+    assert await small.begin("1", "c", "command") is None
+    await small.again(Coverage(most_files=0))
+    assert small.ready
+
+
+async def test_what_was_forgotten_is_not_stored_again(net: Net, tmp_path: Path) -> None:
+    (net.folder / "secret").write_text("the secret")
+    await net.checkpoints.prepare()
+    item = net.checkpoints.item("0/secret")
+    assert item is not None
+    assert item.digest is not None
+    assert list(await net.cache.lacking([item.digest])) == []
+
+
+async def test_a_long_chain_becomes_a_manifest_again(net: Net) -> None:
+    await net.checkpoints.prepare()
+    for number in range(tree.LONGEST_CHAIN + 3):
+        (net.folder / "a").write_text(str(number))
+        await net.checkpoints.look()
+    now = net.checkpoints.now
+    assert now is not None
+    assert len(now.differences) < 10
+
+
+async def test_writing_through_another_name_is_seen(net: Net) -> None:
+    (net.folder / "x").mkdir()
+    (net.folder / "y").mkdir()
+    (net.folder / "x" / "one").write_text("1")
+    (net.folder / "y" / "two").hardlink_to(net.folder / "x" / "one")
+    fact = await net.step(lambda: (net.folder / "y" / "two").write_text("22"))
+    assert await names(net, fact) == ["0/x/one", "0/y/two"]
