@@ -123,6 +123,10 @@ LOG_LEVEL = Setting(
 LOG_SIZE = Setting(
     "logs.size", "Logs", "Size", "Maximum size of a log file. Four older files are kept.", 5, least=1, most=100, unit="MB",
 )  # fmt: skip
+FETCH_PAGES = Setting(
+    "tools.fetch", "Tools", "Agents may fetch web pages",
+    "Gives agents the tool fetch_url. You are asked before each page. Applies to workspaces opened from now on.", False,
+)  # fmt: skip
 KEYS_IN_FILE = Setting(
     "keys.file", "Keys", "Store keys in a file",
     "For systems without a keyring: a file only you can read. Keys in it are not encrypted.", False,
@@ -130,7 +134,7 @@ KEYS_IN_FILE = Setting(
 
 ALL: tuple[Setting[Any], ...] = (
     THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, SEND_WITH, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
-    NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, KEYS_IN_FILE,
+    NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, FETCH_PAGES, KEYS_IN_FILE,
 )  # fmt: skip
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from helix_desktop.engine import budget
 from helix_desktop.engine.blocks import Block, Role
 from helix_desktop.engine.clearing import Sweeping
-from helix_desktop.engine.document_writer import SMALLEST, Writer, read, spent_on
+from helix_desktop.engine.collaborators import Spawn
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.document_writer import SMALLEST, Writer, Written, read, spent_on
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.strategies import caching, truncation
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, panic_start
 from helix_desktop.errors import HelixError
-
-if TYPE_CHECKING:
-    from helix_desktop.engine.steward import Steward
 
 LARGE = 700  # tokens of a part that an excerpt makes shorter
 EXCERPT = 300  # tokens of such an excerpt
@@ -26,11 +25,22 @@ OVERFLOW_SHARE = 0.8  # of what was refused as too long may be asked again
 WHY = "the next request would not fit"
 
 
+@dataclass(frozen=True, slots=True)
+class Aid:
+    """What the steward does for a climb. `flown`: wait for the fold in flight; False where it had to be given up."""
+
+    situation: Callable[[], Situation]
+    spawn: Spawn
+    append: Callable[[Written], Awaitable[object]]
+    flown: Callable[[float], Awaitable[bool]]
+
+
 class Panic:
     """One climb of the ladder."""
 
-    def __init__(self, steward: Steward, writer: Writer, sweeping: Sweeping) -> None:
-        self._steward = steward
+    def __init__(self, conversation: Conversation, writer: Writer, sweeping: Sweeping, aid: Aid) -> None:
+        self._conversation = conversation
+        self._aid = aid
         self._writer = writer
         self._sweeping = sweeping
         self._target = 0
@@ -39,7 +49,7 @@ class Panic:
 
     async def climb(self, *, overflowed: bool) -> None:
         """Rung by rung; what is left undone after the last is recorded."""
-        meter = self._steward.conversation.meter()
+        meter = self._conversation.meter()
         room = meter.window - meter.reserve
         self._target = min(room, int(meter.used * OVERFLOW_SHARE)) if overflowed else room
         tried = False
@@ -49,15 +59,15 @@ class Panic:
             await rung()
             tried = True
         if tried and not self._fits():
-            figures = self._steward.conversation.meter().figures()
-            await self._steward.conversation.append(
+            figures = self._conversation.meter().figures()
+            await self._conversation.append(
                 FoldFailed(FoldKind.TRUNCATION, f"everything that may be folded is folded, and there are {figures}")
             )
 
     def _rungs(self) -> Iterator[Callable[[], Awaitable[object]]]:
         """What loses least comes first: single huge parts, markers, a summary; then what needs no model."""
-        policy = self._steward.conversation.policy
-        window = self._steward.conversation.meter().window
+        policy = self._conversation.policy
+        window = self._conversation.meter().window
         if policy.truncation:
             yield functools.partial(self._excerpts, window * policy.oversized_share)
         if policy.caching != "off":
@@ -72,11 +82,11 @@ class Panic:
                     yield functools.partial(self._excerpts, LARGE)
 
     def _fits(self) -> bool:
-        return self._steward.conversation.meter().used <= self._target
+        return self._conversation.meter().used <= self._target
 
     def _may_fit(self, steps: int) -> bool:
         """Whether a truncation that leaves so many steps standing, their large parts as excerpts, can be enough."""
-        situation = self._steward.situation()
+        situation = self._aid.situation()
         branch, state = situation.branch, situation.state
         until = _until(situation, steps)
         words = branch.kept_tokens(Span(branch.order[0], until - 1), panic=True)
@@ -88,7 +98,7 @@ class Panic:
         return budget.corrected(fixed + words + SMALLEST + shown, state) <= self._target
 
     async def _markers(self) -> None:
-        situation = self._steward.situation()
+        situation = self._aid.situation()
         clearing = caching.everything_old(situation, panic_start(situation))
         if clearing is not None:
             await self._sweeping.sweep(clearing.parts(situation), WHY, panic=True)
@@ -96,25 +106,25 @@ class Panic:
     async def _in_flight(self) -> None:
         """What is being written already, if it comes in time."""
         started = asyncio.get_running_loop().time()
-        self._may_ask = await self._steward.flown(self._steward.conversation.policy.panic_wait)
+        self._may_ask = await self._aid.flown(self._conversation.policy.panic_wait)
         self._waited = asyncio.get_running_loop().time() - started
 
     async def _handover(self) -> None:
         """By a model, where the breaker is closed and nobody was waited for in vain, and as long as there is time."""
-        situation = self._steward.situation()
+        situation = self._aid.situation()
         span = foldable(situation, panic_start(situation))
         left = situation.policy.panic_wait - self._waited
         broken = situation.branch.failures[FoldKind.HANDOVER] >= situation.policy.failures
         if span is None or broken or left <= 0 or not self._may_ask:
             return
         reading = read(Plan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
-        conversation = self._steward.conversation
+        conversation = self._conversation
         work = self._writer.write(reading, conversation.new_fold(FoldKind.HANDOVER), left)
-        writing = self._steward.spawn(work, name=f"handover of {conversation.id}")
+        writing = self._aid.spawn(work, name=f"handover of {conversation.id}")
         try:
             why = await self._writer.wait_for(writing, situation.policy, left)
             if not why:
-                await self._steward.append(writing.result())
+                await self._aid.append(writing.result())
         except HelixError as error:
             await conversation.append(*spent_on(error), FoldFailed(FoldKind.HANDOVER, error.what))
         else:
@@ -134,7 +144,7 @@ class Panic:
                 continue  # the next one may work
 
     def _large(self, least: float) -> list[tuple[int, PartRef]]:
-        view = self._steward.conversation.view()
+        view = self._conversation.view()
         return [
             (block.tokens, block.source)
             for block in view.blocks
@@ -142,16 +152,14 @@ class Panic:
         ]
 
     async def _truncation(self, steps: int) -> None:
-        situation = self._steward.situation()
+        situation = self._aid.situation()
         plan = truncation.plan(situation, _until(situation, steps))
         if plan is None:
             return
         reading = read(plan, situation)
         if reading.shown - reading.kept <= budget.reserve(situation.state, situation.policy) // 20:
             return
-        await self._steward.append(
-            await self._writer.truncate(reading, self._steward.conversation.new_fold(FoldKind.TRUNCATION))
-        )
+        await self._aid.append(await self._writer.truncate(reading, self._conversation.new_fold(FoldKind.TRUNCATION)))
 
 
 def _until(situation: Situation, steps: int) -> int:

@@ -32,7 +32,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.large_outputs import Admission
-from helix_desktop.engine.panic import Panic
+from helix_desktop.engine.panic import Aid, Panic
 from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens
 from helix_desktop.engine.strategies import caching, handover, observation, reflection
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, tail_start
@@ -336,7 +336,8 @@ class Steward:
 
     async def _panic(self, *, overflowed: bool) -> None:
         """The ladder, until the next request fits."""
-        await Panic(self, self._writer, self._sweeping).climb(overflowed=overflowed)
+        aid = Aid(self.situation, self.spawn, self.append, self.flown)
+        await Panic(self.conversation, self._writer, self._sweeping, aid).climb(overflowed=overflowed)
 
     async def flown(self, seconds: float) -> bool:
         """Wait for the fold in flight, if there is one, and adopt it. False where it had to be given up."""

@@ -312,20 +312,6 @@ class Toolbox:
         return {name: tool for name, tool in tools.items() if name not in self._tools}
 
 
-def lifted(call: ToolCall, spec: ToolSpec) -> ToolCall:
-    """The call with what it asked to keep taken off its arguments; unchanged where there is none or the JSON is broken."""
-    try:
-        values = schema.read_arguments(call.arguments)
-        own = json.loads(spec.schema)
-    except (HelixError, ValueError):
-        return call
-    properties = [name for name, value in own.get("properties", {}).items() if value == schema.KEEP_SCHEMA]
-    if not properties or not isinstance(values.get(properties[0]), str):
-        return call
-    keep = values.pop(properties[0])
-    return replace(call, arguments=json.dumps(values, ensure_ascii=False), keep=keep)
-
-
 def _described(tool: Tool) -> ToolSpec:
     return schema.offered(tool.name, tool.description, tool.schema)
 

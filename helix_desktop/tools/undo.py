@@ -13,12 +13,11 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, FilesChanged, Recorded, ToolReturned
 from helix_desktop.engine.ports import Cache
 from helix_desktop.errors import HelixError, Refused
-from helix_desktop.tools import confine, difference
+from helix_desktop.tools import confine
 from helix_desktop.tools.changes import restore
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.files import Change, write
-from helix_desktop.tools.texts import decoded
 from helix_desktop.tools.tool import Around
 
 
@@ -87,9 +86,3 @@ async def _undone(change: FileChanged, roots: Roots, cache: Cache) -> str:
     except HelixError as error:
         return f"{name} was left as it is: {error}"
     return f"{name} was deleted again." if change.before is None else f"{name} was put back."
-
-
-async def diff_of(change: FileChanged, cache: Cache, name: str) -> str:
-    """The change as a unified diff, for showing it."""
-    before, after = [b"" if digest is None else await cache.get(digest) for digest in (change.before, change.after)]
-    return await asyncio.to_thread(difference.unified, decoded(before), decoded(after), name)

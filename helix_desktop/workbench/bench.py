@@ -86,10 +86,13 @@ def forgetting(workspace: Workspace) -> Forget:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter."""
+    """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter. `fetching`:
+    whether agents are offered fetch_url.
+    """
 
     access: Access
     closed: tuple[Path, ...] = ()
+    fetching: bool = False
 
 
 class Workbench:
@@ -125,7 +128,7 @@ class Workbench:
         owner = tasks.Tasks(f"{workspace.name} commands")
         stores = (workspace.cache, workspace.index, shared.access.tokens)
         roots = [Path(root) for root in workspace.settings.roots]
-        options = Options(closed=shared.closed)
+        options = Options(closed=shared.closed, fetching=shared.fetching)
         checkpoints = Checkpoints(
             [root.resolve() for root in roots],
             workspace.cache,

@@ -17,7 +17,7 @@ from helix_desktop.providers.configured import Configured
 from helix_desktop.providers.demo import DEMO
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
-from helix_desktop.settings import KEYS_IN_FILE, Settings
+from helix_desktop.settings import FETCH_PAGES, KEYS_IN_FILE, Settings
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Known, Workspace, Workspaces
 from helix_desktop.tokens import Counter
@@ -181,16 +181,17 @@ class Desk:
 
     def _shared(self) -> Shared:
         access = Access(self.configured, self.secrets, self.connections, self.tokens, self._clock)
-        return Shared(access, _closed(self.places))
+        return Shared(access, _closed(self.places), Settings(self.places.settings)[FETCH_PAGES])
 
 
 @asynccontextmanager
 async def alone(workspace: Workspace, places: Places) -> AsyncIterator[Workbench]:
     """A workbench on a workspace that was opened for one command."""
-    consent = Settings(places.settings)[KEYS_IN_FILE]
+    settings = Settings(places.settings)
+    consent = settings[KEYS_IN_FILE]
     secrets = Secrets(places.key_file, consent=lambda: consent)
     access = Access(Configured(places.providers), secrets, Connections(), Counter(), SystemClock())
-    bench = await Workbench.open(workspace, Shared(access, _closed(places)))
+    bench = await Workbench.open(workspace, Shared(access, _closed(places), settings[FETCH_PAGES]))
     try:
         yield bench
     finally:

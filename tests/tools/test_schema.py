@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.facts import ToolCall
 from helix_desktop.errors import WrongUse
 from helix_desktop.tools import schema
-from helix_desktop.tools.runner import lifted
 
 OWN: dict[str, Any] = {
     "type": "object",
@@ -147,11 +145,3 @@ def test_a_call_of_a_servers_tool_is_put_right_where_it_is_plain() -> None:
     assert schema.as_meant({"ids": None, "count": None, "other": None}, own) == {"other": None}
     as_written = {"ids": '{"a": 1}', "count": "five", "deep": "yes", "name": "5", "other": "[1]"}
     assert schema.as_meant(as_written, own) == as_written
-
-
-def test_a_call_is_lifted_of_its_keep() -> None:
-    spec = schema.offered("t", "d", OWN)
-    call = ToolCall("1", "t", '{"path": "é", "keep": "errors"}')
-    assert lifted(call, spec) == ToolCall("1", "t", '{"path": "é"}', keep="errors")
-    for arguments in ('{"path": "a"}', "{", "[]", '{"keep": 1}'):
-        assert lifted(ToolCall("1", "t", arguments), spec) == ToolCall("1", "t", arguments)

@@ -4,7 +4,7 @@ import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
-from helix_desktop.tools.undo import diff_of, joined, undo_changes
+from helix_desktop.tools.undo import joined, undo_changes
 from tests.tools.world import World
 
 A, B, C = (Digest.of(letter) for letter in (b"a", b"b", b"c"))
@@ -66,9 +66,3 @@ async def test_a_deleted_file_comes_back(here: World) -> None:
     deleted = FileChanged(str(here.folder / "a"), stored.changes[0].after, None)
     assert list(await undo_changes([deleted], here.kit.around.roots, here.cache)) == ["a was put back."]
     assert (here.folder / "a").read_text() == "text"
-
-
-async def test_a_change_as_a_diff(here: World) -> None:
-    here.write("a", "one\n")
-    (change,) = (await here.run("write_file", path="a", content="two\n")).changes
-    assert await diff_of(change, here.cache, "a") == "--- a\n+++ a\n@@ -1,1 +1,1 @@\n-one\n+two\n"

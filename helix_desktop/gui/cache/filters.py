@@ -15,7 +15,7 @@ from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import tr
 
 _DAY = 86_400
-_KB = 1024
+_KB = 1000
 PAUSE = 250
 
 
@@ -156,7 +156,7 @@ class FilterBar(QWidget):
     def _fill_more(self) -> None:
         menu = QMenu(self._more)
         group = QActionGroup(menu)
-        sizes = [(tr("Any size"), 0), (tr("Over 10 KB"), 10), (tr("Over 100 KB"), 100), (tr("Over 1 MB"), 1024)]
+        sizes = [(tr("Any size"), 0), (tr("Over 10 KB"), 10), (tr("Over 100 KB"), 100), (tr("Over 1 MB"), 1000)]
         for words, kilobytes in sizes:
             action = menu.addAction(words)
             action.setCheckable(True)

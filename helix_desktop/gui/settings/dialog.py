@@ -34,7 +34,7 @@ from helix_desktop.gui.settings.workspace import LimitsPage, ModelsPage, PolicyP
 from helix_desktop.gui.setup import Model, Setup
 from helix_desktop.gui.words import tr
 
-GENERAL = ("Chat", "Notifications", "Updates", "Logs", "Keys")
+GENERAL = ("Chat", "Notifications", "Updates", "Logs", "Tools", "Keys")
 
 
 class SettingsDialog(QDialog):

@@ -10,10 +10,10 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def size(amount: int) -> str:
-    """Bytes in three figures: 512 B, 18.9 KB, 203 KB, 96.2 MB."""
+    """Bytes in three figures: 512 B, 18.9 KB, 203 KB, 96.2 MB. A KB is 1,000 bytes, as for the model."""
     value, unit = float(amount), 0
     while value >= 999.5 and unit < len(_UNITS) - 1:
-        value /= 1024
+        value /= 1000
         unit += 1
     return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 99.95 else f"{value:.1f} {_UNITS[unit]}"
 

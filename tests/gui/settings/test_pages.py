@@ -420,10 +420,10 @@ def test_room_is_made_after_it_was_said_what_would_go(
     QTest.mouseClick(button(page, "Free up space…"), Qt.MouseButton.LeftButton)
     box = page.findChildren(QMessageBox)[0]
     for words in (
-        "11.4 MB over the limit.",
+        "12.0 MB over the limit.",
         "2 entries that no conversation uses",
         "read_file a.rs",
-        "still be 2.9 MB over",
+        "still be 3.0 MB over",
     ):
         assert words in box.text()
     assert page._said.text() == ""

@@ -12,10 +12,10 @@ from helix_desktop.gui.shared.figures import ago, lasted, money, size
     [
         (0, "0 B"),
         (512, "512 B"),
-        (19_354, "18.9 KB"),
-        (207_872, "203 KB"),
-        (100_872_192, "96.2 MB"),
-        (5 << 40, "5.0 TB"),
+        (19_354, "19.4 KB"),
+        (207_872, "208 KB"),
+        (100_872_192, "101 MB"),
+        (5 << 40, "5.5 TB"),
     ],
 )
 def test_sizes(amount: int, words: str) -> None:
