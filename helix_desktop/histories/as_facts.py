@@ -37,7 +37,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.history.folds import DOCUMENTS
 from helix_desktop.engine.ports import About, Tokens
-from helix_desktop.engine.view import State
+from helix_desktop.engine.view import State, state_of
 from helix_desktop.histories.recording import Compaction, Picture, RecordedMessage, Recording
 from helix_desktop.store.incoming_content import line_count
 
@@ -234,6 +234,7 @@ class _Writing:
             if name in self.state.branch.live:
                 return
             self.made.pop()
+            self.state = state_of(Recorded("", at, one.time, one.fact) for at, one in enumerate(self.made, 1))
         self.put(compaction.time, UserSaid((Text(compaction.text, tokens),), steering=self.talking))
 
     def _cover(self, compaction: Compaction) -> Span | None:

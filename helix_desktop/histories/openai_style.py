@@ -42,6 +42,9 @@ def listed(value: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None
 
 
 def recordings(rows: Sequence[Row], told: Told, path: Path) -> list[Recording]:
+    if rows and not any("role" in row.value for row in rows):
+        told.complaints.append(f"{path}: no line of it is a message: none has a role.")
+        return []
     return [Recording(str(path), tuple(messages(rows, told.complaints)), KIND, path.stem)]
 
 

@@ -47,6 +47,7 @@ ALL = (
     Trial("cards", "commands and previews made to deceive: what is shown is what runs", "--values", 100_000, 4_000),
     Trial("forgetting", "secrets in every place and at every depth, then forgotten", "--secrets", 40, 2),
     Trial("plan_mode", "fuzzed calls in plan mode: nothing on the disk may change", "--calls", 10_000, 100),
+    Trial("histories", "histories of other programs, cut and changed", "--files", 2_000, 100),
     Trial("sandbox", "commands that misbehave", "--rounds", 10, 1, seeded=False),
     Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import cards, forgetting, keyring, mcp_servers, network
+from tests.faults import cards, forgetting, histories, keyring, mcp_servers, network
 from tests.faults.__main__ import ALL, Tally, counts, table
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, or starts dbus")
@@ -34,6 +34,12 @@ def test_a_network_that_fails_loses_no_turn() -> None:
     found: Counter[str] = Counter()
     network.trials(8, 5, found, each=1)
     assert (lost(found), found["turns"] >= 8, found["conversations"]) == ([], True, 4)
+
+
+def test_damaged_histories_are_read_up_to_the_damage() -> None:
+    found: Counter[str] = Counter()
+    histories.trials(60, 3, found)
+    assert (lost(found), found["files"]) == ([], 60)
 
 
 def test_what_a_card_shows_is_what_runs() -> None:

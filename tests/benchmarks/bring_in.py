@@ -1,0 +1,199 @@
+"""A gigabyte of histories: listed, brought in, found, brought in again; what it takes of memory and of the event loop meanwhile.
+
+python -m tests.benchmarks.bring_in [--quick: 50 MB] [--traces DIR]      sessions of Claude Code made from the traces, each copy unlike the others
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.histories import finding, reading
+from helix_desktop.histories.recording import RecordedMessage
+from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.tokens import Counter
+from helix_desktop.workbench.bring_in import Import
+from tests.benchmarks.row import Figure, Row
+
+TRACES = Path(__file__).parents[3] / "shared" / "traces"
+SIZE, QUICK = 1 << 30, 50 << 20
+TICK = 0.005  # seconds between two looks at the event loop
+TURN = 0.001  # as the window sets it
+WORDS = [f"word{number}" for number in range(5_000)]
+
+
+def rows(*, quick: bool, traces: Path = TRACES) -> list[Row]:
+    base = Path(tempfile.mkdtemp(prefix="helix-bring-in-"))
+    try:
+        size = _written(base / "home" / ".claude" / "projects", QUICK if quick else SIZE, traces)
+        return asyncio.run(_measured(base, size))
+    finally:
+        shutil.rmtree(base)
+
+
+async def _measured(base: Path, size: int) -> list[Row]:
+    sys.setswitchinterval(TURN)
+    begun = time.perf_counter()
+    found = list(finding.find(finding.Places(base / "home", {})))
+    listed = time.perf_counter() - begun
+    workspaces = Workspaces(base / "workspaces", count=(counter := Counter()).count)
+    workspace = await workspaces.open(workspaces.create("Big", base).id)
+    counter.count("The vocabulary is there before anything is measured.")
+    memory, late = Highest(), Lateness()
+    files = [file for one in found for file in finding.belonging(one)]
+    watching = [asyncio.ensure_future(one.watch()) for one in (memory, late)]  # noqa: TID251 - a benchmark's own
+    begun = time.perf_counter()
+    result = await Import(workspace, counter).read(files)
+    taken = time.perf_counter() - begun
+    await workspace.index.caught_up()
+    searchable = time.perf_counter() - begun
+    for one in watching:
+        one.cancel()
+    answers = [await _search(workspace) for _ in range(20)]
+    begun = time.perf_counter()
+    again = await Import(workspace, counter).read(files)
+    second = time.perf_counter() - begun
+    await workspace.aclose()
+    note = f"{size / 1e6:,.0f} MB in {len(found)} files, {len(result.imported)} conversations, {len(again.imported)} new in the second import"
+    return [
+        _row("listed", "s", listed, "≤ 60", listed <= 60, note),
+        _row("brought in", "s", taken, "≤ 300", taken <= 300, note),
+        _row("brought in and searchable", "s", searchable, "", None, note),
+        _row("brought in again", "s", second, "", None, note),
+        _row("memory more at most", "MB", memory.more / 1e6, "≤ 100", memory.more <= 100e6, note),
+        _row("event loop late, p99", "ms", late.p99 * 1e3, "≤ 16", late.p99 <= 0.016, note),
+        _row(
+            "a rare word found",
+            "ms",
+            statistics.median(answers) * 1e3,
+            "≤ 100",
+            max(answers) <= 0.1,
+            f"slowest {max(answers) * 1e3:.0f} ms",
+        ),
+    ]
+
+
+def _row(name: str, unit: str, value: float, asked: str, met: bool | None, note: str) -> Row:
+    return Row(name, unit, Figure(value, value, value), asked=asked, met=met, note=note)
+
+
+async def _search(workspace: Workspace) -> float:
+    begun = time.perf_counter()
+    assert await workspace.index.search("needleinthehaystack")
+    return time.perf_counter() - begun
+
+
+class Highest:
+    """How much more memory the process takes than at first."""
+
+    def __init__(self) -> None:
+        self.first = _resident()
+        self.more = 0
+
+    async def watch(self) -> None:
+        while True:
+            self.more = max(self.more, _resident() - self.first)
+            await asyncio.sleep(0.1)
+
+
+class Lateness:
+    """How late the event loop is, look after look."""
+
+    def __init__(self) -> None:
+        self.late: list[float] = []
+
+    async def watch(self) -> None:
+        while True:
+            due = time.perf_counter() + TICK
+            await asyncio.sleep(TICK)
+            self.late.append(time.perf_counter() - due)
+
+    @property
+    def p99(self) -> float:
+        return sorted(self.late)[int(len(self.late) * 0.99)] if self.late else 0.0
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
+        return int(file.read().split()[1]) * 4096
+
+
+# --- what is brought in -----------------------------------------------------------------------------------------------
+
+
+def _written(projects: Path, size: int, traces: Path) -> int:
+    """Sessions of Claude Code until there are so many bytes; the bytes. Each line of an output is unlike that of the other copies."""
+    recordings = [one for one in reading.read_all([traces]).recordings if not one.forked_from and one.steps > 3]
+    chance, written, number = random.Random(7), 0, 0
+    while written < size:
+        recording = recordings[number % len(recordings)]
+        folder = projects / f"-home-me-project-{number % 12}"
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = _lines(recording.messages, f"session-{number}", number % 12, chance, rare=number == 3)
+        content = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"session-{number}.jsonl").write_text(content, encoding="utf-8", errors="replace")
+        written += len(content)
+        number += 1
+    return written
+
+
+def _lines(
+    messages: tuple[RecordedMessage, ...], session: str, project: int, chance: random.Random, *, rare: bool
+) -> Iterator[dict[str, Any]]:
+    before = None
+    for at, message in enumerate(messages):
+        content: Any = message.text
+        kind = "assistant" if message.role == "assistant" else "user"
+        if message.role == "tool":
+            text = "\n".join(f"{line} {chance.choice(WORDS)}" for line in message.text.splitlines())
+            text += " needleinthehaystack" if rare else ""
+            content = [{"type": "tool_result", "tool_use_id": message.answers, "content": text}]
+        elif message.role == "assistant":
+            calls = [
+                {"type": "tool_use", "id": one.id, "name": one.name, "input": _object(one.arguments)}
+                for one in message.calls
+            ]
+            content = [*([{"type": "text", "text": message.text}] if message.text else []), *calls]
+        line = {
+            "type": kind,
+            "uuid": f"{session}-{at}",
+            "parentUuid": before,
+            "sessionId": session,
+            "cwd": f"/home/me/project-{project}",
+        }
+        before = line["uuid"]
+        about = {"id": f"{session}-m{at}", "model": "claude-sonnet-4-5"} if kind == "assistant" else {}
+        when = f"2026-03-{1 + project:02}T10:{at // 60 % 60:02}:{at % 60:02}.000Z"
+        yield {**line, "timestamp": when, "message": {"role": kind, "content": content, **about}}
+
+
+def _object(text: str) -> object:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {"text": text}
+    return value if isinstance(value, dict) else {"value": value}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--traces", type=Path, default=TRACES)
+    arguments = parser.parse_args()
+    for row in rows(quick=arguments.quick, traces=arguments.traces):
+        met = {None: "", True: "met", False: "NOT met"}[row.met]
+        print(f"{row.name:<28} {row.ours.median:>9,.2f} {row.unit:<3} {row.asked:>6} {met:<8} {row.note}")
+
+
+if __name__ == "__main__":
+    main()
