@@ -24,7 +24,7 @@ from helix_desktop.errors import StoreFailed
 PIECE = 16_384  # characters; cutting at line ends costs 0.0002 % of exactness
 WHOLE = 1_000_000  # characters counted in full; beyond, samples are
 SAMPLES = 16
-REMEMBERED = 2_000  # counts kept; about 200 bytes each
+REMEMBERED = 8_000  # counts kept; about 200 bytes each
 BYTES_PER_TOKEN = 3.6  # where even tiktoken gives up
 
 log = logging.getLogger(__name__)

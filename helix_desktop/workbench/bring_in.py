@@ -47,6 +47,7 @@ from helix_desktop.store.workspace import Workspace
 
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
+AHEAD = 16 << 20  # bytes that are read before the index has its turn: what was counted then need not be counted again
 TOGETHER = 64  # contents that are stored side by side
 _SAID = (UserSaid, ModelReplied, ToolReturned)
 
@@ -132,12 +133,15 @@ class Import:
         await self._look()
         thread = StoreThread("bring in")
         sizes = [_size(file) for file in files]
-        done = 0
+        done = ahead = 0
         try:
             for file, size in zip(files, sizes, strict=True):
                 report(done, sum(sizes), str(file))
                 await self._file(thread, file)
-                done += size
+                done, ahead = done + size, ahead + size
+                if ahead > AHEAD:
+                    await self.workspace.index.caught_up()
+                    ahead = 0
         finally:
             await thread.aclose()
         report(done, sum(sizes), "")

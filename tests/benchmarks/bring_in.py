@@ -1,6 +1,6 @@
 """A gigabyte of histories: listed, brought in, found, brought in again; what it takes of memory and of the event loop meanwhile.
 
-python -m tests.benchmarks.bring_in [--quick: 50 MB] [--traces DIR]      sessions of Claude Code made from the traces, each copy unlike the others
+python -m tests.benchmarks.bring_in [--quick: 50 MB] [--size MB] [--traces DIR]      sessions of Claude Code made from the traces, each copy unlike the others
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ TURN = 0.001  # as the window sets it
 WORDS = [f"word{number}" for number in range(5_000)]
 
 
-def rows(*, quick: bool, traces: Path = TRACES) -> list[Row]:
+def rows(*, quick: bool, traces: Path = TRACES, size: int = SIZE) -> list[Row]:
     base = Path(tempfile.mkdtemp(prefix="helix-bring-in-"))
     try:
-        size = _written(base / "home" / ".claude" / "projects", QUICK if quick else SIZE, traces)
+        size = _written(base / "home" / ".claude" / "projects", QUICK if quick else size, traces)
         return asyncio.run(_measured(base, size))
     finally:
         shutil.rmtree(base)
@@ -188,9 +188,10 @@ def _object(text: str) -> object:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--size", type=int, default=SIZE >> 20, help="megabytes")
     parser.add_argument("--traces", type=Path, default=TRACES)
     arguments = parser.parse_args()
-    for row in rows(quick=arguments.quick, traces=arguments.traces):
+    for row in rows(quick=arguments.quick, traces=arguments.traces, size=arguments.size << 20):
         met = {None: "", True: "met", False: "NOT met"}[row.met]
         print(f"{row.name:<28} {row.ours.median:>9,.2f} {row.unit:<3} {row.asked:>6} {met:<8} {row.note}")
 
