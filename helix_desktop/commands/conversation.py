@@ -31,6 +31,11 @@ def add(nouns: Subparsers) -> None:
     one.add_argument("before", type=int, metavar="FROM", help="the number of a fact: the context as it was then")
     one.add_argument("after", type=int, nargs="?", metavar="TO", help="the number of a fact; without it: now")
     bringing_in.add(verbs)
+    written = _verb(
+        verbs, "export", "one as another program reads it, a line for each message, to standard output", export
+    )
+    written.add_argument("conversation", metavar="CONVERSATION", help="its id; may be shortened while it is unique")
+    written.add_argument("--as", dest="form", choices=("claude-code", "openai"), default="openai", help="openai: messages of chat completions; claude-code: a session for ~/.claude/projects/FOLDER/SESSION.jsonl")  # fmt: skip
 
 
 def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
@@ -55,6 +60,29 @@ async def list_all(arguments: argparse.Namespace, workspace: Workspace, console:
     for row in rows:
         when = datetime.fromtimestamp(row.updated, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
         await console.say(f"{row.id}  {when}  {row.title or row.begins}".rstrip())
+    return 0
+
+
+async def export(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    import json
+    from contextlib import suppress
+
+    from helix_desktop.errors import CacheCorrupt
+    from helix_desktop.histories import writing
+
+    facts = await workspace.journal.read(await _named(workspace, arguments.conversation))
+    contents = {}
+    for digest in writing.named(facts):
+        with suppress(NotThere, CacheCorrupt):
+            contents[digest] = await workspace.cache.get(digest)
+    folder = next(iter(workspace.settings.roots), "")
+    write = writing.claude_code if arguments.form == "claude-code" else writing.openai
+    lines = list(write(facts, contents.get, folder))
+    if arguments.json:
+        await say_json(console, lines)
+        return 0
+    for line in lines:
+        await console.say(json.dumps(line, ensure_ascii=False))
     return 0
 
 
