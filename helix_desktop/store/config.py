@@ -51,6 +51,7 @@ class Settings:
     trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
     approved: Mapping[str, str] = field(default_factory=dict)  # MCP tools as the user last allowed them, by fingerprint
     off: tuple[str, ...] = ()  # rules, skills, commands, hooks and agents of the folders that the user switched off
+    shown: tuple[str, ...] = ()  # rules that allow other programs as well, and that the user was told of
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -131,6 +132,9 @@ _KEYS: Mapping[str, _Key] = {
     "changes.off": _Key("true or false", lambda value: isinstance(value, bool)),
     "permissions.trusted": _Key("a table of rules files and their SHA-256", _table),
     "permissions.approved": _Key("a table of MCP tools and what they were when you allowed them", _table),
+    "permissions.shown": _Key(
+        "a list of commands of rules that allow other programs as well, once you were told", _texts
+    ),
     "permissions.off": _Key("a list of paths of rules, skills, commands, hooks and agents that are not used", _texts),
     "proposed": _Key("a table the program made from an import", _table),
 }
@@ -245,6 +249,7 @@ def _settings(document: Mapping[str, Any], warnings: tuple[str, ...]) -> Setting
         trusted=permissions.get("trusted", {}),
         approved=permissions.get("approved", {}),
         off=tuple(permissions.get("off", ())),
+        shown=tuple(permissions.get("shown", ())),
         proposed=document.get("proposed", {}),
         warnings=warnings,
     )

@@ -93,6 +93,12 @@ def program(word: str) -> str:
     return word.rpartition("/")[2]
 
 
+def plain_name(word: str) -> str:
+    """The same without a version: `python` for `/usr/bin/python3.11`."""
+    name = program(word)
+    return name if name in starters.PREFIXES else _VERSION.sub("", name) or name
+
+
 @dataclass(slots=True)
 class _Line:
     """What was found in a line so far."""
@@ -104,6 +110,8 @@ class _Line:
     placed: list[str] = field(default_factory=list)  # words of commands that put files somewhere
     depth: int = 0
     guessing: bool = False
+    coded: bool = False  # the command just read brings code of its own
+    given: list[str] = field(default_factory=list)  # what it reads from here documents
     places: bool = False
     moves_path: bool = False
     literal: bool = False  # a substitution stands in it as text
@@ -147,12 +155,13 @@ class _Line:
         starts = [one for name, value in simple.sets for one in self._set(name, value)]
         if not simple.words:
             return [Written(one.words) for one in starts]
-        code, doubts = self._has_code(simple), len(self.doubts)
+        doubts = len(self.doubts)
+        self.coded = False
+        self.given = simple.given
         starts += self._starts(tuple(simple.words), sure=True)[1:]
-        self._doubt_code(simple, code=code)
-        if program(simple.words[0]) not in starters.DATA:
-            self.texts += simple.given
-        return [Written(tuple(simple.words), tuple(starts), code or len(self.doubts) > doubts)]
+        self.given = []
+        code = self.coded or len(self.doubts) > doubts
+        return [Written(tuple(simple.words), tuple(starts), code)]
 
     def _note(self, name: str, rest: Sequence[str]) -> None:
         """What is told of a program for the rules that hold something back."""
@@ -166,6 +175,8 @@ class _Line:
             and name not in _OWN
         ):
             self.texts += rest[1:] if name in starters.SUBCOMMANDS else rest
+        if name not in starters.DATA:
+            self.texts += self.given
 
     # --- variables ---------------------------------------------------------------------------------------------------
 
@@ -203,18 +214,19 @@ class _Line:
         if self.depth > _DEEPEST:
             raise Hidden("it starts programs within programs")
         name = program(words[0])
-        if not name or not certain(name) or MANY in words[0]:
+        if not name or not certain(name) or MANY in words[0] or name == "coproc":
             raise Hidden("the shell fills in which program runs")
         if words[0] != name:
             self.scripts.append(words[0])
         self._note(name, words[1:])
+        self._judge(words)
         found = [Started(words, sure)]
         found += [Started(one.words, one.sure and sure) for one in self._within(name, list(words[1:]))]
         self.depth -= 1
         return found
 
     def _within(self, name: str, rest: list[str]) -> list[Started]:
-        name = _VERSION.sub("", name) or name
+        name = plain_name(name)
         if name in starters.SHELLS or name in starters.OTHER_SHELLS:
             return self._shell(name, rest)
         if name in starters.MULTIPLE:
@@ -321,10 +333,12 @@ class _Line:
     def declares(self, rest: list[str]) -> list[Started]:
         if any(word.startswith("-") and "n" in word for word in rest) and "=" in " ".join(rest):
             raise Hidden("it gives a variable a second name")
+        self.sums |= any("[" in word.partition("=")[0] for word in rest)
         return self._sets(rest)
 
     def reads(self, rest: list[str]) -> list[Started]:
         """`read A`, `printf -v A`, `getopts`: whatever is named may be set."""
+        self.sums |= any("[" in word for word in rest)
         for word in rest:
             if word == "PATH" or word in starters.LOADING_VARIABLES or word in starters.COMMAND_VARIABLES:
                 raise Hidden(f"it sets {word}, which can make programs run others")
@@ -416,7 +430,7 @@ class _Line:
             words = words[2 if takes else 1 :]
         if not words:
             raise Hidden("its arguments are run as commands")
-        return self._text(_REPLACED.sub("$x", " ".join(words)) + ' "$@"')
+        return [*self._text(_REPLACED.sub("$x", " ".join(words)) + ' "$@"'), *self._starts((*words, MANY), sure=False)]
 
     def flock(self, rest: list[str]) -> list[Started]:
         at = _behind_options(
@@ -459,7 +473,9 @@ class _Line:
             ),
             rest,
         )
-        return self._guesses(rest) if at is None else self._text(" ".join(rest[at:]))
+        if at is None:
+            return self._guesses(rest)
+        return [*self._text(" ".join(rest[at:])), *self._starts(tuple(rest[at:]), sure=False)]
 
     def fd(self, rest: list[str]) -> list[Started]:
         for at, word in enumerate(rest):
@@ -534,19 +550,17 @@ class _Line:
 
     # --- code of its own -------------------------------------------------------------------------------------------------
 
-    def _has_code(self, simple: Simple) -> bool:
-        """Whether the words hold a program of their own, as behind `python -c`."""
-        return any(_coded(words) for words in _suffixes(simple.words))
-
-    def _doubt_code(self, simple: Simple, *, code: bool) -> None:
-        name = _VERSION.sub("", program(simple.words[0]))
-        reads = name in starters.CODE and not any(not word.startswith("-") for word in simple.words[1:])
-        if reads and not simple.given and "--version" not in simple.words and "-V" not in simple.words:
+    def _judge(self, words: Sequence[str]) -> None:
+        """Whether a program is given code of its own, as behind `python -c`, and whether that may start others."""
+        name = plain_name(words[0])
+        self.coded |= _coded(words)
+        reads = name in starters.CODE and all(word.startswith("-") for word in words[1:])
+        if reads and not self.given and not {"--version", "-V", "-v"} & set(words):
             self.doubts.append(f"{name} reads a program from somewhere else")
-        text = "\n".join([*simple.words[1:], *simple.given])
-        if (code or reads) and (re.search(starters.STARTS, text) or ANY in text or MANY in text):
+        text = "\n".join([*words[1:], *self.given])
+        if (_coded(words) or reads) and (re.search(starters.STARTS, text) or not certain(text)):
             self.doubts.append(f"{name} is given a program that may start others")
-        if name in ("sed", "gsed") and any(_SED_RUNS.search(word) for word in simple.words[1:]):
+        if name in ("sed", "gsed") and any(_SED_RUNS.search(word) for word in words[1:]):
             self.doubts.append("sed is told to run something")
 
 
@@ -554,23 +568,9 @@ def _all(command: Written) -> tuple[Started, ...]:
     return (Started(command.words), *command.starts)
 
 
-def _suffixes(words: Sequence[str]) -> list[list[str]]:
-    """The command itself, and what stands behind a wrapper in it."""
-    return [
-        list(words[at:])
-        for at in range(len(words))
-        if not at or program(words[at]) in starters.CODE or _is_code_program(words[at])
-    ]
-
-
-def _is_code_program(word: str) -> bool:
-    name = _VERSION.sub("", program(word))
-    return name in starters.CODE or name in starters.WRITTEN_IN
-
-
 def _coded(words: Sequence[str]) -> bool:
     """Whether an interpreter is given a program in its options, or reads one from its input."""
-    name = _VERSION.sub("", program(words[0]))
+    name = plain_name(words[0])
     letters = starters.CODE.get(name)
     if letters is None:
         return name in starters.WRITTEN_IN

@@ -48,7 +48,6 @@ PREFIXES = {
         names("setuid setgid root wd propagation setgroups map-user map-group map-users map-groups"),
     ),
     "chroot": Prefix("", "", names("skip-chdir"), names("groups userspec"), 1),
-    "setarch": Prefix("vRBFILSTXZ3", "", operands=1),
     "linux32": Prefix("vRBFILSTXZ3"),
     "linux64": Prefix("vRBFILSTXZ3"),
     "catchsegv": Prefix(),
@@ -70,7 +69,7 @@ PREFIXES = {
 
 # They start another program too, but where it stands in their arguments depends on too much: any word may be it.
 LOOSE = names(
-    """strace ltrace valgrind perf gdb lldb xvfb-run dbus-run-session dbus-launch systemd-run systemd-inhibit firejail bwrap
+    """setarch strace ltrace valgrind perf gdb lldb xvfb-run dbus-run-session dbus-launch systemd-run systemd-inhibit firejail bwrap
     proot fakeroot fakechroot faketime nsenter setpriv capsh prlimit numactl cgexec runcon chpst pkexec npx bunx pnpx uvx pipx
     cross-env dotenv dotenvx direnv op doppler aws-vault rustup entr reflex nodemon watchexec hyperfine coverage kernprof
     mpirun mpiexec srun ccache distcc nix-shell guix flatpak-spawn toolbox distrobox-enter screen tmux dtach abduco ts

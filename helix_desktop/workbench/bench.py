@@ -40,7 +40,7 @@ from helix_desktop.engine.policy import DEFAULT_PRESET
 from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged, Tokens
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
-from helix_desktop.errors import CacheCorrupt, NotThere, WrongUse
+from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, WrongUse
 from helix_desktop.project.item import Item
 from helix_desktop.store.config import Changes
 from helix_desktop.store.empty_trash import Emptied
@@ -114,6 +114,7 @@ class Workbench:
         self._rows = Rows(workspace.journal)
         self._listeners: list[Listener] = []
         self._instead: dict[str, str] = {}
+        self._wide: tuple[str, ...] = ()
         self._writers: dict[str, Writer] = {}
         self._room = Room(workspace, self._tasks.spawn)
         self.changes = FileChanges(self)
@@ -141,6 +142,7 @@ class Workbench:
         )
         bench = cls(workspace, shared, kit, permissions)
         permissions.remember = bench._remember
+        bench._tell_of_wide_rules()
         await bench._rows.read()
         bench.servers.begin()
         bench._tasks.spawn(asyncio.to_thread(shared.access.get_ready), name="get ready for the first message")
@@ -463,6 +465,19 @@ class Workbench:
         """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""
         return await asyncio.to_thread(folders.below, self.folder, prefix.lower(), limit)
 
+    def _tell_of_wide_rules(self) -> None:
+        """Rules of older versions that allow more than they seem to are shown once."""
+        found = setup.wide_rules(self._permissions, self.workspace.settings.shown)
+        if found:
+            notes: list[str] = []
+            for command in found:
+                notes.append(  # noqa: PERF401 -- sentences are looked for in what is appended
+                    f"The rule {command} allows other programs as well. You can remove it in Settings > Permissions."
+                )
+            self._wide = tuple(notes)
+            with suppress(HelixError):
+                self.workspace.change(lambda now: {"permissions.shown": [*now.shown, *found]})
+
     async def change(self, changes: Changes) -> None:
         """Set keys of workspace.toml, and let what runs take them over."""
         servers = self.workspace.settings.mcp
@@ -547,7 +562,7 @@ class Workbench:
     @property
     def notes(self) -> Sequence[str]:
         """What opening the workspace had to mend, and what its settings hold that means nothing: for the user."""
-        return (*self.workspace.notes, *self.workspace.settings.warnings)
+        return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide)
 
     def proposals(self) -> str:
         """What an imported workspace would like to be allowed, as it stands in its file; empty where there is nothing."""

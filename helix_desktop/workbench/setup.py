@@ -15,7 +15,7 @@ from helix_desktop.engine.facts import PolicySet, SystemSet
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.store.config import Settings
 from helix_desktop.tools.changes.coverage import Coverage
-from helix_desktop.tools.permission import Mode, Rule
+from helix_desktop.tools.permission import Mode, Rule, too_wide
 from helix_desktop.tools.runner import Permissions
 
 
@@ -61,3 +61,8 @@ def permissions(settings: Settings) -> Permissions:
     except ValueError:
         mode = Mode.ASK
     return Permissions(mode=mode, rules=tuple(Rule.parse(table) for table in settings.rules))
+
+
+def wide_rules(permissions: Permissions, shown: Sequence[str]) -> list[str]:
+    """Rules that allow other programs as well, as older versions made them, without those the user was told of."""
+    return [rule.command for rule in permissions.rules if too_wide(rule) and rule.command not in shown]

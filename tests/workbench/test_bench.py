@@ -405,3 +405,17 @@ async def test_a_cache_beyond_its_limit_is_told(desks: Desks, folder: Path) -> N
     await bench.change({"limits.cache_bytes": 100 + taken})
     assert await asyncio.wait_for(heard.get(), 10) == bench.over_limit() == 157
     stop()
+
+
+async def test_rules_that_allow_other_programs_as_well_are_shown_once(desks: Desks, folder: Path) -> None:
+    desk = desks()
+    bench = await desk.create("Pairs", folder)
+    rule = {"decision": "allow", "tool": "run_command", "command": "python3.11 *"}
+    await bench.change({"permissions.rules": [rule, {**rule, "command": "git log *"}]})
+    await desk.aclose()
+    said = "The rule python3.11 * allows other programs as well. You can remove it in Settings > Permissions."
+    for expected in ([said], []):
+        desk = desks()
+        again = await desk.open("Pairs")
+        assert [note for note in again.notes if "other programs" in note] == expected
+        await desk.aclose()

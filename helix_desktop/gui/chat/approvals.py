@@ -16,6 +16,7 @@ from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
     QBoxLayout,
+    QComboBox,
     QHBoxLayout,
     QLabel,
     QLineEdit,
@@ -115,6 +116,7 @@ class QuestionCard(QWidget):
         self._wrong.hide()
         self._first: QWidget = self
         self._words = QLineEdit(self)
+        self._rule = self._rules() if question.rules and not of_a_server(question) else None
         self._inside.addLayout(self._ways(keys) if of_a_server(question) else self._buttons(keys))
         self._read_on()
 
@@ -132,7 +134,8 @@ class QuestionCard(QWidget):
             self._wrong.setText(said(error.what))
             self._wrong.show()
             return
-        self.answered.emit(Answer(allowed=True, scope=scope, values=values))
+        rule = self._rule.currentIndex() if self._rule is not None else 0
+        self.answered.emit(Answer(allowed=True, scope=scope, values=values, rule=rule))
 
     def refuse(self) -> None:
         self.answered.emit(Answer(allowed=False, words=self._words.text().strip()))
@@ -178,6 +181,23 @@ class QuestionCard(QWidget):
         self._inside.addWidget(text)
         self._length = self._label("", "faint")
         return text
+
+    def _rules(self) -> QComboBox:
+        """The exact rule that allowing for longer would make; the user may take a narrower one."""
+        row = QHBoxLayout()
+        label = QLabel(tr("Allowing for longer allows:"), self)
+        label.setProperty("look", "small")
+        choice = QComboBox(self)
+        choice.addItems([exact.shown(rule) for rule in self._question.rules])
+        choice.setFont(self._theme.mono())
+        choice.setAccessibleName(tr("Rule for “Always allow”"))
+        choice.setToolTip(tr("* stands for any further words. Take a longer rule to allow less."))
+        choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        choice.setEnabled(len(self._question.rules) > 1)
+        row.addWidget(label)
+        row.addWidget(choice, 1)
+        self._inside.addLayout(row)
+        return choice
 
     def _read_on(self) -> None:
         """More of the preview has been shown."""

@@ -281,3 +281,23 @@ def test_a_sub_agents_question_says_for_what_it_asks(theme: Theme) -> None:
     assert "Asked by a sub-agent working on: <b>Find</b> every caller" in shown
     made.show_questions({2: COMMAND})
     assert not any("sub-agent" in label.text() for label in made.findChildren(QLabel) if label.isVisible())
+
+
+def test_the_rule_that_always_makes_is_shown_and_can_be_narrowed(approvals: Approvals) -> None:
+    rules = ("git log *", "git log -3 *", "git log -3")
+    approvals.show_questions({2: replace(COMMAND, rules=rules)})
+    card = approvals.card
+    assert card is not None
+    choice = card.findChild(QComboBox)
+    assert choice is not None
+    assert [choice.itemText(row) for row in range(choice.count())] == list(rules)
+    spy = QSignalSpy(card.answered)
+    choice.setCurrentIndex(2)
+    buttons(approvals)["Always allow"].click()
+    assert spy.at(0)[0] == Answer(allowed=True, scope="always", rule=2)
+
+
+def test_where_nothing_would_be_kept_no_rule_is_shown(approvals: Approvals) -> None:
+    approvals.show_questions({2: replace(COMMAND, scopes=("once",))})
+    assert approvals.card is not None
+    assert approvals.card.findChild(QComboBox) is None
