@@ -59,7 +59,9 @@ def _nowhere() -> bool:
 
 def _command(arguments: argparse.Namespace) -> int:
     """Its log has a file of its own: the window may be writing the other one."""
-    stop = logs.start(places.find(arguments.home).logs, logs.Redaction(), file="command")
+    where = places.find(arguments.home)
+    stop = logs.start(where.logs, logs.Redaction(), file="command")
+    places.keep_private(where)
     try:
         code = int(arguments.run(arguments))
         if sys.stdout is not None:

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self, cast
+from typing import IO, Protocol, Self
 
 from helix_desktop import tasks
+from helix_desktop.durable import Beside
 from helix_desktop.errors import NotThere, StoreFailed, WrongUse
 
 PIECE = 1 << 20
@@ -82,7 +83,7 @@ class Terminal:
     async def write(self, data: bytes) -> None:
         if self._beside:
             with _written(str(self._target)):
-                self._beside.write(data)
+                (self._beside.file if isinstance(self._beside, Beside) else self._beside).write(data)
         elif sys.stdout is None:
             raise StoreFailed("Standard output is closed.", remedy="Nothing was lost; open it, or name a file.")
         else:
@@ -154,7 +155,7 @@ def _opened(path: Path) -> BufferedReader:
         raise WrongUse(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def _begun(target: Path) -> IO[bytes]:
+def _begun(target: Path) -> IO[bytes] | Beside:
     """A file beside the target, to be put in its place; or, where it is no file, the target itself."""
     if target.is_dir():
         raise WrongUse(f"{target} is a folder; name a file.")
@@ -163,7 +164,7 @@ def _begun(target: Path) -> IO[bytes]:
     try:
         if _is_no_file(target):
             return target.open("wb", buffering=0)
-        return cast(IO[bytes], tempfile.NamedTemporaryFile(dir=target.parent, delete=False))
+        return Beside(target)
     except OSError as error:
         raise WrongUse(f"{target} cannot be written: {error.strerror}.") from error
 
@@ -172,25 +173,16 @@ def _is_no_file(target: Path) -> bool:
     return target.exists() and not target.is_file()
 
 
-def _ended(beside: IO[bytes], target: Path, *, whole: bool) -> None:
-    if _is_no_file(target):
+def _ended(beside: IO[bytes] | Beside, target: Path, *, whole: bool) -> None:
+    if not isinstance(beside, Beside):
         beside.close()
         return
     try:
-        beside.close()  # which writes the rest
         if whole:
-            _rename(Path(beside.name), target)
+            beside.take_place()
     except OSError as error:
         raise StoreFailed(
             f"{target} could not be written: {error.strerror}.", remedy="What stood there is as it was."
         ) from error
     finally:
-        Path(beside.name).unlink(missing_ok=True)
-
-
-def _rename(beside: Path, target: Path) -> None:
-    """With the rights a new file would have had, not the private ones of a temporary one."""
-    umask = os.umask(0)
-    os.umask(umask)
-    beside.chmod(0o666 & ~umask)
-    beside.replace(target)
+        beside.drop()

@@ -221,6 +221,8 @@ async def _workspaces(where: Places) -> AsyncIterator[Finding]:
     from helix_desktop.store.workspace import Workspaces
 
     workspaces = Workspaces(where.workspaces)
+    for sentence in workspaces.tidy():
+        yield Finding("Left over", State.NOTE, sentence)
     for known in workspaces.list():
         what = f"Workspace {known.name}"
         if known.mistake:

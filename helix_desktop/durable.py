@@ -3,14 +3,78 @@
 from __future__ import annotations
 
 import os
-import shutil
+import stat
+import time
 import uuid
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop.errors import StoreFailed, WrongUse
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_NAMELESS = getattr(os, "O_TMPFILE", 0)
+_LEFT = ".*-????????"  # how the name of a file begins that was to take another one's place
+_OLD = 3_600.0  # seconds after which nobody still writes it
+
+
+class Beside:
+    """A file that takes the place of `path` when it is whole, and is gone otherwise.
+
+    Where the system can, it has no name until then, so that a program that is killed leaves nothing behind.
+    """
+
+    def __init__(self, path: Path, mode: int = 0o666) -> None:
+        self._path = path
+        self._name = path.with_name(f".{path.name[:200]}-{uuid.uuid4().hex[:8]}")
+        self.file = os.fdopen(self._opened(mode), "w+b")
+
+    def _opened(self, mode: int) -> int:
+        if _NAMELESS:
+            with suppress(OSError):  # a file system that knows no such files, or one that is full: the next call tells
+                return os.open(self._path.parent, _NAMELESS | os.O_RDWR, mode)
+        return os.open(self._name, _NEW, mode)
+
+    def take_place(self) -> None:
+        """Put what was written on the disk, and then in the other file's place."""
+        try:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            if not self._name.exists() and os.name != "nt":
+                self._give_name()
+            self.file.close()  # Windows moves no open file
+            self._name.replace(self._path)
+            sync_folder(self._path.parent)
+        finally:
+            self.drop()
+
+    def _give_name(self) -> None:
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:  # with a folder's handle Python follows the link to the file that has no name
+            source = f"/proc/self/fd/{self.file.fileno()}"
+            os.link(source, self._name.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
+        finally:
+            os.close(folder)
+
+    def drop(self) -> None:
+        """Leave nothing. After `take_place` it does nothing."""
+        with suppress(OSError):
+            self.file.close()
+        with suppress(OSError):
+            self._name.unlink(missing_ok=True)
+
+
+def left_over(folder: Path) -> Iterator[Path]:
+    """What a program that was killed has left of files it was writing there, if it is sure that nobody writes them still."""
+    for path in folder.glob(_LEFT):
+        with suppress(OSError):
+            about = path.lstat()
+            if stat.S_ISREG(about.st_mode) and _is_hex(path.name[-8:]) and time.time() - about.st_mtime > _OLD:
+                yield path
+
+
+def _is_hex(text: str) -> bool:
+    return all(sign in "0123456789abcdef" for sign in text)
 
 
 def write(path: Path, text: str | bytes, *, private: bool = False) -> None:
@@ -31,19 +95,44 @@ def write(path: Path, text: str | bytes, *, private: bool = False) -> None:
 def _put(path: Path, content: bytes, *, private: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     there = path.exists()
-    beside = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
+    beside = Beside(path, 0o600 if private or there else 0o666)
     try:
-        with os.fdopen(os.open(beside, _NEW, 0o600 if private or there else 0o666), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if there and not private:
-            shutil.copymode(path, beside)
-        beside.replace(path)
-        sync_folder(path.parent)
+        beside.file.write(content)
+        if there and not private and os.name != "nt":
+            os.fchmod(beside.file.fileno(), stat.S_IMODE(path.stat().st_mode))
+        beside.take_place()
     finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
+        beside.drop()
+
+
+def read(path: Path, most: int = 4 << 20) -> bytes:
+    """A small file of settings. WrongUse where it is something else: a pipe would be waited for, a device has no end."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as file:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise WrongUse(f"{path} is not a regular file.", remedy="Put a text file in its place.")
+        if about.st_size > most:
+            raise WrongUse(f"{path} is larger than {most >> 20} MB.", remedy="Put a smaller file in its place.")
+        return file.read(most)
+
+
+def keep_private(path: Path) -> None:
+    """For this user alone, whatever the umask was. What belongs to somebody else, or to everybody, is left as it is."""
+    if os.name == "nt":
+        return
+    with suppress(OSError):
+        about = path.lstat()
+        mode = stat.S_IMODE(about.st_mode)
+        ours = about.st_uid == os.getuid() and not mode & stat.S_ISVTX and path not in (Path.home(), Path("/"))
+        if ours and mode & 0o077 and not stat.S_ISLNK(about.st_mode):
+            path.chmod(mode & 0o700)
+
+
+def private_folder(path: Path) -> None:
+    """Make it where it is not there, and keep it private."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keep_private(path)
 
 
 def sync_folder(folder: Path) -> None:

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from helix_desktop.durable import private_folder
+
 BLOT = "█████"
 KEPT_FILES = 4
 LONGEST_MESSAGE = 2_000
@@ -99,7 +101,7 @@ def start(
     """
     root = logging.getLogger()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         handler: logging.Handler = PrivateFile(
             folder / f"{file}.log", maxBytes=megabytes * 1_000_000, backupCount=KEPT_FILES, encoding="utf-8"
         )

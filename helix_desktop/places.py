@@ -14,6 +14,8 @@ from pathlib import Path
 
 import platformdirs
 
+from helix_desktop import durable
+
 APP = "helix-desktop"
 SOCKET_PATH_LIMIT = 90  # the system's limit is 104 to 108 bytes, for folder and socket name together
 
@@ -59,6 +61,15 @@ def find(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> P
         return Places(data, config, platformdirs.user_log_path(APP, appauthor=False), _run(data))
     base = Path(os.path.abspath(chosen.expanduser()))  # noqa: PTH100 - resolve() would follow links
     return Places(base, base, base / "logs", _run(base))
+
+
+def keep_private(where: Places) -> None:
+    """The folders that are there, for this user alone, whatever the umask was."""
+    for folder in dict.fromkeys((where.data, where.config, where.logs, where.workspaces, where.workspaces / ".trash")):
+        if folder.is_dir():
+            durable.keep_private(folder)
+    for file in (where.settings, where.providers, where.key_file, where.window):
+        durable.keep_private(file)
 
 
 def _run(data: Path) -> Path:

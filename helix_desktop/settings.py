@@ -20,7 +20,7 @@ import tomlkit
 from tomlkit.exceptions import ParseError
 
 from helix_desktop import durable
-from helix_desktop.errors import ConfigMistake
+from helix_desktop.errors import ConfigMistake, WrongUse
 
 T = TypeVar("T", bool, int, str, tuple[str, ...], dict[str, str])
 Value = bool | int | str | tuple[str, ...] | dict[str, str]
@@ -199,12 +199,14 @@ class Settings:
 
 def _parse(path: Path) -> tomlkit.TOMLDocument:
     try:
-        return tomlkit.parse(path.read_text(encoding="utf-8")) if path.exists() else tomlkit.document()
+        return tomlkit.parse(durable.read(path).decode("utf-8")) if path.exists() else tomlkit.document()
     except ParseError as error:
         raise ConfigMistake(
             f"{path}, line {error.line}: this is not TOML ({str(error).partition(' at line')[0]}).",
             remedy="The file is left as it is, and the defaults hold until it is mended.",
         ) from error
+    except WrongUse as error:
+        raise ConfigMistake(error.what, remedy="The defaults hold until it is mended.") from error
     except (UnicodeDecodeError, OSError) as error:
         raise ConfigMistake(f"{path} cannot be read: {error}.", remedy="The defaults hold until it can.") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -69,3 +70,58 @@ def test_the_rights_are_those_it_had_or_the_users_alone(tmp_path: Path) -> None:
     assert rights(path) == 0o640
     durable.write(path, "a key", private=True)
     assert rights(path) == 0o600
+
+
+def test_a_program_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    """Where the system knows files without a name; elsewhere what is left is found once it is old."""
+    script = (
+        "import os, sys; from pathlib import Path; from helix_desktop.durable import Beside\n"
+        "beside = Beside(Path(sys.argv[1]) / 'export'); beside.file.write(b'x' * 100_000); beside.file.flush(); os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False).returncode == 9
+    left = list(tmp_path.iterdir())
+    if sys.platform == "linux":
+        assert left == []
+    for path in left:
+        os.utime(path, (0, 0))
+    assert list(durable.left_over(tmp_path)) == left
+
+
+def test_only_what_is_old_and_named_so_is_left_over(tmp_path: Path) -> None:
+    for name in (".a.toml-0123abcd", ".a.toml-notahexn", "mine-0123abcd", ".new-89abcdef"):
+        (tmp_path / name).touch()
+        if not name.startswith(".new"):
+            os.utime(tmp_path / name, (0, 0))
+    assert [path.name for path in durable.left_over(tmp_path)] == [".a.toml-0123abcd"]
+
+
+@of_posix
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_what_is_private_is_so_whatever_the_umask(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        durable.private_folder(tmp_path / "home")
+        (tmp_path / "home" / "file").touch()
+        durable.keep_private(tmp_path / "home" / "file")
+    finally:
+        os.umask(before)
+    assert (rights(tmp_path / "home"), rights(tmp_path / "home" / "file")) == (0o700, 0o600)
+
+
+@of_posix
+def test_what_is_everybodys_stays_so(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    durable.keep_private(tmp_path)
+    assert rights(tmp_path) == 0o1777
+    tmp_path.chmod(0o700)
+
+
+@of_posix
+def test_no_settings_file_is_waited_for_or_read_without_an_end(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    (tmp_path / "large").write_bytes(b"x" * 100)
+    for name, why in (("pipe", "not a regular file"), ("zeros", "not a regular file"), ("large", "larger")):
+        with pytest.raises(WrongUse, match=why):
+            durable.read(tmp_path / name, most=50)
+    assert durable.read(tmp_path / "large") == b"x" * 100

@@ -38,7 +38,9 @@ def run(
 ) -> int:
     """Do `arguments.work` on the workspace the arguments name. The exit code."""
     arguments.places = places.find(arguments.home)
-    known = all_of(arguments.places).find(arguments.workspace)
+    workspaces = all_of(arguments.places)
+    known = workspaces.find(arguments.workspace)
+    workspaces.tidy()
     with Terminal(source=source, target=target, gather=gather) as console:
         code = asyncio.run(_reach(arguments, known.id, console))
         if code and target is not None:

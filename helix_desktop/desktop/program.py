@@ -107,6 +107,7 @@ class Program:
         self._stop_log = logs.start(
             where.logs, self._redaction, level=self._settings[LOG_LEVEL], megabytes=self._settings[LOG_SIZE]
         )
+        places.keep_private(where)
         logs.catch_the_uncaught()
         qInstallMessageHandler(_said_by_qt)
         words.install(application, self._settings[LANGUAGE])

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer
 
+from helix_desktop.durable import keep_private, private_folder
 from helix_desktop.engine.traces import Traces
 
 log = logging.getLogger(__name__)
@@ -68,9 +69,10 @@ class Memory(QObject):
         """Write now; the old file stays whole until the new one is."""
         self._timer.stop()
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(self._file.parent)
             new = self._file.with_suffix(".new")
             new.write_text(json.dumps(self._values, ensure_ascii=False, indent=1), "utf-8", "replace")
+            keep_private(new)
             new.replace(self._file)
         except OSError as error:
             log.warning("the window's layout and drafts could not be kept: %s", error)

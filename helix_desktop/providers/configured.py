@@ -125,9 +125,11 @@ class Configured:
 
     def _read(self) -> tomlkit.TOMLDocument:
         try:
-            return tomlkit.parse(self._file.read_text(encoding="utf-8"))
+            return tomlkit.parse(durable.read(self._file).decode("utf-8"))
         except FileNotFoundError:
             return tomlkit.document()
+        except WrongUse as error:
+            raise ConfigMistake(error.what, remedy=error.remedy) from error
         except UnicodeDecodeError as error:
             raise ConfigMistake(f"{self._file} is not UTF-8 text.", remedy="Save it as UTF-8.") from error
         except TOMLKitError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from helix_desktop.durable import sync_folder
+from helix_desktop.durable import keep_private, private_folder, sync_folder
 from helix_desktop.errors import JournalCorrupt, NewerVersion, StoreFailed
 from helix_desktop.store import database
 from helix_desktop.store.journal import JournalFile
@@ -55,11 +55,13 @@ def _known(path: Path) -> Backup | None:
 
 
 def due(workspace: Path, now: float) -> bool:
-    """Whether the journal has changed since a copy of more than a day ago, or there is none."""
+    """Whether the journal has changed since a copy of more than a day ago, or there is none. A copy from a time that has not come
+    yet was made while the clock was ahead; it does not count.
+    """
     journal = workspace / "journal.sqlite3"
     if not journal.exists():
         return False
-    known = backups(workspace)
+    known = [each for each in backups(workspace) if each.time <= now]
     changed = max(path.stat().st_mtime for path in (journal, journal.with_name("journal.sqlite3-wal")) if path.exists())
     return not known or (now - known[0].time >= DAY and changed > known[0].time)
 
@@ -75,14 +77,15 @@ def make(workspace: Path, *, now: float | None = None, version: int = 0) -> Back
     path = folder / f"{name}{f'-v{version}' * bool(version)}.sqlite3"
     beside = path.with_suffix(".new")
     try:
-        folder.mkdir(exist_ok=True)
+        private_folder(folder)
         beside.unlink(missing_ok=True)
         _copy(workspace / "journal.sqlite3", beside)
         beside.replace(path)
         sync_folder(folder)
     except OSError as error:
         raise StoreFailed(f"The journal's backup {path} could not be made: {error.strerror}.") from error
-    thin(workspace)
+    keep_private(path)
+    thin(workspace, time)
     return Backup(path, time, version)
 
 
@@ -109,9 +112,9 @@ def change_each(workspace: Path, change: Callable[[JournalFile], object]) -> int
     return changed
 
 
-def thin(workspace: Path) -> None:
-    """Keep the newest of each of the last seven days that have one, and of each of four weeks before; and of each
-    older version of the format.
+def thin(workspace: Path, now: float) -> None:
+    """Keep the newest of each of the last seven days that have one, and of each of four weeks before; of each older version
+    of the format; and one from a time that has not come yet, which takes no other's place.
     """
     keep: set[Path] = set()
     days: dict[int, Path] = {}
@@ -120,6 +123,9 @@ def thin(workspace: Path) -> None:
     for each in backups(workspace):
         if each.version:
             versions.setdefault(each.version, each.path)
+            continue
+        if each.time > now:
+            versions.setdefault(-1, each.path)
             continue
         days.setdefault(int(each.time // DAY), each.path)
         weeks.setdefault(int(each.time // (7 * DAY)), each.path)

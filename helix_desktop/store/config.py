@@ -19,7 +19,7 @@ import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
 from helix_desktop import durable
-from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed
+from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed, WrongUse
 
 VERSION = 1
 NAME = "workspace.toml"
@@ -262,7 +262,9 @@ def read(path: Path) -> Settings:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return durable.read(path).decode("utf-8").replace("\r\n", "\n")
+    except WrongUse as error:
+        raise ConfigMistake(error.what, remedy=error.remedy) from error
     except FileNotFoundError as error:
         raise NotThere(f"{path} is missing.", remedy="Restore it, or import the workspace from an export.") from error
     except UnicodeDecodeError as error:
@@ -297,7 +299,7 @@ def change(path: Path, changes: Changes) -> Settings:
         raise ConfigMistake(
             mistake.what.rpartition(", line ")[2].partition(": ")[2], remedy="Nothing was changed."
         ) from mistake
-    durable.write(path, changed)
+    durable.write(path, changed, private=True)
     return settings
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -26,6 +27,8 @@ _SENSELESS = (
 def connect(path: Path, corrupt: type[StoreFailed], what: str, *, synchronous: str = "FULL") -> sqlite3.Connection:
     """An open connection in WAL mode; used from the thread that made it, or one after another."""
     with Reading(corrupt, what):
+        with suppress(OSError):  # what is wrong SQLite says better; its log will have the rights of the file
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode=WAL")

@@ -15,12 +15,14 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import plyvel
 
+from helix_desktop.durable import keep_private, sync_folder
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
 from helix_desktop.store.database import sync
 
@@ -34,6 +36,7 @@ _SURELY_OPEN = (
 # 150 at most 23 came together, by its hash, in 4,000 sets of numbers; of 250 it was up to 33
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 _PROBE = 1 << 20  # bytes that must fit before a full disk counts as having room again
+_TICK = 50_000_000  # nanoseconds in which a file system may give two changes the same time
 _TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # a line of its list
 _FIRST, _LAST = b"\x00", b"\xff" * 2
 Write = tuple[bytes, bytes | None]  # key and value; None deletes
@@ -45,15 +48,41 @@ class Level:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._names: set[str] = set()  # of its files, which are all known to the disk
+        self._settled = 0  # the folder's time of change, from a moment when it could not change again unseen
         self._db = self._open()
         self._failed = False
         self._read = 0
 
     def _open(self) -> plyvel.DB:
         try:
-            return plyvel.DB(str(self.folder), create_if_missing=self._is_new(), **_OPTIONS)
+            opened = plyvel.DB(str(self.folder), create_if_missing=self._is_new(), **_OPTIONS)
         except plyvel.Error as error:
             raise failure(error, "The cache cannot be opened") from error
+        keep_private(self.folder)
+        try:
+            sync_folder(self.folder.parent)
+            self._sync_names()
+        except OSError as error:
+            opened.close()
+            raise failure(error, "The cache cannot be opened") from error
+        return opened
+
+    def _sync_names(self) -> None:
+        """Put the names of new files on the disk: LevelDB syncs what is in its logs, and not that they are there.
+
+        The folder's time of change tells of a new one, but not which moment of the clock's tick it is from.
+        """
+        changed = os.stat(self.folder).st_mtime_ns  # noqa: PTH116 -- for each put, and half the price of Path's
+        if changed == self._settled:
+            return
+        names = set(os.listdir(self.folder))  # noqa: PTH208
+        if new := names - self._names:
+            sync_folder(self.folder)
+            for name in new:
+                keep_private(self.folder / name)
+            self._names = names
+        self._settled = changed if time.time_ns() - changed > _TICK else 0
 
     def _release(self) -> None:
         """Let go of the pages read so far. LevelDB maps its tables, and would hold all of a large entry in memory.
@@ -167,7 +196,8 @@ class Level:
                 size += len(value)
         try:
             batch.write()
-        except plyvel.Error as error:
+            self._sync_names()
+        except (plyvel.Error, OSError) as error:
             self._failed = True
             raise failure(error, "The cache could not be written; what was stored before is safe") from error
         self._touched(size)

@@ -192,7 +192,9 @@ def unpack(path: Path, place: Path, *, name: str = "", report: Report = unheard)
     try:
         with zipfile.ZipFile(path) as archive:
             facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
-            durable.write(place / config.NAME, _proposed(archive.read("workspace.toml").decode("utf-8"), name))
+            durable.write(
+                place / config.NAME, _proposed(archive.read("workspace.toml").decode("utf-8"), name), private=True
+            )
             config.read(place / config.NAME)
             with archive.open("facts.jsonl") as member:
                 _take_facts(member, place / "journal.sqlite3", lambda done: report(done, facts + entries))

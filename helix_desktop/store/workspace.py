@@ -21,7 +21,7 @@ from helix_desktop import durable, tasks
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import Purged
 from helix_desktop.errors import Ambiguous, HelixError, NotThere, Stopped, StoreBusy, StoreFailed, WrongUse
-from helix_desktop.store import backup, config, database, opening, transfer
+from helix_desktop.store import backup, config, opening, transfer
 from helix_desktop.store import forget as forgetting
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.config import Settings
@@ -99,7 +99,7 @@ class Workspaces:
         place = self._new_place(name)
         colour = colour or COLOURS[len(self.list()) % len(COLOURS)]
         try:
-            durable.write(place / config.NAME, config.fresh(name, colour, roots))
+            durable.write(place / config.NAME, config.fresh(name, colour, roots), private=True)
         except HelixError:
             shutil.rmtree(place, ignore_errors=True)
             raise
@@ -109,8 +109,9 @@ class Workspaces:
         slug = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:40]
         place = self.folder / "-".join(filter(None, (slug, secrets.token_hex(3))))
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            durable.private_folder(self.folder)
             place.mkdir(mode=0o700)
+            durable.keep_private(place)
         except OSError as error:
             raise StoreFailed(f"The workspace's folder {place} cannot be made: {error.strerror}.") from error
         return place
@@ -140,7 +141,7 @@ class Workspaces:
     def _move(self, known: Known, to: Path, *, trashed: bool) -> Known:
         lock = Lock(known.folder / "lock")
         try:
-            to.mkdir(exist_ok=True)
+            durable.private_folder(to)
             moved = to / known.id
             if moved.exists():
                 raise WrongUse(f"There is a workspace {known.id} at {to} already.")
@@ -177,7 +178,8 @@ class Workspaces:
         transfer.check(path)
         named = _checked_name(name) if name else ""
         place = self._new_place(named or path.stem)
-        hidden = place.rename(place.with_name(f"{_IMPORTING}{place.name}"))
+        hidden = place.with_name(f"{_IMPORTING}{place.name}")
+        lock = _locked(place, hidden)
         thread = StoreThread("import")
         loop, stopped = asyncio.get_running_loop(), threading.Event()
 
@@ -189,13 +191,16 @@ class Workspaces:
         try:
             said = await thread.run(transfer.unpack, path, hidden, name=named, report=heard)
             if said:
-                (hidden / "notes.txt").write_text("\n".join(said) + "\n", "utf-8")
+                durable.write(hidden / "notes.txt", "\n".join(said) + "\n", private=True)
+            if os.name == "nt":  # which moves no folder a file of which is open
+                lock.release()
             hidden.rename(place)
         except BaseException:
             stopped.set()
             await thread.run(shutil.rmtree, hidden, ignore_errors=True)
             raise
         finally:
+            lock.release()
             await thread.aclose()
         return _known(place)
 
@@ -208,6 +213,21 @@ class Workspaces:
         self._open[known.id] = workspace
         workspace.closed = lambda: self._open.pop(known.id, None)
         return workspace
+
+    def tidy(self) -> tuple[str, ...]:
+        """Remove what imports and writes that were killed have left. What somebody still works on is left alone; gives sentences."""
+        told = []
+        for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
+            with suppress(HelixError):  # StoreBusy: it goes on, in this program or another
+                Lock(folder / "lock").release()
+                shutil.rmtree(folder, ignore_errors=True)
+                left = "could not be removed whole" if folder.exists() else "was removed"
+                told.append(f"An import was stopped half way; what it left in {folder.name} {left}.")
+        for path in durable.left_over(self.folder.parent):
+            with suppress(OSError):
+                path.unlink()
+                told.append(f"A file that was never finished was removed: {path.name}.")
+        return tuple(told)
 
     def opened(self) -> Mapping[str, Workspace]:
         """The open ones, by id."""
@@ -240,6 +260,7 @@ class Workspace:
         settings = config.read(folder / config.NAME)
         lock = Lock(folder / "lock")
         try:
+            await asyncio.to_thread(_tidied, folder)
             stores = await Stores.open(folder, count)
         except BaseException:
             lock.release()
@@ -288,22 +309,21 @@ class Workspace:
         """The same into a file, which is there whole or not at all. `report` hears how many bytes were written. Gives
         the hashes of entries that are damaged and not in it.
         """
-        beside = path.with_name(f"{path.name}.part")
         left_out: list[str] = []
+        beside: durable.Beside | None = None
         try:
-            with beside.open("wb") as file:
-                async for piece in self.export(left_out):
-                    file.write(piece)
-                    report(file.tell())
-                database.sync(file)
-            beside.replace(path)
+            beside = durable.Beside(path)
+            async for piece in self.export(left_out):
+                beside.file.write(piece)
+                report(beside.file.tell())
+            beside.take_place()
         except OSError as error:
             raise StoreFailed(
                 f"{path} could not be written: {error.strerror}.", remedy="Choose another place."
             ) from error
         finally:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
+            if beside is not None:
+                beside.drop()
         return tuple(left_out)
 
     def backups(self) -> tuple[backup.Backup, ...]:
@@ -449,6 +469,26 @@ class Stores:
             last_first.push_async_callback(self.thread.run, self.cache.close)
             last_first.push_async_callback(self.background.aclose)
             await self.index.aclose()
+
+
+def _locked(place: Path, hidden: Path) -> Lock:
+    """The folder of an import under its hidden name, held: whoever finds it so knows that the import goes on."""
+    if os.name == "nt":
+        place.rename(hidden)
+        return Lock(hidden / "lock")
+    lock = Lock(place / "lock")
+    place.rename(hidden)
+    return lock
+
+
+def _tidied(folder: Path) -> None:
+    """Nobody else has it open: remove what a program that was killed left of files it was writing, and keep all of it private."""
+    beside = [*folder.glob("journal.mending*"), *(folder / "backups").glob("*.new*"), *folder.glob("*.probe")]
+    for path in (*beside, *durable.left_over(folder)):
+        with suppress(OSError):
+            path.unlink()
+    for path in (folder, *folder.iterdir(), *(folder / "cache").glob("*"), *(folder / "backups").glob("*")):
+        durable.keep_private(path)
 
 
 def _back_up_if_due(folder: Path) -> None:

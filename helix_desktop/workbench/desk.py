@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class Serving(Protocol):
 
 
 PATIENCE, PAUSE = 30, 0.1  # tries and seconds
+log = logging.getLogger(__name__)
 Serve = Callable[[Workspace], Awaitable[Serving]]
 
 
@@ -71,6 +73,7 @@ class Desk:
         self._known = Workspaces(places.workspaces, count=self.tokens.count)
         self._open: dict[str, tuple[Workspace, Workbench, Serving | None]] = {}
         self._opening = asyncio.Lock()
+        self._tidied = False
 
     def workspaces(self, *, trashed: bool = False) -> Sequence[WorkspaceRow]:
         return [_row(known) for known in self._known.list(trashed=trashed)]
@@ -82,6 +85,10 @@ class Desk:
         """The workbench of a workspace; opened when nobody here has it open."""
         known = await asyncio.to_thread(self._known.find, workspace)
         async with self._opening:
+            if not self._tidied:
+                self._tidied = True
+                for sentence in await asyncio.to_thread(self._known.tidy):
+                    log.info("%s", sentence)
             if known.id not in self._open:
                 self._open[known.id] = await self._opened(known.id)
             return self._open[known.id][1]

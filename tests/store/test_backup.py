@@ -42,6 +42,20 @@ def test_a_copy_is_due_once_a_day_while_something_changes(tmp_path: Path) -> Non
     assert not due(tmp_path, NOW + 9 * DAY)
 
 
+def test_a_start_with_the_clock_ahead_stops_no_backup(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite3"
+    JournalFile(path).close()
+    for day in range(3):
+        make(tmp_path, now=NOW + day * DAY)
+    for year in (365, 366):
+        make(tmp_path, now=NOW + year * DAY)
+    os.utime(path, (NOW + 3 * DAY, NOW + 3 * DAY))
+    assert due(tmp_path, NOW + 4 * DAY), "until that date there was none"
+    make(tmp_path, now=NOW + 4 * DAY)
+    ages = sorted(round((each.time - NOW) / DAY) for each in backups(tmp_path))
+    assert ages == [0, 1, 2, 4, 366], "one from the future stays, and takes no other's place"
+
+
 def test_seven_days_and_four_weeks_are_kept(tmp_path: Path) -> None:
     JournalFile(tmp_path / "journal.sqlite3").close()
     folder = backup.folder_of(tmp_path)
@@ -52,7 +66,7 @@ def test_seven_days_and_four_weeks_are_kept(tmp_path: Path) -> None:
             name = datetime.fromtimestamp(time, UTC).strftime("journal-%Y-%m-%dT%H%M%S.sqlite3")
             (folder / name).touch()
     (folder / "journal-mine.sqlite3").touch()
-    thin(tmp_path)
+    thin(tmp_path, NOW + 60 * DAY)
     ages = [int((NOW + 59 * DAY - each.time) // DAY) for each in backups(tmp_path)]
     assert ages[:7] == [-1, 0, 1, 2, 3, 4, 5]
     assert 9 <= len(ages) <= 11

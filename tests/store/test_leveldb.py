@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -215,4 +216,41 @@ def test_a_scrub_that_failed_is_said_and_can_be_done_again(tmp_path: Path) -> No
     level.scrub()
     level.write([(b"two", b"2")])
     assert (level.get(b"one"), level.get(b"two")) == (b"1" * 1000, b"2")
+    level.close()
+
+
+def test_the_name_of_a_new_log_is_on_the_disk_before_a_write_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut may lose a file whose folder was not synced, with all that was synced into it."""
+    known: set[str] = set()
+
+    def synced(folder: Path) -> None:
+        if folder.name == "cache":
+            known.update(path.name for path in folder.iterdir())
+
+    monkeypatch.setattr(level_module, "sync_folder", synced)
+    level = Level(tmp_path / "cache")
+    logs = set()
+    for number in range(400):
+        level.write([(b"%d" % number, os.urandom(30_000))])
+        now = {path.name for path in level.folder.glob("*.log")}
+        assert now <= known
+        logs |= now
+    level.close()
+    assert len(logs) > 3, "the trial needs logs that were begun meanwhile"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
+def test_its_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        level = Level(tmp_path / "cache")
+        for number in range(200):
+            level.write([(b"%d" % number, os.urandom(30_000))])
+        level.close()
+    finally:
+        os.umask(before)
+    level = Level(tmp_path / "cache")
+    assert {path.stat().st_mode & 0o077 for path in level.folder.iterdir()} == {0}
     level.close()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,10 @@ from helix_desktop.errors import (
 )
 from helix_desktop.store import config
 from helix_desktop.store.catalogue import Filter
+from helix_desktop.store.lock import Lock
 from helix_desktop.store.workspace import Workspace, Workspaces
+
+of_posix = pytest.mark.skipif(sys.platform == "win32", reason="rights and pipes of POSIX")
 
 
 def test_a_new_workspace_is_listed_and_found(workspaces: Workspaces, tmp_path: Path) -> None:
@@ -237,3 +242,45 @@ async def test_changes_made_side_by_side_are_all_there(workspace: Workspace) -> 
     assert {name: table["command"] for name, table in config.read(workspace.folder / config.NAME).mcp.items()} == {
         f"server{number}": f"run {number}" for number in range(24)
     }
+
+
+async def test_what_a_killed_import_left_is_removed_and_what_goes_on_is_not(
+    workspaces: Workspaces, tmp_path: Path
+) -> None:
+    known = workspaces.create("Work", tmp_path)
+    dead, alive = (workspaces.folder / f".importing-{name}" for name in ("dead-1", "alive-2"))
+    for folder in (dead, alive):
+        (folder / "cache").mkdir(parents=True)
+        (folder / "cache" / "1.log").write_text("a secret")
+    held = Lock(alive / "lock")
+    told = workspaces.tidy()
+    held.release()
+    assert told == ("An import was stopped half way; what it left in .importing-dead-1 was removed.",)
+    assert (dead.exists(), alive.exists(), known.folder.exists()) == (False, True, True)
+
+
+@of_posix
+async def test_a_workspace_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        workspaces = Workspaces(tmp_path / "home" / "workspaces")
+        opened = await workspaces.open(workspaces.create("Work", tmp_path).id)
+        await opened.cache.put(b"content", About("shell"))
+        await opened.journal.append("c", [UserSaid((Text("hello"),))])
+        await opened.index.caught_up()
+        await opened.back_up()
+        rights = {path: path.stat().st_mode & 0o077 for path in (workspaces.folder, *opened.folder.rglob("*"))}
+        await opened.aclose()
+    finally:
+        os.umask(before)
+    assert {path.name: mode for path, mode in rights.items() if mode} == {}
+
+
+@of_posix
+def test_a_settings_file_that_is_no_file_is_listed_with_what_is_wrong(workspaces: Workspaces, tmp_path: Path) -> None:
+    for name, make in (("Pipe", os.mkfifo), ("Zeros", lambda path: path.symlink_to("/dev/zero"))):
+        folder = workspaces.create(name, tmp_path).folder
+        (folder / "journal.sqlite3").touch()
+        (folder / "workspace.toml").unlink()
+        make(folder / "workspace.toml")
+    assert ["not a regular file" in known.mistake for known in workspaces.list()] == [True, True]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from helix_desktop.durable import Beside
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import StoreFailed, WrongUse
 from helix_desktop.gui.cache.model import Found
@@ -50,19 +51,20 @@ async def hashes(
 
 async def save(catalogue: Catalogue, stored: Stored, path: Path, report: Report) -> None:
     """Write an entry to a file: beside it first, then in its place, so that no half file is left under its name."""
-    beside = path.with_name(path.name + ".part")
+    beside: Beside | None = None
     try:
-        await asyncio.to_thread(beside.write_bytes, b"")
+        beside = await asyncio.to_thread(Beside, path)
         for start in range(0, stored.size, PAGE):
             piece = await catalogue.read(stored.digest, start, min(PAGE, stored.size - start))
-            await asyncio.to_thread(_append, beside, piece)
+            await asyncio.to_thread(beside.file.write, piece)
             report(min(start + PAGE, stored.size), stored.size)
-        await asyncio.to_thread(beside.replace, path)
+        await asyncio.to_thread(beside.take_place)
     except OSError as error:
         what = tr("Couldn't save the entry: {why}.", why=error.strerror or str(error))
         raise StoreFailed(what, remedy=tr("It is still in the cache. Choose another location.")) from error
     finally:
-        await asyncio.to_thread(beside.unlink, missing_ok=True)
+        if beside is not None:
+            await asyncio.to_thread(beside.drop)
 
 
 async def two_texts(catalogue: Catalogue, one: Stored, two: Stored) -> tuple[str, str]:
@@ -103,8 +105,3 @@ def consequences(row: Row, uses: int) -> str:
             tr("Neither you nor the agent can recall it afterwards. This can't be undone."),
         ]
     )
-
-
-def _append(path: Path, piece: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(piece)
