@@ -89,7 +89,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`stable`: the number of leading messages worth a cache breakpoint behind them."""
+    """`stable`: how many leading messages are as in the request before; a mark of the cache goes behind them (marks.py)."""
 
     model: str
     system: str

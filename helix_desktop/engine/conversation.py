@@ -34,6 +34,9 @@ class Conversation:
         self.id = conversation
         self.state = state
         self.listeners: list[Listener] = []
+        self.sent: tuple[
+            int, ...
+        ] = ()  # the messages of the last request, as numbers: what is the same is cached there
         self._lock = asyncio.Lock()
         self._given = 0
         self._policy: policy.Policy | None = None

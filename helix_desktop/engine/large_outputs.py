@@ -21,10 +21,13 @@ from helix_desktop.engine.facts import (
     Fact,
     Folded,
     FoldKind,
+    ModelReplied,
     ModelRole,
     PartRef,
     Purpose,
     Spent,
+    Text,
+    ToolCall,
     ToolReturned,
     UserPart,
     UserSaid,
@@ -38,6 +41,7 @@ from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.transcript import stored_text
 from helix_desktop.errors import HelixError, ModelFailed
 
+SAID, ASKED = 500, 2_000  # characters of what was said with a call, and of its arguments, that tell what it was for
 COMPACTION = 1_500  # tokens a compaction may take
 QUESTION_OUTPUT = 1_000
 
@@ -109,12 +113,19 @@ class Admission:
         branch = self.conversation.state.branch
         return branch.batches.get(branch.steps[-1], ()) if branch.steps else ()
 
+    def _purpose(self, call: ToolCall | None) -> str:
+        """What a call of the last reply was for: its arguments, and the end of what was said with it."""
+        steps = self.conversation.state.branch.steps
+        reply = self.conversation.fact(steps[-1]) if steps else None
+        said = [part.text for part in reply.parts if isinstance(part, Text)] if isinstance(reply, ModelReplied) else []
+        return f"{' '.join(said)[-SAID:]} {call.arguments[:ASKED] if call else ''}"
+
     # --- outputs ----------------------------------------------------------------------------------------------------
 
     async def _large(self, index: int, returned: ToolReturned, policy: Policy) -> Large:
         text = await stored_text(self.cache, returned.output)
-        short = await made_preview(text, policy.preview_tokens)
         call = {call.id: call.call for call in self._calls()}.get(returned.call)
+        short = await made_preview(text, policy.preview_tokens, self._purpose(call))
         about = f"{call.name} {caching.short_arguments(call.arguments)}" if call else "a tool"
         return Large(index, returned, about, text, short)
 

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from helix_desktop.engine import budget, laws
+from helix_desktop.engine import budget, laws, marks
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.calls import meant, unwrapped
 from helix_desktop.engine.collaborators import Crew, Note
@@ -167,8 +167,10 @@ class Turn:
         """The next request. What is appended while it is prepared is not in it, and `saw` says so."""
         view = self._conversation.view()
         contents = await self._contents.of(view)
-        request, digest = await asyncio.to_thread(_sealed, view, contents)
-        return _Asked(replace(request, model=self._main().model), view.seq, digest)
+        request, digest, blocks = await asyncio.to_thread(_sealed, view, contents)
+        before, self._conversation.sent = self._conversation.sent, blocks
+        stable = marks.common(before, blocks) if before else request.stable
+        return _Asked(replace(request, model=self._main().model, stable=stable), view.seq, digest)
 
     def _main(self) -> ModelClient:
         client = self._crew.models(ModelRole.MAIN)
@@ -434,9 +436,10 @@ class Turn:
         return None
 
 
-def _sealed(view: View, contents: Mapping[Digest, str | Image]) -> tuple[Request, Digest]:
+def _sealed(view: View, contents: Mapping[Digest, str | Image]) -> tuple[Request, Digest, tuple[int, ...]]:
+    """The request, its digest, and a number for each message by which the next request tells what changed."""
     request = laws.request(view, contents)
-    return request, digest_of(request)
+    return request, digest_of(request), tuple(map(hash, request.messages))
 
 
 def _says_something(reply: Reply) -> bool:

@@ -1,7 +1,7 @@
 """Anthropic's Messages.
 
-Prompt caching is asked for at up to four places: behind the tools, behind the system prompt, behind the stable part of the
-view and behind the last message. Thinking goes back word for word with its signature, and only to the provider that
+Prompt caching is asked for at up to four places: behind the tools, behind the system prompt, before the first message that changed
+since the last request, and behind the last message: the cache looks back no more than 20 blocks from a mark. Thinking goes back word for word with its signature, and only to the provider that
 signed it.
 """
 
@@ -147,7 +147,7 @@ class _Writer:
 
 
 def _mark(written: list[Object | None], stable: int) -> None:
-    """Breakpoints behind the stable part and behind the last message."""
+    """Breakpoints before the first message that changed and behind the last message."""
     places = {stable - 1, len(written) - 1}
     for place in (one for one in places if 0 <= one < len(written)):
         blocks = [block for block in list_at(written[place], "content") if isinstance(block, dict)]

@@ -69,11 +69,15 @@ class Misses:
 
     def of(self, reply: RecordedMessage) -> set[str]:
         """What the reply uses, had stood in the session, and stands nowhere in the view."""
+        return {one for one in self.used(reply) if self._counts[one] <= 0}
+
+    def used(self, reply: RecordedMessage) -> set[str]:
+        """What the reply uses of what had stood in the session."""
         used: set[str] = set()
         for text in texts(reply):
             used |= self.uses(text)
         used -= {line for line in self.uses(reply.text) if " " in line}  # what it says to the person it can say anew
-        return {one for one in used & self._earlier if self._counts[one] <= 0}
+        return used & self._earlier
 
     def pages(self, missed: set[str], entries: Sequence[tuple[str, str]], *, summarised: bool) -> list[Page]:
         """The fewest pages that hold it, of the entries the view names (name and text); where a summary stands in the

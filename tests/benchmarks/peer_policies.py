@@ -1,7 +1,9 @@
 """What public systems do with a full context, re-stated from their documentation on one price model.
 
 Figures made with these compare policies, not products: every policy gets the same sizes (a marker 60 tokens, an
-excerpt 560, a summary 3,000 written over the cached prefix), the same prices and the same sessions.
+excerpt 560, a summary 3,000 written over the cached prefix), the same prices, the same head and the same sessions. What a
+reply uses and the context no longer shows is brought back and billed for all of them: by a page where a policy keeps the
+original behind a hash, else by the original call, made again.
 """
 
 from __future__ import annotations
@@ -9,15 +11,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine.economics import Prices
+from helix_desktop.engine.recall import PAGE_TOKENS
 from helix_desktop.histories.recording import RecordedMessage, Recording, texts
-from helix_desktop.replay.billing import HEAD_TOKENS, MESSAGE_TOKENS, Count, Ledger, Piece, output_tokens
+from helix_desktop.replay.billing import HEAD_TOKENS, MESSAGE_TOKENS, Count, Ledger, Piece, output_tokens, times
 from helix_desktop.replay.figures import Figures
+from helix_desktop.replay.misses import MOST_PAGES, Misses
 from helix_desktop.replay.retention import IDENTIFIER
 
 MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
+CALL = 60  # tokens of a call made for a recall
 LARGE, LARGE_BATCH = 4_000, 12_000
 WHOLE, EXCERPTED, MARKED = "whole", "excerpt", "marker"
 
@@ -33,6 +38,8 @@ class Part:
     turn: int
     form: str = WHOLE
     paid: float = 0.0  # rent, since the last handover
+    uses: frozenset[str] = frozenset()  # what a reply may need of it: identifiers, paths, lines
+    recalled: bool = False
 
     def as_piece(self) -> Piece:
         """What the provider's cache compares."""
@@ -50,6 +57,8 @@ class Context:
     step: int = 0
     turn: int = 0
     named: Counter[str] = field(default_factory=Counter)
+    standing: Counter[str] = field(default_factory=Counter)  # what the parts that stand whole have to use
+    gone: list[Part] = field(default_factory=list)
     folds: Counter[str] = field(default_factory=Counter)
     added: list[int] = field(default_factory=list)  # clearable tokens by step
 
@@ -63,9 +72,39 @@ class Context:
     def shorten(self, part: Part, form: str, tokens: int) -> None:
         """A marker or an excerpt in place of a part; neither counts as remembering."""
         if part.form == WHOLE:
-            self.named.subtract(part.names)
+            self._leaves(part)
         part.form, part.tokens = form, tokens
         self.folds[form] += 1
+
+    def stands(self, part: Part) -> None:
+        """A part as it came."""
+        self.parts.append(part)
+        self.named.update(part.names)
+        self.standing.update(part.uses)
+
+    def _leaves(self, part: Part) -> None:
+        self.named.subtract(part.names)
+        self.standing.subtract(part.uses)
+        if part.kind == "output" and not part.recalled:
+            self.gone.append(replace(part))
+
+    def bring_back(self, missed: set[str], most: int, at: float) -> None:
+        """The outputs that hold what is missed, each at most `most` tokens of it, in one request before the reply."""
+        found: list[Part] = []
+        left = set(missed)
+        while left and len(found) < MOST_PAGES:
+            best = max(self.gone, key=lambda part: len(part.uses & left), default=None)
+            if best is None or left.isdisjoint(best.uses):
+                break
+            found.append(best)
+            left -= best.uses
+        if found:
+            self.ledger.recall(self.pieces(), CALL * len(found), at)
+        for part in found:
+            tokens = min(part.tokens, most) + CALL
+            self.stands(
+                replace(part, tokens=tokens, step=self.step, turn=self.turn, form=WHOLE, paid=0.0, recalled=True)
+            )
 
     def summarise(self, keep: Iterable[Part]) -> None:
         """One request over the same prefix, and the summary in place of everything but `keep`."""
@@ -73,7 +112,7 @@ class Context:
         kept = list(keep)
         for part in self.parts:
             if part not in kept and part.form == WHOLE:
-                self.named.subtract(part.names)
+                self._leaves(part)
         for part in kept:
             part.paid = 0.0
         self.parts = [Part("summary", SUMMARY, frozenset(), -1, -1), *kept]
@@ -84,6 +123,7 @@ class Policy:
     """No management: everything is sent every time, and the session dies at the window."""
 
     excerpts = False
+    page = 10**9  # tokens a recall brings at most; without recall the whole output comes again
 
     def before_step(self, context: Context) -> None:
         """Change the context before the next request."""
@@ -119,6 +159,7 @@ class Observational(Policy):
     """Excerpts on arrival; raw history beyond 30 % of the window becomes observations, the last steps stay."""
 
     excerpts = True
+    page = PAGE_TOKENS
 
     def before_step(self, context: Context) -> None:
         raw = sum(part.tokens for part in context.parts if part.kind != "summary")
@@ -137,6 +178,7 @@ class Design(Policy):
     floor_tokens: int = 40_000
     floor_share: float = 0.30
     excerpts = True
+    page = PAGE_TOKENS
 
     def before_step(self, context: Context) -> None:
         if not self._hand_over(context):
@@ -206,32 +248,39 @@ def play(recording: Recording, policy: Policy, window: int, prices: Prices, coun
     earlier: set[str] = set()
     used = standing = 0
     waiting: list[Part] = []
+    misses, at = Misses(_Free()), times(recording.messages)
     for message in recording.messages:
         if message.role == "assistant":
+            now = next(at)
             _arrive(context, policy, waiting)
             waiting = []
             policy.before_step(context)
             known = _names(texts(message)) & earlier
             used += len(known)
             standing += sum(context.named[each] > 0 for each in known)
-            context.ledger.step(context.pieces(), output_tokens(message, count))
+            missed = {one for one in misses.used(message) if context.standing[one] <= 0}
+            if missed and context.gone:
+                context.bring_back(missed, policy.page, now)
+            brought = sum(part.tokens for part in context.parts if part.recalled)
+            context.ledger.step(context.pieces(), output_tokens(message, count), now, brought)
             context.step += 1
         context.turn += message.role == "user"
-        waiting.extend(_parts(message, context, count))
+        waiting.extend(_parts(message, context, count, misses))
+        misses.heard(message)
         earlier |= _names(texts(message))
     ledger = context.ledger
     return Figures(
         name=name or recording.name, window=window, steps=tuple(ledger.steps), sent=ledger.sent,
-        billed=round(ledger.billed), cache_read=ledger.cache_read, peak=ledger.peak,
+        billed=round(ledger.billed - ledger.recalls), recalls_billed=round(ledger.recalls), head_tokens=HEAD_TOKENS,
+        cache_read=ledger.cache_read, peak=ledger.peak,
         overflowed=int(ledger.overflowed > 0), plain_sent=0, plain_billed=0, folds=context.folds,
-        used=used, standing=standing,
+        used=used, standing=standing, standing_plain=standing,
     )  # fmt: skip
 
 
 def _arrive(context: Context, policy: Policy, parts: list[Part]) -> None:
     for part in parts:
-        context.parts.append(part)
-        context.named.update(part.names)
+        context.stands(part)
     if policy.excerpts:
         for part in _held_back(parts):
             context.shorten(part, EXCERPTED, EXCERPT)
@@ -254,12 +303,28 @@ def _held_back(parts: list[Part]) -> list[Part]:
     return large
 
 
-def _parts(message: RecordedMessage, context: Context, count: Count) -> Iterator[Part]:
+def _parts(message: RecordedMessage, context: Context, count: Count, misses: Misses) -> Iterator[Part]:
     kind = {"assistant": "text", "tool": "output"}.get(message.role, "user")
-    yield Part(kind, count(message.text) + MESSAGE_TOKENS, _names([message.text]), context.step, context.turn)
+    yield Part(
+        kind,
+        count(message.text) + MESSAGE_TOKENS,
+        _names([message.text]),
+        context.step,
+        context.turn,
+        uses=misses.uses(message.text),
+    )
     for call in message.calls:
         tokens = count(call.name) + count(call.arguments)
-        yield Part("call", tokens, _names([call.arguments]), context.step, context.turn)
+        yield Part(
+            "call", tokens, _names([call.arguments]), context.step, context.turn, uses=misses.uses(call.arguments)
+        )
+
+
+class _Free:
+    """Counts nothing: no page is cut here."""
+
+    def count(self, _: str) -> int:
+        return 0
 
 
 def _names(said: Iterable[str]) -> frozenset[str]:

@@ -10,6 +10,7 @@ import pytest
 
 from helix_desktop.engine.blocks import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.marks import common
 from helix_desktop.errors import ContextTooLong, Overloaded
 from helix_desktop.providers.anthropic import Anthropic, MessagesReading
 from helix_desktop.providers.dialect import Abilities
@@ -17,6 +18,7 @@ from helix_desktop.providers.sse import Event
 from helix_desktop.providers.transport import Connections
 from helix_desktop.providers.wire import Object
 from tests.peers import anthropic_server
+from tests.peers.anthropic_billing import Cache
 from tests.peers.anthropic_server import AnthropicServer, block, error_event, events, refused, reply, streamed
 from tests.providers.asking import PROTOCOLS, READ, Instant, after_a_call, asking, assistant, heard, user
 
@@ -58,6 +60,34 @@ def test_breakpoints_stand_behind_tools_system_the_stable_part_and_the_last_mess
     assert marks(sent(request)) == ["tools", "system", "message 1", "message 4"]
     assert marks(sent(replace(request, stable=0))) == ["tools", "system", "message 4"]
     assert marks(sent(replace(request, stable=5, system="", tools=()))) == ["message 4"]
+
+
+def talk(steps: int, *, cleared: int = -1) -> Request:
+    """So many steps of an agent; the output of one of them is a marker by now."""
+    said = [user("Go on until it is done. " * 40)]
+    for step in range(steps):
+        output = "[CACHED]" if step == cleared else f"line of output {step}\n" * 60
+        call = ToolCall(f"toolu_{step:08}", "read", "{}")
+        said += [assistant("I look at it.", call), user(ToolResult(call.id, output))]
+    return asking(*said)
+
+
+def billed(*, at_the_change: bool) -> int:
+    """What a fold in the middle of a long talk makes the next request read from the cache."""
+    cache, before = Cache(), asking(user("x"))
+    for steps in range(1, 60):
+        now = talk(steps)
+        cache.bill(sent(replace(now, stable=common(before.messages, now.messages) if at_the_change else 0)))
+        before = now
+    folded = talk(60, cleared=30)
+    stable = common(before.messages, folded.messages) if at_the_change else 0
+    return cache.bill(sent(replace(folded, stable=stable)))["cache_read_input_tokens"]
+
+
+def test_after_a_fold_in_the_middle_the_cache_is_found_up_to_it() -> None:
+    whole = len(json.dumps(sent(talk(30)))) // 4
+    assert billed(at_the_change=True) > 0.85 * whole
+    assert billed(at_the_change=False) < 0.15 * whole
 
 
 @pytest.mark.parametrize(

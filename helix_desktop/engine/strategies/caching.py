@@ -20,13 +20,11 @@ from helix_desktop.engine.facts import ModelRole, PartRef, Stored, ToolCall
 from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.history.shown import MARKER_TOKENS, Item, worth_a_marker
 from helix_desktop.engine.parts import is_long
-from helix_desktop.engine.strategies.names import names
 from helix_desktop.engine.strategies.plan import Situation, is_barred, tail_start
 
 COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
 EXACT = 512  # items of the view that are looked at one by one
 LATELY = 20  # steps from which growth and pauses are learned
-MARKER_NAMES = 45  # characters of names in a marker's second line
 ARGUMENT = 100  # characters of an argument in a marker's second line
 
 
@@ -204,10 +202,9 @@ def is_cold(situation: Situation) -> bool:
 # --- markers ---------------------------------------------------------------------------------------------------------
 
 
-def marker(digest: Digest, about: str, content: str = "") -> str:
-    """The text of a marker: the exact first line, then one line about the original, with names that stand in it."""
-    named = names(content, MARKER_NAMES)
-    line = " ".join(about.split()) + (f" · names: {named}" if named else "")
+def marker(digest: Digest, about: str) -> str:
+    """The text of a marker: the exact first line, then one line about the original."""
+    line = " ".join(about.split())
     return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}'
 
 

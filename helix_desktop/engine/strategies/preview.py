@@ -1,6 +1,8 @@
-"""The preview of a long text: its first and last lines, the lines that look like errors, the shape of its data.
+"""The preview of a long text, for the one who asked for it: first and last lines, the lines that look like errors, those that
+speak of what the call was for, and the structure: keys, columns, headings, signatures with their line numbers.
 
 About as many tokens as asked for, whatever the text is: one line of 5 MB, a million spaces, NULs and escape codes.
+Names are listed only of a text without lines to show them in.
 """
 
 from __future__ import annotations
@@ -9,52 +11,107 @@ import asyncio
 import json
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from helix_desktop.engine.details import error_lines
 from helix_desktop.engine.strategies.names import names
 
 PER_TOKEN = 3.2  # characters, on the cautious side
-NAMES_SHARE = 0.6  # of the preview that tells which names stand in the text
+HEAD, TAIL = 30, 20  # percent of the room that the first and the last lines take
+NAMES_SHARE = 30  # percent, of a text that has no lines to show
+LINES_READ = 20_000
+MOST_SIGNATURES, SIGNATURE = 40, 90  # shown, and characters of each
 LINE = 240  # characters of one line that are shown
 ERRORS = 12
 IN_A_THREAD = 1 << 15  # characters
 KEYS = 12
 JSON_LIMIT = 1_000_000  # characters: beyond, parsing would hold the interpreter too long
+_WORD = re.compile(r"[A-Za-z_][\w.-]{3,60}")
+_NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # a word that is more than prose
+_SIGNATURE = re.compile(
+    r"(?:\s*\d+[\t|:→]\s?)?\s{0,8}(?:#{1,4} \S|(?:export |default |async |public |private |protected |static |abstract |final |pub |unsafe )*"
+    r"(?:def|class|function|interface|type|enum|struct|trait|impl|fn|func|module|namespace|const|describe|it|test|CREATE TABLE)\b[ (]\S|"
+    r"\[\w[\w. -]*\]$|diff --git |@@ |=== |--- \S+ ---)"
+)
 _LINE = re.compile(r"[^\r\n]+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def preview(text: str, tokens: int) -> str:
-    """What is worth knowing of a text without reading it."""
-    named = names(text, int(tokens * NAMES_SHARE * PER_TOKEN))
-    room = int(tokens * PER_TOKEN) - len(named)
+def preview(text: str, tokens: int, purpose: str = "") -> str:
+    """What is worth knowing of a text without reading it. `purpose`: the call's arguments, and what was said with it."""
+    room = int(tokens * PER_TOKEN)
     cleaned = text if len(text) <= JSON_LIMIT else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
     first, last, count = _ends(cleaned, room)
     shape = _shape(text)
-    errors = [_short(line) for line in error_lines(cleaned)][-ERRORS:]
-    head = _fill(first, room * 4 // 10)
-    tail = _fill([*first[len(head) :], *last][::-1], room * 3 // 10)[::-1]
-    seen = set(head) | set(tail)
-    said = _fill([line for line in errors if line not in seen], room * 3 // 10)
+    head = _fill(first, room * HEAD // 100)
+    tail = _fill([*first[len(head) :], *last][::-1], room * TAIL // 100)[::-1]
+    seen = {*head, *tail}
     left_out = count - len(head) - len(tail)
-    pieces = [shape] if shape else []
-    pieces += head
+    pieces = [*([shape] if shape else []), *head]
     if left_out > 0:
         pieces.append(f"[… {left_out:,} lines left out …]")
-    if said:
-        pieces += ["Lines that look like errors:", *said]
-        pieces += ["Last lines:"] if tail else []
-    said_names = [f"Names in it: {named}"] if named and left_out > 0 else []
-    return "\n".join([*pieces, *tail, *said_names]) or "(nothing but space)"
+        pieces += _beside(cleaned, purpose, seen, room)
+        pieces += ["Last lines:"] if tail and pieces[-1][:1] != "[" else []
+    elif not tail and len(cleaned) > room:
+        pieces += _named(cleaned, room)
+    return "\n".join([*pieces, *tail]) or "(nothing but space)"
 
 
-async def made_preview(text: str, tokens: int) -> str:
+def _beside(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
+    """What stands in the part that is left out: errors, what the call was for, the structure; each line once."""
+    pieces: list[str] = []
+    groups = (
+        ("Lines that look like errors:", [_short(line) for line in error_lines(text)][-ERRORS:], 20),
+        ("Lines about what was asked for:", list(_about(text, purpose)), 15),
+        ("In it, by line:", list(_structure(text)), 35),
+    )
+    for title, lines, share in groups:
+        shown = _fill([line for line in dict.fromkeys(lines) if line not in seen], room * share // 100)
+        seen |= set(shown)
+        pieces += [title, *shown] if shown else []
+    return pieces or _named(text, room)
+
+
+def _named(text: str, room: int) -> list[str]:
+    """The names in a text that has no line to show them in."""
+    named = names(text, room * NAMES_SHARE // 100)
+    return [f"Names in it: {named}"] if named else []
+
+
+def _about(text: str, purpose: str) -> Iterator[str]:
+    """The lines with the rarest words of the purpose."""
+    words = {word for word in _WORD.findall(purpose) if _NAME.search(word)}
+    if not words:
+        return
+    wanted = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True)[:20])))
+    for number, line in enumerate(islice(_LINE.finditer(text), LINES_READ), 1):
+        if wanted.search(line.group()):
+            yield f"{number}: {_short(line.group().strip())}"
+
+
+def _structure(text: str) -> Iterator[str]:
+    """Headings and signatures with their line numbers, by which a part can be recalled; long ones cut."""
+    found = [
+        (number, line.rstrip())
+        for number, line in enumerate(islice(text.split("\n"), LINES_READ), 1)
+        if _SIGNATURE.match(line)
+    ]
+    stride = max(1, len(found) // MOST_SIGNATURES)
+    for number, line in found[::stride]:
+        yield f"{number}: {_numbered(line)[:SIGNATURE]}"
+
+
+def _numbered(line: str) -> str:
+    """A line without the number a tool has put before it."""
+    return re.sub(r"^\s*\d+[\t|:→]\s?", "", line).strip()
+
+
+async def made_preview(text: str, tokens: int, purpose: str = "") -> str:
     """The preview; of a long text it is made beside the event loop."""
     if len(text) < IN_A_THREAD:
-        return preview(text, tokens)
-    return await asyncio.to_thread(preview, text, tokens)
+        return preview(text, tokens, purpose)
+    return await asyncio.to_thread(preview, text, tokens, purpose)
 
 
 def _ends(text: str, room: int) -> tuple[list[str], list[str], int]:

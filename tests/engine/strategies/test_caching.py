@@ -174,9 +174,9 @@ def test_a_view_of_very_many_items_is_looked_at_in_groups() -> None:
 
 def test_the_first_line_is_exactly_the_call_that_brings_the_original_back() -> None:
     digest = stored("the output").digest
-    first, second = caching.marker(digest, "read a.py\n · 3 lines", "some_long_name_of it").split("\n")
+    first, second = caching.marker(digest, "read a.py\n · 3 lines").split("\n")
     assert first == f'[CACHED] recall_cached_content("{digest.hex}")'
-    assert second == "read a.py · 3 lines · names: some_long_name_of"
+    assert second == "read a.py · 3 lines"
 
 
 def test_the_second_line_says_tool_arguments_exit_code_lines_and_size() -> None:

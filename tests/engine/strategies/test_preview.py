@@ -46,9 +46,26 @@ def test_every_line_is_shown_or_counted(tokens: int) -> None:
     assert shown.count("line ") + int(counted[1]) == 40
 
 
-def test_names_that_stand_in_a_long_text_are_told() -> None:
-    text = "\n".join(f"call_the_function{number % 3}(argument)" for number in range(900))
-    assert "Names in it: call_the_function0, call_the_function1, call_the_function2" in preview(text, 500)
+def test_names_are_told_of_a_text_without_lines_alone() -> None:
+    calls = [f"call_the_function{number % 3}(argument)" for number in range(900)]
+    assert "Names in it" in preview(" ".join(calls), 500)
+    assert "Names in it" not in preview("\n".join(["def one_function_of_it():", *calls]), 500)
+
+
+def test_headings_and_signatures_stand_with_their_lines() -> None:
+    lines = [f"    some_work({number})" for number in range(900)]
+    lines[100], lines[500] = "class Table:", "    def merge_with(self, other):"
+    shown = preview("\n".join(lines), 500)
+    assert "101: class Table:" in shown
+    assert "501: def merge_with(self, other):" in shown
+
+
+def test_what_the_call_was_for_is_shown() -> None:
+    lines = [f"    value_of({number})" for number in range(900)]
+    lines[450] = "    frozen_total = 12"
+    text = "\n".join(lines)
+    assert "451: frozen_total = 12" in preview(text, 500, "Where is frozen_total set?")
+    assert "451:" not in preview(text, 500, "Where is the other one set?")
 
 
 def test_names_are_the_most_frequent_and_fit_the_room() -> None:

@@ -1,0 +1,52 @@
+"""What Anthropic's prompt cache bills for a request, as its documentation describes it, read from the body alone.
+
+Up to four marks. Content is written at a mark; a later request finds it at one of its own marks or in the 20 blocks before it,
+where the tools, the system prompt and all messages up to there are the same. Nothing shorter than `least` tokens is cached.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+LOOK_BACK, MOST_MARKS = 20, 4
+
+
+@dataclass(slots=True)
+class Cache:
+    """One organisation's cache of one model."""
+
+    least: int = 1_024
+    written: set[str] = field(default_factory=set)
+
+    def bill(self, body: dict[str, Any]) -> dict[str, int]:
+        """`input_tokens`, `cache_read_input_tokens` and `cache_creation_input_tokens`; a token is four characters here."""
+        blocks = list(_blocks(body))
+        marked = [at for at, (_, mark) in enumerate(blocks) if mark]
+        if len(marked) > MOST_MARKS:
+            raise ValueError("A maximum of 4 blocks with cache_control may be provided.")
+        prefix, sizes = "", []
+        prefixes: list[str] = []
+        for text, _ in blocks:
+            prefix += text
+            prefixes.append(prefix)
+            sizes.append(len(prefix) // 4)
+        near = sorted({at - back for at in marked for back in range(LOOK_BACK) if at >= back}, reverse=True)
+        read = next((sizes[at] for at in near if prefixes[at] in self.written), 0)
+        end = max((sizes[at] for at in marked if sizes[at] >= self.least), default=read)
+        self.written |= {prefixes[at] for at in marked if sizes[at] >= self.least}
+        return {
+            "input_tokens": sizes[-1] - max(read, end),
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": max(0, end - read),
+        }
+
+
+def _blocks(body: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Every block in the order of the cache: tools, system, messages; without its mark, and whether it had one."""
+    for message in ({"content": body.get("tools", [])}, {"content": body.get("system", [])}, *body["messages"]):
+        for block in message["content"]:
+            bare = {name: value for name, value in block.items() if name != "cache_control"}
+            yield f"{message.get('role', '')} {json.dumps(bare, sort_keys=True)}\n", "cache_control" in block
