@@ -23,6 +23,7 @@ NOUNS = (
     "ask",
     "tour",
     "gateway",
+    "wrap",
     "provider",
     "model",
     "replay",

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import httpx
@@ -21,7 +21,7 @@ from helix_desktop.gateway import clients, door
 from helix_desktop.gateway.body import WIRES, folded, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.gateway.exchange import LARGE, LARGEST, Exchange, Incoming, Opened, Rooms, opened
-from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, UPSTREAMS, Route, address, guessed, route
+from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, STATUS, UPSTREAMS, Route, address, guessed, route
 from helix_desktop.providers import transport
 from helix_desktop.wire import openai_responses
 from helix_desktop.wire.message import Json
@@ -36,7 +36,6 @@ OpenRoom = Callable[[str], Awaitable[Rooms]]
 MOST_BODY = 64 << 20
 WRITERS = 64  # conversations whose last request is held, so that a fold can be asked for with it
 ASK_SECONDS = 180.0
-STATUS = "/.helix/status"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +82,7 @@ class Gateway:
         self._last: OrderedDict[str, Last] = OrderedDict()
         self._refused: set[str] = set()
         self._tasks = tasks.Tasks("gateway")
+        self.rooms: Callable[[], Sequence[Rooms]] = tuple
         self.seen: dict[str, Seen] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
@@ -132,7 +132,7 @@ class Gateway:
             await _say(send, 403, why)
             return
         if where.path == STATUS:
-            await _say(send, 200, self.status())
+            await _say(send, 200, {**self.status(), "figures": await self.figures()})
             return
         content = await _content(receive)
         if content is None:
@@ -258,6 +258,10 @@ class Gateway:
             for s in self.seen.values()
         ]
         return {"agents": agents}
+
+    async def figures(self) -> list[dict[str, Json]]:
+        """What the conversations of this run came to."""
+        return [asdict(found) for room in self.rooms() for found in await room.figures()]
 
     # --- folds are written by the agent's own model
 

@@ -22,6 +22,7 @@ import zstandard
 from helix_desktop.gateway import clients
 from helix_desktop.gateway.body import WIRES, folded, leading, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
+from helix_desktop.gateway.figures import Figures
 from helix_desktop.gateway.room import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.routes import HOP, OWN, Route
 from helix_desktop.gateway.shown import As, Entry, Hidden, Returned
@@ -71,6 +72,8 @@ class Rooms(Protocol):
     async def replied(self, ticket: Ticket, replied: Replied | None, shown: str) -> None: ...
 
     async def overflowed(self, ticket: Ticket) -> Sent | None: ...
+
+    async def figures(self) -> Sequence[Figures]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from helix_desktop.engine.following import Following, Output, Written
 from helix_desktop.engine.ports import About
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError
+from helix_desktop.gateway.figures import Figures, figures
 from helix_desktop.gateway.shown import As, Entry, Showing
 from helix_desktop.gateway.tracks import Place, Track, Tracks, longer
 from helix_desktop.providers.client import priced
@@ -394,6 +395,10 @@ class Room:
             view = conversation.view()
             entries = Showing(conversation, tuple(track.seqs), await follower.contents.of(view)).entries(view)
             return Sent(replace(ticket, saw=conversation.state.last_seq), tuple(entries), recallable=True)
+
+    async def figures(self) -> Sequence[Figures]:
+        """Of the conversations that are held open."""
+        return [figures(name, one.session.conversation.state) for name, one in self._followers.items()]
 
     def _track_of(self, ticket: Ticket) -> Track | None:
         return self._tracks.of(ticket.conversation)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
 
+STATUS = "/.helix/status"
 UPSTREAMS: Mapping[str, str] = {
     anthropic.NAME: "https://api.anthropic.com",
     openai_chat.NAME: "https://api.openai.com/v1",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+import os
 import secrets
 import socket
 import weakref
@@ -18,6 +20,7 @@ from helix_desktop.errors import HelixError, NotThere, WrongUse
 from helix_desktop.gateway.app import Gateway, Options
 from helix_desktop.gateway.exchange import Rooms
 from helix_desktop.gateway.room import Room
+from helix_desktop.gateway.wrapping import ADDRESS
 from helix_desktop.places import Places
 from helix_desktop.store.workspace import Workspace, Workspaces
 from helix_desktop.workbench import desk
@@ -40,9 +43,7 @@ def token_of(where: Places) -> str:
         if found := file.read_text("ascii").strip():
             return found
     made = secrets.token_urlsafe(24)
-    durable.write(file, made)
-    with contextlib.suppress(OSError):
-        file.chmod(0o600)
+    durable.write(file, made, private=True)
     return made
 
 
@@ -84,6 +85,10 @@ class Opening:
                 self._rooms[wanted] = await self._opened(wanted)
         return self._rooms[wanted]
 
+    def all(self) -> tuple[Rooms, ...]:
+        """Those that are open."""
+        return tuple(self._rooms.values())
+
     async def _opened(self, wanted: str) -> Rooms:
         if self.gateway is None:
             raise NotThere("The gateway is not running.")
@@ -115,6 +120,7 @@ async def run(where: Places, sock: socket.socket, options: Options, usual: str, 
     """Serve until the process is asked to end."""
     opening = Opening(where, usual, serve)
     gateway = opening.gateway = Gateway(options, opening.room)
+    gateway.rooms = opening.all
     config = uvicorn.Config(
         gateway,
         log_config=None,
@@ -128,12 +134,15 @@ async def run(where: Places, sock: socket.socket, options: Options, usual: str, 
         ws="none",
     )
     server = uvicorn.Server(config)
+    address = instance.private(where.run) / ADDRESS
+    durable.write(address, json.dumps({"port": sock.getsockname()[1], "pid": os.getpid()}), private=True)
     _running[asyncio.current_task()] = server
     with contextlib.suppress(HelixError):
         await opening.room("")  # so that the first request does not wait for it
     try:
         await server.serve(sockets=[sock])
     finally:
+        address.unlink(missing_ok=True)
         await opening.aclose()
 
 

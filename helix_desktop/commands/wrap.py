@@ -1,0 +1,91 @@
+"""`wrap`: an agent you have, started with the gateway's address; and that address in its configuration, if you like."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop import places
+from helix_desktop.errors import WrongUse
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+
+
+def add(nouns: Subparsers) -> None:
+    wrap = nouns.add_parser("wrap", help="start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway")
+    wrap.add_argument("agent", metavar="AGENT", help="claude, codex, opencode, gemini or pi")
+    wrap.add_argument("arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="what the agent itself is given")
+    wrap.add_argument(
+        "--workspace", "-w", metavar="W", default="", help="where its conversation goes (Connected agents)"
+    )
+    wrap.add_argument(
+        "--upstream", metavar="URL", default="", help="send everything there, not to the agent's own provider"
+    )
+    wrap.add_argument(
+        "--fold-plans", action="store_true", help="fold although the agent is logged in with a subscription"
+    )
+    wrap.add_argument("--install", action="store_true", help="put the address into the agent's configuration")
+    wrap.add_argument("--uninstall", action="store_true", help="take it out again, byte for byte")
+    wrap.add_argument("--yes", action="store_true", help="with --install or --uninstall: without asking")
+    wrap.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from helix_desktop.gateway import agents, wrapping
+
+    agent = agents.known(arguments.agent)
+    where = places.find(arguments.home)
+    if arguments.install or arguments.uninstall:
+        return _change(arguments, agent, where)
+    given = arguments.arguments[1:] if arguments.arguments[:1] == ["--"] else arguments.arguments
+    options = [*(["--workspace", arguments.workspace] if arguments.workspace else [])]
+    options += ["--upstream", arguments.upstream] if arguments.upstream else []
+    options += ["--fold-plans"] if arguments.fold_plans else []
+    with wrapping.gateway(where, options, own=bool(options)) as url:
+        before = {one["conversation"]: one for one in (wrapping.status(url) or {}).get("figures", [])}
+        code = wrapping.run(agent, given, url)
+        after = (wrapping.status(url) or {}).get("figures", [])
+    print(
+        wrapping.line(
+            [_since(one, before.get(one["conversation"])) for one in after if one != before.get(one["conversation"])]
+        ),
+        file=sys.stderr,
+    )
+    return code
+
+
+def _since(now: dict[str, object], before: dict[str, object] | None) -> dict[str, object]:
+    if before is None:
+        return now
+    return {name: value - before[name] if isinstance(value, int | float) else value for name, value in now.items()}  # type: ignore[operator]
+
+
+def _change(arguments: argparse.Namespace, agent: object, where: places.Places) -> int:
+    from helix_desktop.gateway import installing, serving
+    from helix_desktop.gateway.agents import KnownAgent
+
+    if not isinstance(agent, KnownAgent):
+        raise TypeError("no agent")
+    if arguments.install and arguments.uninstall:
+        raise WrongUse("Either --install or --uninstall.")
+    if arguments.install:
+        change = installing.planned(agent, f"http://127.0.0.1:{serving.PORT}", Path.home())
+    else:
+        change = installing.removal(agent, where.config)
+    print(change.difference() or f"{change.file} has it already.")
+    if change.before == change.after or not (arguments.yes or _agreed(change.file)):
+        return 0
+    (installing.install if arguments.install else installing.uninstall)(change, where.config)
+    print(f"{change.file} was written.")
+    if arguments.install:
+        print("It works while the gateway runs: helix-desktop gateway, or the switch in the window.")
+    return 0
+
+
+def _agreed(file: Path) -> bool:
+    if not sys.stdin.isatty():
+        raise WrongUse(f"{file} is not written without being asked.", remedy="Say --yes.")
+    return input(f"Write {file}? [y/N] ").strip().lower() in ("y", "yes")

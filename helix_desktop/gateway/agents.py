@@ -1,0 +1,165 @@
+"""The agents people have, and how each is given another address: for one run, or in its own configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from helix_desktop.errors import ConfigMistake, WrongUse
+from helix_desktop.gateway import clients
+
+TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Claude Code sends every MCP schema to a foreign address, unless this is set
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How the agent is started for one run."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAgent:
+    """`program`: its command; `file`: the configuration `install` changes; `change`: its content with the address in it."""
+
+    name: str
+    title: str
+    program: str
+    launch: Callable[[str, Sequence[str], Mapping[str, str], Path], Launch]
+    file: Callable[[Path, Mapping[str, str]], Path]
+    change: Callable[[str, str], str]
+
+
+def known(name: str) -> KnownAgent:
+    """One of them; WrongUse."""
+    if name not in AGENTS:
+        raise WrongUse(f"There is no agent {name!r} known here. There are {', '.join(AGENTS)}.")
+    return AGENTS[name]
+
+
+# --- for one run -------------------------------------------------------------------------------------------------------
+
+
+def _claude(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> Launch:
+    del scratch
+    return Launch(("claude", *arguments), {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: environ.get(TOOL_SEARCH, "true")})
+
+
+def _codex(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> Launch:
+    del scratch
+    key = 'env_key="OPENAI_API_KEY"' if environ.get("OPENAI_API_KEY") else "requires_openai_auth=true"
+    provider = f'{{name="Helix",base_url="{url}/v1",wire_api="responses",{key}}}'
+    return Launch(("codex", "-c", 'model_provider="helix"', "-c", f"model_providers.helix={provider}", *arguments), {})
+
+
+def _opencode(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> Launch:
+    del scratch
+    given = _loaded(environ.get("OPENCODE_CONFIG_CONTENT", "") or "{}", "OPENCODE_CONFIG_CONTENT")
+    return Launch(("opencode", *arguments), {"OPENCODE_CONFIG_CONTENT": json.dumps(_with_providers(given, url))})
+
+
+def _gemini(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> Launch:
+    del environ, scratch
+    return Launch(("gemini", *arguments), {"GOOGLE_GEMINI_BASE_URL": url})
+
+
+def _pi(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> Launch:
+    """It reads its models from a folder: one of its own for this run, in which all else is linked."""
+    folder = Path(environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
+    scratch.mkdir(parents=True, exist_ok=True)
+    for each in folder.iterdir() if folder.is_dir() else ():
+        if each.name != "models.json":
+            (scratch / each.name).symlink_to(each)
+    models = folder / "models.json"
+    text = models.read_text("utf-8") if models.exists() else "{}"
+    (scratch / "models.json").write_text(_pi_models(text, url), "utf-8")
+    return Launch(("pi", *arguments), {"PI_CODING_AGENT_DIR": str(scratch)})
+
+
+# --- in its configuration --------------------------------------------------------------------------------------------
+
+
+def _claude_settings(text: str, url: str) -> str:
+    whole = _loaded(text or "{}", "settings.json")
+    environment = {**whole.get("env", {}), "ANTHROPIC_BASE_URL": url}
+    environment.setdefault(TOOL_SEARCH, "true")
+    return _json({**whole, "env": environment})
+
+
+def _codex_settings(text: str, url: str) -> str:
+    document = tomlkit.parse(text)
+    provider = tomlkit.table()
+    provider.update({"name": "Helix", "base_url": f"{url}/v1", "wire_api": "responses", "requires_openai_auth": True})
+    document["model_provider"] = "helix"
+    document.setdefault("model_providers", tomlkit.table(is_super_table=True))["helix"] = provider
+    return tomlkit.dumps(document)
+
+
+def _opencode_settings(text: str, url: str) -> str:
+    return _json(_with_providers(_loaded(text or "{}", "opencode.json"), url))
+
+
+def _with_providers(whole: dict[str, Any], url: str) -> dict[str, Any]:
+    """The address for the providers opencode has, and for those of the person's that had none."""
+    bases = {"anthropic": f"{url}/v1", "openai": f"{url}/v1", "google": f"{url}/v1beta"}
+    providers = dict(whole.get("provider", {}))
+    for name, base in bases.items():
+        given = dict(providers.get(name, {}))
+        providers[name] = {**given, "options": {**given.get("options", {}), "baseURL": base}}
+    return {**whole, "provider": providers}
+
+
+def _gemini_settings(text: str, url: str) -> str:
+    lines = [line for line in text.splitlines() if not line.startswith("GOOGLE_GEMINI_BASE_URL=")]
+    return "\n".join([*lines, f"GOOGLE_GEMINI_BASE_URL={url}", ""])
+
+
+def _pi_models(text: str, url: str) -> str:
+    whole = _loaded(text or "{}", "models.json")
+    providers = dict(whole.get("providers", {}))
+    for name, base in (("anthropic", url), ("openai", f"{url}/v1"), ("google", f"{url}/v1beta")):
+        providers[name] = {**providers.get(name, {}), "baseUrl": base}
+    return _json({**whole, "providers": providers})
+
+
+def _loaded(text: str, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigMistake(f"{what} is no plain JSON ({error}). Nothing was changed.") from None
+    if not isinstance(found, dict):
+        raise ConfigMistake(f"{what} holds no JSON object. Nothing was changed.")
+    return found
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+
+
+def _xdg(home: Path, environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+
+
+AGENTS: Mapping[str, KnownAgent] = {
+    agent.name: agent
+    for agent in (
+        KnownAgent("claude", clients.CLAUDE, "claude", _claude, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _claude_settings),
+        KnownAgent("codex", clients.CODEX, "codex", _codex, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _codex_settings),
+        KnownAgent("opencode", clients.OPENCODE, "opencode", _opencode, lambda home, env: _xdg(home, env) / "opencode" / "opencode.json", _opencode_settings),
+        KnownAgent("gemini", clients.GEMINI, "gemini", _gemini, lambda home, _: home / ".gemini" / ".env", _gemini_settings),
+        KnownAgent("pi", clients.PI, "pi", _pi, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", _pi_models),
+    )
+}  # fmt: skip
+
+
+def installed(agent: KnownAgent, environ: Mapping[str, str] = os.environ) -> str:
+    """Where the agent's program is; empty where it is not."""
+    return shutil.which(agent.program, path=environ.get("PATH")) or ""

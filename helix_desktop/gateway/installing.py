@@ -1,0 +1,103 @@
+"""The gateway's address in an agent's own configuration: shown first, and taken out again byte for byte."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from helix_desktop import durable
+from helix_desktop.errors import NotThere, Refused, StoreFailed
+from helix_desktop.gateway.agents import KnownAgent
+
+FOLDER = "connected"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`before` None: the file is not there."""
+
+    agent: str
+    file: Path
+    before: bytes | None
+    after: bytes | None
+
+    def difference(self) -> str:
+        """As `diff -u` shows it."""
+        one, other = (
+            (text or b"").decode("utf-8", "replace").splitlines(keepends=True) for text in (self.before, self.after)
+        )
+        return "".join(difflib.unified_diff(one, other, f"{self.file} (now)", f"{self.file} (then)"))
+
+
+def planned(agent: KnownAgent, url: str, home: Path, environ: Mapping[str, str] = os.environ) -> Change:
+    """What `install` would change."""
+    file = agent.file(home, environ)
+    before = _read(file)
+    after = agent.change((before or b"").decode("utf-8"), url).encode()
+    return Change(agent.name, file, before, after)
+
+
+def install(change: Change, config: Path) -> None:
+    """Write it, and how to take it out again first."""
+    if change.before == change.after:
+        return
+    note = config / FOLDER / f"{change.agent}.json"
+    if note.exists():
+        raise Refused(
+            f"{change.agent} is connected already.", remedy=f"Take it out first: wrap --uninstall {change.agent}."
+        )
+    kept = None if change.before is None else base64.b64encode(change.before).decode()
+    after = base64.b64encode(change.after or b"").decode()
+    durable.write(note, json.dumps({"file": str(change.file), "before": kept, "after": after}), private=True)
+    durable.write(change.file, (change.after or b"").decode())
+
+
+def removal(agent: KnownAgent, config: Path) -> Change:
+    """What `uninstall` would change. Refused where the file was changed by somebody else since."""
+    note = config / FOLDER / f"{agent.name}.json"
+    try:
+        kept = json.loads(note.read_text("utf-8"))
+        before = None if kept["before"] is None else base64.b64decode(kept["before"])
+        file, after = Path(kept["file"]), base64.b64decode(kept["after"])
+    except FileNotFoundError:
+        raise NotThere(f"{agent.title} is not connected by this program.") from None
+    except (OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
+        raise StoreFailed(f"{note} cannot be read, so it is not known what was there before.") from error
+    now = _read(file)
+    if now != after:
+        raise Refused(
+            f"{file} was changed since it was connected. Nothing was written.",
+            remedy=f"Take the gateway's address out by hand, and delete {note}.",
+        )
+    return Change(agent.name, file, now, before)
+
+
+def uninstall(change: Change, config: Path) -> None:
+    """Put back what was there."""
+    if change.after is None:
+        change.file.unlink(missing_ok=True)
+    else:
+        durable.write(change.file, change.after.decode("utf-8"))
+    with suppress(OSError):
+        (config / FOLDER / f"{change.agent}.json").unlink()
+
+
+def connected(agent: KnownAgent, config: Path) -> bool:
+    """Whether the gateway's address stands in its configuration."""
+    return (config / FOLDER / f"{agent.name}.json").exists()
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreFailed(f"{file} cannot be read: {error.strerror}. Nothing was changed.") from error

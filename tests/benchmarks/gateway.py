@@ -1,0 +1,406 @@
+"""Recorded sessions played by an HTTP client through the real endpoint, to a scripted provider that bills by itself.
+
+The provider knows nothing of the engine: it bills from the bytes it receives, with a cache that finds a marked beginning at
+most 20 blocks before a mark, holds it five minutes and not under 1,024 tokens. Where the recorded reply uses what stands in
+none of these bytes, it first calls the recall that a marker names, and that is billed as well. Time goes ten seconds a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.blocks import Block as ViewBlock
+from helix_desktop.engine.blocks import Kind, Role
+from helix_desktop.engine.facts import PartRef, Text
+from helix_desktop.histories import reading
+from helix_desktop.histories.recording import RecordedMessage, Recording
+from helix_desktop.replay.misses import Misses
+from helix_desktop.replay.retention import IDENTIFIER
+from helix_desktop.tokens import Counter
+from tests.benchmarks.row import Figure, Row
+from tests.gateway.running import Agent
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
+
+Json = Any
+READ, WRITE, OUTPUT = 0.1, 1.25, 5.0
+LOOK_BACK, LEAST, LIFETIME, STEP = 20, 1_024, 300.0, 10.0
+LONG = 140_000  # bytes of a session's file from which on it counts as long
+FOLDERS = ("pi-mono", "dgm-claude", "who-and-when")
+TRACES = Path(os.environ.get("HELIX_TRACES", "../shared/traces"))
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
+_MARKED = re.compile(r'^\[CACHED\][^\n]*\n?[^\n]*$|^Names in it: .*$|\[CACHED\](?:[^"\\\n]|\\.)*', re.MULTILINE)
+
+
+@dataclass
+class Bill:
+    """What one provider billed. `effective` has what recalls cost besides, which is in `billed` already."""
+
+    sent: int = 0
+    billed: float = 0.0
+    requests: int = 0
+    recalls: int = 0
+    used: int = 0
+    standing: int = 0
+    waits: list[float] = field(default_factory=list)
+
+
+class Biller:
+    """A provider's own account of what it received."""
+
+    def __init__(self, count: Any) -> None:
+        self.bill = Bill()
+        self._count = count
+        self._known: dict[str, float] = {}
+        self._tokens: dict[str, int] = {}
+
+    def tokens(self, text: str) -> int:
+        if text not in self._tokens:
+            self._tokens[text] = self._count(text)
+        return self._tokens[text]
+
+    def take(self, body: Mapping[str, Json], now: float, output: str) -> None:
+        """One request and its reply."""
+        pieces = list(_blocks(body))
+        prefixes, sums, so_far, total = [], [], hashlib.sha256(), 0
+        for text, _ in pieces:
+            so_far.update(hashlib.sha256(text.encode("utf-8", "replace")).digest())
+            total += self.tokens(text)
+            prefixes.append(so_far.hexdigest())
+            sums.append(total)
+        marks = [at for at, (_, marked) in enumerate(pieces) if marked]
+        read = 0
+        for mark in marks:
+            for at in range(mark, max(-1, mark - LOOK_BACK), -1):
+                if now - self._known.get(prefixes[at], -1e9) <= LIFETIME:
+                    self._known[prefixes[at]] = now
+                    read = max(read, sums[at])
+                    break
+        written = 0
+        for mark in marks:
+            if sums[mark] >= LEAST:
+                self._known[prefixes[mark]] = now
+                written = max(written, sums[mark] - read)
+        spoken = self.tokens(output)
+        self.bill.sent += total
+        self.bill.requests += 1
+        self.bill.billed += read * READ + written * WRITE + (total - read - written) + spoken * OUTPUT
+
+
+def _blocks(body: Mapping[str, Json]) -> Iterator[tuple[str, bool]]:
+    """Everything a provider caches by, in its order: tools, system, the blocks of messages; and whether it is marked."""
+    tools = body.get("tools") or []
+    yield json.dumps(_bare(tools)), any("cache_control" in tool for tool in tools)
+    system = body.get("system", "")
+    for block in [{"type": "text", "text": system}] if isinstance(system, str) else system:
+        yield json.dumps(_bare(block)), "cache_control" in block
+    for message in body["messages"]:
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            yield f"{message['role']} {json.dumps(_bare(block), ensure_ascii=False)}", "cache_control" in block
+
+
+def _bare(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {k: _bare(v) for k, v in value.items() if k != "cache_control"}
+    return [_bare(item) for item in value] if isinstance(value, list) else value
+
+
+class Playing:
+    """One session: what the client says, and what the provider answers."""
+
+    def __init__(self, recording: Recording, counter: Counter, *, recalls: bool) -> None:
+        self.recording = recording
+        self.biller = Biller(counter.count)
+        self._counter = counter
+        self._recalls = recalls
+        self._misses = Misses(counter)
+        self._earlier: set[str] = set()
+        self._texts: dict[str, str] = {}  # by hash: every output the client returned
+        self._shown: dict[str, ViewBlock] = {}
+        self._now = 0.0
+        self._reply: RecordedMessage | None = None
+        self._recalled = False
+        self._numbers = 0
+
+    # --- the provider
+
+    def script(self, asked: Asked) -> Sequence[Block]:
+        body = asked.body
+        said = _last_text(body)
+        if self._reply is None or "## Project Background" in said or "Project Background" in said:
+            text = self._document(body)
+            self.biller.take(body, self._now, text)
+            return [Says(text)]
+        reply = self._reply
+        texts = [text for text, _ in _blocks(body)][1:]
+        if self._recalls and not self._recalled:
+            pages = self._missed(texts, reply)
+            self._recalled = True
+            if pages:
+                self.biller.bill.recalls += len(pages)
+                self.biller.take(body, self._now, json.dumps(pages))
+                return [Calls("recall_cached_content", page) for page in pages]
+        self._count_retention(texts, reply)
+        blocks: list[Block] = [Says(reply.text)] if reply.text.strip() else []
+        blocks += [Calls(call.name, _object(call.arguments), self._id()) for call in reply.calls]
+        self.biller.take(body, self._now, reply.text + "".join(call.arguments for call in reply.calls))
+        return blocks or [Says("(nothing)")]
+
+    def _id(self) -> str:
+        self._numbers += 1
+        return f"toolu_{self._numbers:06d}"
+
+    def _missed(self, texts: Sequence[str], reply: RecordedMessage) -> list[dict[str, str]]:
+        blocks = [
+            self._shown.setdefault(text, ViewBlock(Kind.CONVERSATION, Role.USER, PartRef(1), Text(text), 0))
+            for text in texts
+        ]
+        self._misses.show(blocks, _plain)
+        missed = self._misses.of(reply)
+        if not missed:
+            return []
+        named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))
+        entries = [(name, self._texts[name]) for name in named if name in self._texts]
+        pages = self._misses.pages(missed, entries, summarised=False)
+        return [{"sha256": page.entry, "lines": f"{page.first}-{page.last}"} for page in pages]
+
+    def _count_retention(self, texts: Sequence[str], reply: RecordedMessage) -> None:
+        said = {
+            name
+            for text in (reply.text, *(call.arguments for call in reply.calls))
+            for name in IDENTIFIER.findall(text)
+        }
+        known = said & self._earlier
+        stands = [_names(text) for text in texts]
+        self.biller.bill.used += len(known)
+        self.biller.bill.standing += sum(any(name in names for names in stands) for name in known)
+
+    def _document(self, body: Mapping[str, Json]) -> str:
+        """A handover of three thousand tokens in the right form, with rules and paths of what it read."""
+        found: list[str] = []
+        for text, _ in reversed(list(_blocks(body))[2:]):
+            found += [
+                line.strip()[:200]
+                for line in _unescaped(text)[:20_000].splitlines()
+                if re.search(r"\b(?:must|never|always)\b", line)
+            ][:4]
+            if len(found) > 60:
+                break
+        sections = (
+            "Project Background",
+            "Technical Details",
+            "Completed Work",
+            "Current Issues",
+            "TODO Items",
+            "User Preferences",
+        )
+        fill = "the work went on as it was asked and the rest of it is as it was said " * 22
+        return "\n\n".join(
+            f"## {name}\n{fill}" + ("\n".join(found) if name == "Technical Details" else "") for name in sections
+        )
+
+    # --- the client
+
+    def play(self, url: str, *, session: str) -> Bill:
+        agent = Agent(
+            "anthropic",
+            url,
+            session=session,
+            system="You are the agent of a recorded session." + " It has rules." * 700,
+        )
+        batch: list[tuple[str, str, str]] = []
+        waiting: list[tuple[str, str, str]] = []  # the client's id, the recorded id, the tool's name
+        for message in self.recording.messages:
+            if message.role == "tool":
+                self._texts[hashlib.sha256(message.text.encode("utf-8", "surrogatepass")).hexdigest()] = message.text
+                place = next(
+                    (at for at, (_, one, _) in enumerate(waiting) if one == message.answers), 0 if waiting else None
+                )
+                if place is not None:
+                    call, _, name = waiting.pop(place)
+                    batch.append((call, name, message.text or "(no output)"))
+            elif message.role == "user":
+                self._close(agent, batch, waiting)
+                if agent.units and agent.units[-1]["role"] == "user":
+                    agent.units[-1]["content"].append({"type": "text", "text": message.text or "(nothing)"})
+                else:
+                    agent.say(message.text or "(nothing)")
+            elif message.role == "assistant":
+                self._close(agent, batch, waiting)
+                waiting = self._step(agent, message)
+            self._hear(message)
+        return self.biller.bill
+
+    def _hear(self, message: RecordedMessage) -> None:
+        self._misses.heard(message)
+        for text in (message.text, *(call.arguments for call in message.calls)):
+            self._earlier |= set(IDENTIFIER.findall(text))
+
+    def _close(self, agent: Agent, batch: list[tuple[str, str, str]], waiting: list[tuple[str, str, str]]) -> None:
+        batch += [(call, name, "(interrupted)") for call, _, name in waiting]
+        waiting.clear()
+        if batch:
+            agent.results(batch)
+            batch.clear()
+
+    def _step(self, agent: Agent, message: RecordedMessage) -> list[tuple[str, str, str]]:
+        if not agent.units or agent.units[-1]["role"] == "assistant":
+            agent.say("(go on)")
+        self._reply, self._recalled = message, False
+        self._now += STEP
+        _mark(agent.units)
+        began = time.perf_counter()
+        calls = agent.ask()
+        self.biller.bill.waits.append(time.perf_counter() - began)
+        self._reply = None
+        time.sleep(0.05)  # what a fold's writer is asked in the background
+        return [(mine, call.id, call.name) for (mine, _, _), call in zip(calls, message.calls, strict=False)]
+
+
+def _mark(units: list[Json]) -> None:
+    """As Claude Code does: the last two messages of the user's."""
+    users = [unit for unit in units if unit["role"] == "user"]
+    for unit in users:
+        for block in unit["content"]:
+            block.pop("cache_control", None)
+    for unit in users[-2:]:
+        unit["content"][-1]["cache_control"] = {"type": "ephemeral"}
+
+
+def _last_text(body: Mapping[str, Json]) -> str:
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else str(content[-1].get("text", ""))
+
+
+@functools.lru_cache(maxsize=20_000)
+def _names(text: str) -> frozenset[str]:
+    """The identifiers in plain sight: those of markers and lists of names do not count."""
+    return frozenset(IDENTIFIER.findall(_MARKED.sub("", _unescaped(text))))
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t")
+
+
+def _plain(block: ViewBlock) -> str:
+    return _unescaped(block.content.text) if isinstance(block.content, Text) else ""
+
+
+def _object(arguments: str) -> dict[str, Json]:
+    try:
+        found = json.loads(arguments)
+    except ValueError:
+        return {"text": arguments}
+    return found if isinstance(found, dict) else {"value": found}
+
+
+@contextmanager
+def gateway(upstream: str, *more: str) -> Iterator[tuple[str, int]]:
+    """The real program on a home of its own: its address and its process."""
+    with tempfile.TemporaryDirectory() as home:
+        command = [
+            sys.executable,
+            "-m",
+            "helix_desktop",
+            "--home",
+            home,
+            "gateway",
+            "--port",
+            "0",
+            "--upstream",
+            upstream,
+            *more,
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                line = process.stdout.readline() if process.stdout else ""
+                yield line.split()[-1], process.pid
+            finally:
+                process.terminate()
+                process.wait(20)
+
+
+def long_sessions() -> list[Recording]:
+    """The long shared ones."""
+    files = [
+        file for folder in FOLDERS for file in sorted((TRACES / folder).rglob("*.json*")) if file.stat().st_size >= LONG
+    ]
+    return [recording for file in files for recording in reading.read(file).recordings]
+
+
+def played(recording: Recording, counter: Counter, *, through: bool) -> tuple[Bill, list[str]]:
+    """One session, and what was refused."""
+    playing = Playing(recording, counter, recalls=through)
+    with Provider(playing.script) as provider:
+        if through:
+            with gateway(provider.url) as (url, _):
+                return playing.play(url, session="s"), provider.refused
+        return playing.play(provider.url, session="s"), provider.refused
+
+
+def rows(*, quick: bool = False) -> list[Row]:
+    """The bill, what the agent still saw of what it used, and what was refused."""
+    counter = Counter()
+    sessions = long_sessions()[: 2 if quick else None]
+    ours = plain = 0.0
+    sent = plain_sent = used = standing = recalls = refused = 0
+    shares = []
+    for recording in sessions:
+        direct, _ = played(recording, counter, through=False)
+        bill, complaints = played(recording, counter, through=True)
+        for why in complaints[:3]:
+            print(f"refused: {recording.name}: {why}", file=sys.stderr)
+        shares.append(bill.billed / direct.billed)
+        print(
+            f"{Path(recording.name).name}: {bill.billed / direct.billed:.3f} sent {bill.sent / direct.sent:.3f}, {bill.recalls} recalls, retention {bill.standing / max(1, bill.used):.3f}",
+            file=sys.stderr,
+        )
+        ours, plain = ours + bill.billed, plain + direct.billed
+        sent, plain_sent = sent + bill.sent, plain_sent + direct.sent
+        used, standing, recalls = used + bill.used, standing + bill.standing, recalls + bill.recalls
+        refused += len(complaints)
+    effective, kept = ours / plain, standing / max(1, used)
+    return [
+        Row(
+            "billed with recalls, of no gateway",
+            "share",
+            Figure(effective, min(shares), max(shares), len(shares)),
+            asked="at most 0.50",
+            met=effective <= 0.5,
+        ),
+        Row("sent, of no gateway", "share", Figure.of([sent / plain_sent])),
+        Row(
+            "of what replies use, still in plain sight",
+            "share",
+            Figure.of([kept]),
+            asked="at least 0.89",
+            met=kept >= 0.89,
+        ),
+        Row("recalls", "calls", Figure.of([float(recalls)])),
+        Row("requests a strict provider refused", "requests", Figure.of([float(refused)]), asked="0", met=refused == 0),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    for row in rows(quick=parser.parse_args().quick):
+        print(f"{row.name}: {row.ours.median:.3f} {row.unit} {row.asked}")
+
+
+if __name__ == "__main__":
+    main()
