@@ -72,7 +72,7 @@ def _change(arguments: argparse.Namespace, agent: object, where: places.Places) 
     if arguments.install and arguments.uninstall:
         raise WrongUse("Either --install or --uninstall.")
     if arguments.install:
-        change = installing.planned(agent, f"http://127.0.0.1:{serving.PORT}", Path.home())
+        change = installing.planned(agent, f"http://127.0.0.1:{serving.PORT}/a/{agent.name}", Path.home())
     else:
         change = installing.removal(agent, where.config)
     print(change.difference() or f"{change.file} has it already.")

@@ -181,14 +181,15 @@ class Gateway:
         url = address(self._upstream(incoming), where.path, incoming.query)
         request = await self._opened(incoming)
         room = await self._room(where) if request is not None else None
-        exchange = Exchange(incoming, url, self._http, start, body, room, self._held(incoming, url), self._refused)  # type: ignore[arg-type]
+        held = self._held(incoming, url)
+        exchange = Exchange(incoming, url, self._http, start, body, held, self._refused, self._before)
         if request is None or room is None:
             await exchange.through()
         elif where.counts:
             await self._count(exchange, request, room)
         else:
             self._note(request, incoming)
-            await exchange.run(request)
+            await exchange.run(request, room)
 
     async def _opened(self, incoming: Incoming) -> Opened | None:
         where = incoming.route
@@ -264,6 +265,12 @@ class Gateway:
         return [asdict(found) for room in self.rooms() for found in await room.figures()]
 
     # --- folds are written by the agent's own model
+
+    def _before(self, conversation: str) -> Sequence[Json]:
+        """The messages that were sent last."""
+        last = self._last.get(conversation)
+        found: Sequence[Json] = last.body.get("messages", ()) if last else ()
+        return found
 
     def _held(self, incoming: Incoming, url: str) -> Callable[[str, Opened, dict[str, Json]], None]:
         def hold(conversation: str, request: Opened, body: dict[str, Json]) -> None:

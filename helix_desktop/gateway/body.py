@@ -8,7 +8,7 @@ from typing import Any
 
 from helix_desktop.gateway.shown import As, Changed, Entry, Hidden, Part, Returned, Says, units_of
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
-from helix_desktop.wire.message import Edit, Json, Kind, Speaker, Wired
+from helix_desktop.wire.message import Edit, Json, Kind, Speaker, Wired, listed
 
 WIRES: Mapping[str, ModuleType] = {wire.NAME: wire for wire in (anthropic, openai_chat, openai_responses, gemini)}
 
@@ -26,22 +26,24 @@ def unchanged(entries: Sequence[Entry], count: int) -> bool:
     return len(entries) == count and all(isinstance(entry, As) and entry.at == at for at, entry in enumerate(entries))
 
 
-def folded(wire: str, body: Mapping[str, Json], messages: Sequence[Wired], entries: Sequence[Entry]) -> dict[str, Json]:
-    """The request with the entries in place of its messages."""
+def folded(
+    wire: str,
+    body: Mapping[str, Json],
+    messages: Sequence[Wired],
+    entries: Sequence[Entry],
+    before: Sequence[Json] = (),
+) -> dict[str, Json]:
+    """The request with the entries in place of its messages. `before`: the messages that were sent last."""
     protocol: Any = WIRES[wire]
     first = leading(messages)
     units: list[tuple[Json, bool]] = [(unit, False) for message in messages[:first] for unit in message.units]
-    lost: list[Json] = _lost_marks(wire, messages[first:], entries)
-    firm = len(units)  # units at the beginning that go on as they came
-    counting = True
     for entry in entries:
-        made = _units(protocol, messages[first:], entry)
-        counting = counting and isinstance(entry, As)
-        units.extend(made)
-        firm += len(made) if counting else 0
+        units.extend(_units(protocol, messages[first:], entry))
+    made = protocol.joined(units)
     if wire == anthropic.NAME:
-        units = _marked(body, units, firm, lost)
-    return dict(protocol.with_messages(body, protocol.joined(units)))
+        lost = _lost_marks(messages[first:], entries)
+        made = _marked(body, made, before, lost)
+    return dict(protocol.with_messages(body, made))
 
 
 def _units(protocol: Any, messages: Sequence[Wired], entry: Entry) -> list[tuple[Json, bool]]:
@@ -74,48 +76,45 @@ def _edits(message: Wired, part: Part, answers: Sequence[str]) -> list[Edit]:
 # --- marks of the provider's cache ---------------------------------------------------------------------------------
 
 
-def _lost_marks(wire: str, messages: Sequence[Wired], entries: Sequence[Entry]) -> list[Json]:
+def _lost_marks(messages: Sequence[Wired], entries: Sequence[Entry]) -> list[Json]:
     """Marks of messages that a fold covers whole."""
-    if wire != anthropic.NAME:
-        return []
     there = {entry.at for entry in entries if isinstance(entry, As | Changed)}
     gone = [message for at, message in enumerate(messages) if at not in there]
-    marks = (anthropic.mark_of(message.units[0]) for message in gone)
-    return [mark for mark in marks if mark]
+    return [mark for message in gone if (mark := anthropic.mark_of(message.units[0]))]
 
 
-def _marked(
-    body: Mapping[str, Json], units: list[tuple[Json, bool]], firm: int, lost: Sequence[Json]
-) -> list[tuple[Json, bool]]:
-    """A mark behind the last message that goes on as it came, so that the provider finds what it cached before the fold:
-    one the fold took away, or one more where there are fewer than four.
+def _marked(body: Mapping[str, Json], units: list[Json], before: Sequence[Json], lost: Sequence[Json]) -> list[Json]:
+    """A mark before the first message that is not what was sent last, so that the provider finds what it has cached of it;
+    and one behind the last message, where what was added here stands behind the client's own.
     """
     rest = {key: value for key, value in body.items() if key != "messages"}
-    count = anthropic.marks(rest) + sum(anthropic.marks(unit) for unit, _ in units)
-    if 0 < firm < len(units) and count < anthropic.MOST_MARKS and (lost or count):
-        unit, added = units[firm - 1]
-        if anthropic.mark_of(unit) is None:
-            units[firm - 1] = (anthropic.marked(unit, lost[0] if lost else _usual(body)), added)
-            count += 1
-    if lost and count < anthropic.MOST_MARKS and units and anthropic.mark_of(units[-1][0]) is None:
-        units[-1] = (anthropic.marked(units[-1][0], lost[-1]), units[-1][1])
+    usual = lost[0] if lost else _usual(body)
+    if usual is None:
+        return units
+    count = anthropic.marks(rest) + sum(map(anthropic.marks, units))
+    for at in (len(units) - 1, _first_change(before, units) - 1):
+        if not 0 <= at < len(units) or anthropic.mark_of(units[at]) is not None:
+            continue
+        if count >= anthropic.MOST_MARKS:
+            taken = next((i for i, unit in enumerate(units) if i != at and anthropic.mark_of(unit) is not None), None)
+            if taken is None or taken == len(units) - 1:
+                continue
+            units[taken] = anthropic.unmarked(units[taken])
+            count -= 1
+        units[at] = anthropic.marked(units[at], usual)
+        count += 1
     return units
 
 
-def _usual(body: Mapping[str, Json]) -> Json:
-    """As long-lived as the client's own marks: a longer one may not stand behind a shorter one."""
-    found: list[Json] = []
+def _first_change(before: Sequence[Json], units: Sequence[Json]) -> int:
+    """The first message that is another one than was sent there before; 0 where all of it goes on."""
+    for at, (one, other) in enumerate(zip(before, units, strict=False)):
+        if one is not other and anthropic.unmarked(one) != anthropic.unmarked(other):
+            return at
+    return 0
 
-    def look(value: Json) -> None:
-        if isinstance(value, Mapping):
-            if isinstance(value.get("cache_control"), Mapping):
-                found.append(value["cache_control"])
-            for inner in value.values():
-                look(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                look(inner)
 
-    look(body.get("messages"))
-    short = {"type": "ephemeral"}
-    return found[0] if found else short
+def _usual(body: Mapping[str, Json]) -> Json | None:
+    """As long-lived as the client's own marks: a longer one may not stand behind a shorter one. None: it sets none."""
+    marks = (anthropic.mark_of(unit) for unit in listed(body.get("messages")))
+    return next((mark for mark in marks if mark), None)

@@ -40,6 +40,12 @@ def agent_of(headers: Mapping[str, str]) -> str:
     return named or headers.get("user-agent", "").partition("/")[0][:40] or "An agent"
 
 
+def named(name: str) -> str:
+    """The agent an address was made for, as people write it."""
+    titles = {"claude": CLAUDE, "codex": CODEX, "opencode": OPENCODE, "gemini": GEMINI, "pi": PI}
+    return titles.get(name, name[:40])
+
+
 def session_of(headers: Mapping[str, str], body: Mapping[str, Json]) -> str:
     """The name the agent gives its conversation; empty where it gives none."""
     for name in _SESSIONS:

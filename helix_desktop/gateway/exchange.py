@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import httpx
@@ -128,7 +129,7 @@ def opened(incoming: Incoming, *, folds: bool) -> Opened | None:
     own = any(tool.name.endswith(tuple(OURS)) for tool in head.tools)
     arrival = Arrival(
         wire=route.wire,
-        agent=clients.agent_of(incoming.headers),
+        agent=clients.named(route.agent) or clients.agent_of(incoming.headers),
         session=clients.session_of(incoming.headers, body),
         head=_head_hash(head.system, head.tools),
         model=head.model or route.model,
@@ -176,20 +177,20 @@ class Exchange:
     client: httpx.AsyncClient
     start: Start
     send: Send
-    room: Rooms
     sent: Callable[[str, Opened, dict[str, Json]], None] = lambda _conversation, _opened, _body: None
     refused: set[str] = field(default_factory=set)
+    before: Callable[[str], Sequence[Json]] = lambda _conversation: ()
     _begun: bool = False
 
-    async def run(self, request: Opened) -> None:
+    async def run(self, request: Opened, room: Rooms) -> None:
         """The whole exchange."""
-        sent = await self._arrived(request)
+        sent = await self._arrived(request, room)
         if sent is None:
             await self.through()
             return
         ticket = sent.ticket
         tools = request.adds_tools and ticket.conversation not in self.refused
-        body = await _beside(len(self.incoming.content), self._body, request, sent.entries, tools)
+        body = await _beside(len(self.incoming.content), partial(self._body, request, sent, tools=tools))
         if body is None:
             content = self.incoming.content
             body = request.body
@@ -198,38 +199,40 @@ class Exchange:
         response = await self._ask(content, changed=content is not self.incoming.content, reads=tools)
         if response.status_code >= 400:
             retried = await self._mended(
-                request, sent, response, tools=tools, changed=content is not self.incoming.content
+                request, sent, response, room, tools=tools, changed=content is not self.incoming.content
             )
             if retried is None:
                 return
             response, body, tools = retried
         self.sent(ticket.conversation, request, body)
         hold = sent.recallable
-        await Reply(self, request, ticket, body, tools, VEILS[request.wire](hold=hold)).run(response)
+        await Reply(self, room, request, ticket, body, tools, VEILS[request.wire](hold=hold)).run(response)
 
-    async def _arrived(self, request: Opened) -> Sent | None:
+    @staticmethod
+    async def _arrived(request: Opened, room: Rooms) -> Sent | None:
         try:
             async with asyncio.timeout(ROOM_SECONDS):
-                return await self.room.arrive(request.arrival, request.said)
+                return await room.arrive(request.arrival, request.said)
         except Exception:
             log.exception("a request could not be recorded; it goes on as it came")
             return None
 
-    @staticmethod
-    def _body(request: Opened, entries: Sequence[Entry], tools: bool) -> dict[str, Json] | None:  # noqa: FBT001
+    def _body(self, request: Opened, sent: Sent, *, tools: bool) -> dict[str, Json] | None:
         """The body to send on; None for the client's own bytes."""
-        same = unchanged(entries, len(request.said))
+        same = unchanged(sent.entries, len(request.said))
         if same and not tools:
             return None
         wire: Any = WIRES[request.wire]
         body = wire.with_tools(request.body, TOOLS) if tools else request.body
-        return body if same else folded(request.wire, body, request.messages, entries)
+        before = self.before(sent.ticket.conversation)
+        return body if same else folded(request.wire, body, request.messages, sent.entries, before)
 
     async def _mended(
         self,
         request: Opened,
         sent: Sent,
         response: httpx.Response,
+        room: Rooms,
         *,
         tools: bool,
         changed: bool,
@@ -240,9 +243,9 @@ class Exchange:
         content = await response.aread()
         too_long = response.status_code in (400, 413) and any(words in content.lower() for words in TOO_LONG)
         if too_long and request.arrival.fold:
-            shorter = await self.room.overflowed(sent.ticket)
+            shorter = await room.overflowed(sent.ticket)
             if shorter is not None:
-                body = self._body(request, shorter.entries, tools) or request.body
+                body = self._body(request, shorter, tools=tools) or request.body
                 again = await self._ask(orjson.dumps(body), changed=True, reads=tools)
                 if again.status_code < 400:
                     return again, body, tools
@@ -309,6 +312,7 @@ class Reply:
     """The reply, or the replies that follow each other while the model recalls."""
 
     exchange: Exchange
+    room: Rooms
     request: Opened
     ticket: Ticket
     body: dict[str, Json]
@@ -442,11 +446,11 @@ class Reply:
         try:
             if ours:
                 self._hidden_before = True
-                self._results = await self.exchange.room.hidden(self.ticket, replied, ours)
+                self._results = await self.room.hidden(self.ticket, replied, ours)
                 if not self.veil.goes_on:
-                    await self.exchange.room.replied(self.ticket, None, self._key(answer))
+                    await self.room.replied(self.ticket, None, self._key(answer))
             else:
-                await self.exchange.room.replied(self.ticket, replied, self._key(answer))
+                await self.room.replied(self.ticket, replied, self._key(answer))
         except Exception:
             log.exception("a reply could not be recorded; it went through")
             if ours:
@@ -462,7 +466,8 @@ class Reply:
         entries: list[Entry] = [As(at) for at in range(len(_said(self._wire, self.body)))]
         entries.append(Hidden(raw))
         entries.extend(Returned(*result) for result in self._results)
-        return folded(self.request.wire, self.body, self._wire.messages(self.body), entries)
+        before = self.body.get("messages", ())
+        return folded(self.request.wire, self.body, self._wire.messages(self.body), entries, before)
 
     async def _broken(self, response: httpx.Response, *, streams: bool) -> None:
         """The provider refuses to go on: the agent gets the refusal, in the way a stream can carry one."""

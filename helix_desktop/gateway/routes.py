@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
@@ -18,7 +19,7 @@ UPSTREAMS: Mapping[str, str] = {
 }
 PLAN_OF_CODEX = "https://chatgpt.com/backend-api/codex"
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
-_PREFIX = re.compile(r"^(?:/t/([^/]+))?(?:/w/([^/]+))?(?=/|$)")
+_PREFIX = re.compile(r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)")
 # of one connection, not of the request
 HOP = frozenset(
     {
@@ -47,26 +48,27 @@ class Route:
     streams: bool | None = None
     token: str = ""
     workspace: str = ""
+    agent: str = ""
 
 
 def route(raw_path: str) -> Route:
-    """What a path means. `/t/TOKEN` and `/w/NAME` may stand before it."""
-    found = _PREFIX.match(raw_path) if raw_path.startswith(("/t/", "/w/")) else None
-    token, workspace = (found[1] or "", found[2] or "") if found else ("", "")
-    path = raw_path[found.end() :] or "/" if found else raw_path
+    """What a path means. `/t/TOKEN`, `/w/WORKSPACE` and `/a/AGENT` may stand before it."""
+    found = _PREFIX.match(raw_path)
+    before: dict[str, Any] = {name: value for name, value in found.groupdict().items() if value} if found else {}
+    path = (raw_path[found.end() :] if found else raw_path) or "/"
     if path.endswith("/messages"):
-        return Route(path, anthropic.NAME, token=token, workspace=workspace)
+        return Route(path, anthropic.NAME, **before)
     if path.endswith("/messages/count_tokens"):
-        return Route(path, anthropic.NAME, counts=True, token=token, workspace=workspace)
+        return Route(path, anthropic.NAME, counts=True, **before)
     if path.endswith("/chat/completions"):
-        return Route(path, openai_chat.NAME, token=token, workspace=workspace)
+        return Route(path, openai_chat.NAME, **before)
     if path.endswith("/responses"):
-        return Route(path, openai_responses.NAME, token=token, workspace=workspace)
+        return Route(path, openai_responses.NAME, **before)
     if (model := _GEMINI.search(path)) is not None:
         kind = model[2]
         streams = kind == "streamGenerateContent"
-        return Route(path, gemini.NAME, kind == "countTokens", model[1], streams, token, workspace)
-    return Route(path, token=token, workspace=workspace)
+        return Route(path, gemini.NAME, kind == "countTokens", model[1], streams, **before)
+    return Route(path, **before)
 
 
 def guessed(path: str, headers: Mapping[str, str]) -> str:

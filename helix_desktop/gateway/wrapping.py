@@ -116,7 +116,7 @@ def program(where: Places) -> list[str]:
 def run(agent: KnownAgent, arguments: Sequence[str], url: str) -> int:
     """The agent to its end, with the terminal and the signals its own. Its exit code."""
     with tempfile.TemporaryDirectory(prefix="helix-wrap-") as scratch:
-        launch = agent.launch(url, arguments, os.environ, Path(scratch) / "agent")
+        launch = agent.launch(f"{url}/a/{agent.name}", arguments, os.environ, Path(scratch) / "agent")
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
             signal.signal(wanted, _not_ours)  # the agent, which has the terminal, gets them too
         try:

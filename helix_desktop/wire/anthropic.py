@@ -174,6 +174,14 @@ def mark_of(unit: Json) -> Json | None:
     return found[-1] if found else None
 
 
+def unmarked(unit: Json) -> Json:
+    """The message without marks."""
+    content = mapping(unit).get("content")
+    if not isinstance(content, list) or not any("cache_control" in mapping(block) for block in content):
+        return unit
+    return {**unit, "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in content]}
+
+
 def marked(unit: Json, mark: Json) -> Json:
     """The message with a mark on its last block that may carry one."""
     blocks = _blocks(unit)

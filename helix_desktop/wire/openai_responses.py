@@ -38,12 +38,17 @@ _SERVER = frozenset(
 
 def head(body: Mapping[str, Json]) -> Head:
     """System text, tools and model of a request."""
-    tools = [mapping(tool) for tool in listed(body.get("tools"))]
+    tools = [mapping(tool) for tool in (*listed(body.get("tools")), *_tools_in(body))]
     named = (
         Tool(string(t, "name") or string(t, "type"), string(t, "description"), dumped(t.get("parameters", {})))
         for t in tools
     )
     return Head(string(body, "model"), string(body, "instructions"), tuple(named), number(body, "max_output_tokens"))
+
+
+def _tools_in(body: Mapping[str, Json]) -> list[Json]:
+    """Tools that Codex gives as an item of the input."""
+    return [tool for item in listed(body.get("input")) for tool in listed(mapping(item).get("tools"))]
 
 
 def messages(body: Mapping[str, Json]) -> list[Wired]:
@@ -173,6 +178,11 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
         }
         for t in tools
     ]
+    for at, item in enumerate(listed(body.get("input")) if "tools" not in body else ()):
+        if isinstance(mapping(item).get("tools"), list):
+            given = list(body["input"])
+            given[at] = {**item, "tools": [*ours, *item["tools"]]}
+            return {**body, "input": given}
     return {**body, "tools": [*ours, *listed(body.get("tools"))]}
 
 

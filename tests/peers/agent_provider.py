@@ -550,8 +550,6 @@ def _gemini(body: Mapping[str, Json]) -> Iterator[str]:
         parts = content["parts"]
         if not parts:
             yield f"content {at} is empty"
-        if at and body["contents"][at - 1]["role"] == content["role"]:
-            yield f"contents {at - 1} and {at} have one role"
         answers = [p["functionResponse"]["name"] for p in parts if "functionResponse" in p]
         if sorted(answers) != sorted(expected):
             yield f"content {at} answers {answers}, and {expected} were called"
