@@ -41,7 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             drop_output()
-            print("The disk is full, or the file that takes the output is. Make room and try again.", file=sys.stderr)
+            print(
+                "The disk is full, or the file that takes the output is. Free up disk space and try again.",
+                file=sys.stderr,
+            )
         elif _nowhere():
             print("The folder you are in is not there any more. Change to another one and try again.", file=sys.stderr)
         else:

@@ -37,9 +37,7 @@ LIBRARIES = (
     "platformdirs", "tomlkit", "markdown-it-py", "Pygments",
 )  # fmt: skip
 EITHER = {"plyvel", "plyvel-ci"}
-_OVER = (
-    "Make room (Settings, Storage; or `helix-desktop cache collect`), or raise the limit. Nothing is removed by itself."
-)
+_OVER = "Free up space in Settings > Storage, or with helix-desktop cache collect, or raise the limit. Nothing is removed automatically."
 _QT_REMEDY = (
     "On Debian and Ubuntu: apt-get install libegl1 libgl1 libxcb-cursor0. "
     "In a checkout python3 packaging/dev.py run installs it, or says how."
@@ -97,7 +95,7 @@ def _libraries() -> Iterator[Finding]:
     if not EITHER & versions.keys():
         missing.append("plyvel")
     if missing:
-        yield Finding("Libraries", State.BAD, f"Missing: {', '.join(missing)}.", "Install the program again.")
+        yield Finding("Libraries", State.BAD, f"Missing: {', '.join(missing)}.", "Reinstall Helix Desktop.")
     else:
         yield Finding(
             "Libraries", State.GOOD, ", ".join(f"{name} {version}" for name, version in versions.items()) + "."
@@ -160,7 +158,7 @@ def _leveldb() -> Iterator[Finding]:
         database.put(b"key", b"value", sync=True)
         kept = database.get(b"key")
         database.close()
-    yield Finding("LevelDB", State.GOOD if kept == b"value" else State.BAD, "It keeps and gives back.")
+    yield Finding("LevelDB", State.GOOD if kept == b"value" else State.BAD, "It stores and returns keys.")
 
 
 def _encodings() -> Iterator[Finding]:
@@ -172,7 +170,7 @@ def _encodings() -> Iterator[Finding]:
         yield Finding("Encodings", State.BAD, str(error), f"The files belong in {resources.folder() / 'encodings'}.")
         return
     good = set(counts.values()) == {2}
-    yield Finding("Encodings", State.GOOD if good else State.BAD, f"{' and '.join(counts)} are there, and count.")
+    yield Finding("Encodings", State.GOOD if good else State.BAD, f"{' and '.join(counts)} are present and included.")
 
 
 async def _keyring(secrets: Secrets) -> AsyncIterator[Finding]:
@@ -188,7 +186,7 @@ def _room(where: Places) -> Iterator[Finding]:
     place = next(path for path in (where.data, *where.data.parents) if path.exists())
     free = shutil.disk_usage(place).free
     state = State.BAD if free < NO_ROOM else State.NOTE if free < LITTLE_ROOM else State.GOOD
-    remedy = "" if state is State.GOOD else "Make room, or let the program collect old entries."
+    remedy = "" if state is State.GOOD else "Free up disk space, or remove old entries."
     yield Finding("Disk", state, f"{free // MEGABYTE:,} MB free for {where.data}.", remedy)
 
 
@@ -233,7 +231,7 @@ async def _workspaces(where: Places) -> AsyncIterator[Finding]:
         try:
             workspace = await workspaces.open(known.id)
         except StoreBusy:
-            yield Finding(what, State.GOOD, "It is open in a running program, which watches over it.")
+            yield Finding(what, State.GOOD, "It is open in a running program.")
         except HelixError as error:
             yield Finding(what, State.BAD, error.what, error.remedy)
         else:
@@ -242,7 +240,7 @@ async def _workspaces(where: Places) -> AsyncIterator[Finding]:
             for note in workspace.notes:  # what opening it had to mend
                 yield Finding(what, State.NOTE, note)
             if over:
-                yield Finding(what, State.NOTE, f"Its cache takes {over:,} bytes more than its limit allows.", _OVER)
+                yield Finding(what, State.NOTE, f"Its cache exceeds its limit by {over:,} bytes.", _OVER)
             yield Finding(what, State.GOOD, f"It opens; {len(conversations)} conversations.")
 
 

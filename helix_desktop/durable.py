@@ -85,11 +85,11 @@ def write(path: Path, text: str | bytes, *, private: bool = False) -> None:
     try:
         content = text.encode("utf-8") if isinstance(text, str) else text
     except UnicodeEncodeError as error:
-        raise WrongUse(f"What is not UTF-8 cannot stand in {path.name}.", remedy="Nothing was changed.") from error
+        raise WrongUse(f"Only UTF-8 text can be written to {path.name}.", remedy="Nothing was changed.") from error
     try:
         _put(Path(os.path.realpath(path)), content, private=private)
     except OSError as error:
-        raise StoreFailed(f"{path} could not be written: {error.strerror}.", remedy="It is as it was.") from error
+        raise StoreFailed(f"{path} could not be written: {error.strerror}.", remedy="Nothing was changed.") from error
 
 
 def _put(path: Path, content: bytes, *, private: bool) -> None:

@@ -1,6 +1,6 @@
 """One running program: how a second start, and the command line, reach the process that owns what they ask for.
 
-The owner listens on a socket in a private directory; whoever connects has to be the same user. A request is a command
+The owner listens on a socket in a private directory; whoever connects must be the same user. A request is a command
 line; the owner runs it and the two ends are joined: what the caller's input holds is fetched piece by piece as the
 command reads it, what the command writes goes to the caller's output. So every command works beside an open window,
 with binary data of any size, and is written once.

@@ -22,7 +22,9 @@ from helix_desktop.errors import ConfigMistake, NoKeyring, Refused
 
 T = TypeVar("T")
 SERVICE = "helix-desktop"
-CHOICES = "Keep the key for this session only, set it as an environment variable, or allow a file only you can read."
+CHOICES = (
+    "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
+)
 
 
 class Where(Enum):
@@ -50,7 +52,7 @@ def system_keyring() -> Keyring:
 
     backend = keyring.get_keyring()
     if "plaintext" in type(backend).__name__.lower():
-        raise NoKeyring("The only keyring here writes plain text.", remedy=CHOICES)
+        raise NoKeyring("The only keyring on this system stores keys as plain text.", remedy=CHOICES)
     return backend
 
 
@@ -99,8 +101,8 @@ class Secrets:
             raise Refused(f"Set {environment_variable(name)} before the program starts; it cannot do that itself.")
         if where is Where.FILE and not self._consent():
             raise Refused(
-                "Keys are written to a file only after you allowed it in the settings.",
-                remedy="Do it under Settings, Keys; without a window, set file = true under [keys] in settings.toml.",
+                "Keys are stored in a file only if you allow it in the settings.",
+                remedy="Allow it in Settings > Keys. Without a window, set file = true under [keys] in settings.toml.",
             )
         if where is Where.KEYRING:
             await self._call(lambda keyring: _keep(keyring, self._service, name, value))
@@ -143,7 +145,7 @@ class Secrets:
 
     async def _call(self, work: Callable[[Keyring], T]) -> T:
         """One call on a thread of its own. While an earlier one hangs, no further one is begun."""
-        silent = f"The system's keyring did not answer within {self._limit:.0f} s; perhaps it waits to be unlocked."
+        silent = f"The system's keyring did not answer within {self._limit:.0f} s; it may be waiting to be unlocked."
         if self._hanging is not None and not self._hanging.done():
             raise NoKeyring(silent, remedy=CHOICES)
         self._hanging = None
@@ -169,7 +171,7 @@ class Secrets:
             return {}
         except (ValueError, OSError) as error:
             raise ConfigMistake(
-                f"The file with the keys, {self._file}, cannot be read.", remedy="Mend or remove it."
+                f"The file with the keys, {self._file}, cannot be read.", remedy="Fix or remove it."
             ) from error
         return {str(name): str(value) for name, value in content.items()} if isinstance(content, dict) else {}
 
@@ -185,7 +187,7 @@ def environment_variable(name: str) -> str:
 def _keep(keyring: Keyring, service: str, name: str, value: str) -> None:
     keyring.set_password(service, name, value)
     if keyring.get_password(service, name) != value:  # keyring's null backend takes everything and keeps nothing
-        raise NoKeyring("The system's keyring took the key and did not keep it.", remedy=CHOICES)
+        raise NoKeyring("The system's keyring accepted the key but didn't store it.", remedy=CHOICES)
 
 
 def _drop(keyring: Keyring, service: str, name: str) -> None:

@@ -46,7 +46,7 @@ class Setting(Generic[T]):
         if isinstance(value, list) and isinstance(self.default, tuple):
             value = tuple(value)
         if type(value) is not type(self.default) or not self._allowed(cast(Value, value)):
-            raise ConfigMistake(f"{self.key} has to be {self.expectation}, not {value!r}.{self._meant(value)}")
+            raise ConfigMistake(f"{self.key} must be {self.expectation}, not {value!r}.{self._meant(value)}")
         return value
 
     def _allowed(self, value: Value) -> bool:
@@ -203,12 +203,14 @@ def _parse(path: Path) -> tomlkit.TOMLDocument:
     except ParseError as error:
         raise ConfigMistake(
             f"{path}, line {error.line}: this is not TOML ({str(error).partition(' at line')[0]}).",
-            remedy="The file is left as it is, and the defaults hold until it is mended.",
+            remedy="The file is unchanged. The defaults apply until it is fixed.",
         ) from error
     except WrongUse as error:
         raise ConfigMistake(error.what, remedy="The defaults hold until it is mended.") from error
     except (UnicodeDecodeError, OSError) as error:
-        raise ConfigMistake(f"{path} cannot be read: {error}.", remedy="The defaults hold until it can.") from error
+        raise ConfigMistake(
+            f"{path} cannot be read: {error}.", remedy="The defaults apply until it can be read."
+        ) from error
 
 
 def _at(content: Mapping[str, Any], key: str) -> object:

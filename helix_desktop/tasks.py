@@ -39,7 +39,7 @@ class Tasks:
         """Start `work` on the running loop. Once the owner is closing, nothing new starts: Stopped."""
         if self._closed:
             work.close()
-            raise Stopped(f"{self._owner} is closing; {name} was not started.")
+            raise Stopped(f"{self._owner} is closing, so {name} was not started.")
         task = asyncio.get_running_loop().create_task(work, name=f"{self._owner}: {name}")
         self._running[task] = None
         task.add_done_callback(self._ended)

@@ -99,7 +99,7 @@ def load(name: str, folder: Path | None = None) -> tiktoken.Encoding:
     return encoding
 
 
-_REMEDY = "Install the program again; nothing of yours is stored there."
+_REMEDY = "Reinstall Helix Desktop. None of your data is stored there."
 
 
 class Counter:

@@ -45,8 +45,8 @@ async def test_a_cache_beyond_its_limit_is_a_note(where: Places, tmp_path: Path)
     workspace.change({"limits.cache_bytes": 100})
     await workspace.aclose()
     finding = (await examined(where))["Workspace Full"]
-    assert (finding.state, finding.says) == (State.NOTE, "Its cache takes 157 bytes more than its limit allows.")
-    assert "Nothing is removed by itself" in finding.remedy
+    assert (finding.state, finding.says) == (State.NOTE, "Its cache exceeds its limit by 157 bytes.")
+    assert "Nothing is removed automatically" in finding.remedy
 
 
 async def test_what_is_wrong_with_a_workspace_is_named_and_the_others_are_looked_at(

@@ -126,7 +126,7 @@ async def test_from_the_environment(make: Make) -> None:
 
 
 async def test_a_file_only_with_consent_and_only_for_the_user(make: Make, key_file: Path) -> None:
-    with pytest.raises(Refused, match="only after you allowed it"):
+    with pytest.raises(Refused, match="only if you allow it"):
         await make().set("openai", KEY, where=Where.FILE)
     assert not key_file.exists()
     secrets = make(consent=lambda: True)

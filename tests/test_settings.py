@@ -69,7 +69,7 @@ def test_the_default_leaves_the_file(path: Path) -> None:
         ("appearance.zoom = 20\n", 1, ["appearance.zoom", "a whole number from 50 to 300", "100 holds"]),
         ("[appearance]\nzoom = true\n", 2, ["a whole number"]),
         ("[appearance]\nthem = 'dark'\n", 2, ["no setting appearance.them", "Did you mean appearance.theme"]),
-        ("[shortcuts]\nfind = 3\n", 1, ["shortcuts has to be a table of texts"]),
+        ("[shortcuts]\nfind = 3\n", 1, ["shortcuts must be a table of texts"]),
         ("[appearance]\ntheme = \n", 2, ["not TOML"]),
     ],
 )
@@ -83,7 +83,7 @@ def test_a_mistake_names_line_key_and_what_was_expected(path: Path, text: str, l
 
 def test_a_file_that_is_not_toml_is_never_written_over(path: Path) -> None:
     mistaken = written(path, "theme = = dark")
-    with pytest.raises(ConfigMistake, match="left as it is"):
+    with pytest.raises(ConfigMistake, match="is unchanged"):
         mistaken.change(THEME, "dark")
     assert path.read_text(encoding="utf-8") == "theme = = dark"
 

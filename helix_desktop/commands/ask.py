@@ -32,7 +32,7 @@ def add(nouns: Subparsers) -> None:
         metavar="WHAT",
         help="edits, commands, all, or the name of a tool; with commands also hidden (commands that hide what they run), held "
         "(commands a rule holds back), outside_sandbox and runs_later (files that other programs run), each by its own name; "
-        "everything else that has to be asked is refused",
+        "everything else that must be asked is refused",
     )
     ask.add_argument("--json", action="store_true", help="every fact of the turn as a line of JSON instead of text")
     ask.add_argument("text", nargs="+", metavar="TEXT", help="- reads it from standard input")

@@ -100,7 +100,7 @@ def over_limit(workspace: Workspace, over: int) -> str:
     return (
         f"The cache takes {over:,} bytes more than the {limit:,} allowed. `helix-desktop cache collect --workspace"
         f" {workspace.id} --to {limit}` removes what no message uses; or raise limits.cache_bytes in"
-        f" {workspace.folder / 'workspace.toml'}. Nothing is removed by itself."
+        f" {workspace.folder / 'workspace.toml'}. Nothing is removed automatically."
     )
 
 

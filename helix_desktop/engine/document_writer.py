@@ -187,7 +187,7 @@ class Writer:
                 folded = self._folded(reading, making, made, rung.client.model, self.clock.now() - started)
                 return Written(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
-        raise NothingWritten("; ".join(failures) or "No model is there to write.", spent=spent)
+        raise NothingWritten("; ".join(failures) or "No model is available to write it.", spent=spent)
 
     def too_little(self, reading: Reading) -> str:
         """Why a document would not be shorter than what it stands for; empty where it can be."""
@@ -309,11 +309,11 @@ class Writer:
             request = with_question(await self._request(reading.view), question, purpose, answer)
             text = _said(await asking.text(rung.client, request, seconds))
             if not handover.in_form(text) and self.tokens.count(text) < SMALLEST:
-                raise ModelFailed("The answer was no document.")  # it went on with the work
+                raise ModelFailed("The answer was not a document.")  # it went on with the work
             return text
         pieces = list(_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1)))
         if rung.way == "transcript" and len(pieces) > 1:
-            raise ModelFailed(f"What is to be folded does not fit the window of {rung.client.model}.")
+            raise ModelFailed(f"The messages to fold don't fit the window of {rung.client.model}.")
         text = ""
         for piece in pieces:
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece

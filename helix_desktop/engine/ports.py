@@ -162,7 +162,7 @@ class Question:
     call: ToolCall
     title: str
     preview: str
-    why: str = ""  # why it has to be asked, in a sentence
+    why: str = ""  # why it must be asked, in a sentence
     scopes: tuple[str, ...] = ("once", "conversation", "always")
     form: str = ""  # a JSON schema, when a server asks the user for values (elicitation)
     by: str = ""  # the task of the sub-agent that asks; empty: the conversation's own agent does
@@ -170,7 +170,7 @@ class Question:
         str, ...
     ] = ()  # what allowing it for longer would allow, in words; the user may take another than the first
     apart: str = (
-        ""  # the name of what has to be allowed by itself, not with the tool: outside_sandbox, runs_later, hidden, held
+        ""  # the name of what must be allowed by itself, not with the tool: outside_sandbox, runs_later, hidden, held
     )
     plan: bool = False  # a plan to approve: `preview` may be changed, and comes back in the answer's `values`
 

@@ -52,7 +52,7 @@ from helix_desktop.errors import HelixError, NotThere, Refused
 
 TITLE = 60
 MOST_SENT_ON = 3
-BUG = "This is a mistake in Helix Desktop; it is in the log. Nothing you said is lost, and you can go on."
+BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote is lost, and you can continue."
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ class Session:
         self._refuse_while_running("edit and resend")
         said = self.conversation.fact(seq)
         if not isinstance(said, UserSaid) or said.by:
-            raise NotThere(f"Number {seq} of this conversation is not a message of yours.")
+            raise NotThere(f"Number {seq} of this conversation is not one of your messages.")
         await self.conversation.append(Rewound(seq - 1))
         self.send(parts)
 
@@ -287,7 +287,7 @@ class Session:
         self._refuse_while_running("ask again")
         said = [r.seq for r in self.conversation.state.present() if isinstance(r.fact, UserSaid) and not r.fact.by]
         if not said:
-            raise NotThere("There is no message of yours to answer again.")
+            raise NotThere("There is no message of yours to regenerate an answer to.")
         await self.conversation.append(Rewound(said[-1]))
         self.resume()
 
@@ -472,7 +472,7 @@ class Session:
 
     def _refuse_while_held(self, what: str) -> None:
         if self._is_held:
-            raise Refused(f"Cannot {what} while something is being forgotten.", remedy="Try again when it is done.")
+            raise Refused(f"Cannot {what} while content is being forgotten.", remedy="Try again when it is done.")
 
     def _counted(self, part: UserPart) -> UserPart:
         return replace(part, tokens=self._crew.tokens.count(part.text)) if isinstance(part, Text) else part

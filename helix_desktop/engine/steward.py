@@ -39,7 +39,7 @@ from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, tail
 from helix_desktop.errors import HelixError, NotThere, Refused, Stopped
 
 log = logging.getLogger(__name__)
-ASKED = "asked for by the user"
+ASKED = "requested by the user"
 RETRY_AFTER = 60.0  # seconds a strategy rests after a failure
 
 
@@ -117,10 +117,10 @@ class Steward:
             return await self._markers_now()
         plan = self._asked_plan(kind, wish)
         if plan is None:
-            raise Refused("There is nothing to fold before the part of the conversation that stays as it is.")
+            raise Refused("There is nothing to fold yet: the most recent part of a conversation is never folded.")
         await self._drop()
         if self._flying is not None:
-            raise Refused("A fold is being made already.", remedy="Wait for it, or cancel it.")
+            raise Refused("A fold is already in progress.", remedy="Wait for it to finish, or cancel it.")
         reading = read(plan, self.situation())
         if kind is FoldKind.TRUNCATION:
             return await self.append(await self._writer.truncate(reading, self.conversation.new_fold(kind)))
@@ -133,7 +133,7 @@ class Steward:
         situation = self.situation()
         clearing = caching.everything_old(situation, tail_start(situation))
         if clearing is None:
-            raise Refused("There is no old output that a marker would make shorter.")
+            raise Refused("No old output would get shorter as a marker.")
         return await self._sweeping.sweep(clearing.parts(situation), ASKED)
 
     async def undo(self, fold: str) -> tuple[Recorded, ...]:
@@ -142,12 +142,12 @@ class Steward:
         if state.fold(fold) is None:
             raise NotThere(f"There is no fold {fold!r} in this conversation.")
         if fold not in state.branch.live:
-            raise Refused("This fold is undone already.")
+            raise Refused("This fold was already undone.")
         meter = self.conversation.meter()
         more = round((state.branch.tokens_without(fold) - state.branch.total_tokens) * meter.factor)
         if more > max(meter.free, 0):
             raise Refused(
-                f"Undoing this would bring back {more:,} tokens, and {max(meter.free, 0):,} are free: {meter.figures()}.",
+                f"Undoing this would add {more:,} tokens, and {max(meter.free, 0):,} are free: {meter.figures()}.",
                 remedy="Fold something else first, or recall the part you need.",
             )
         return await self.conversation.append(Unfolded(fold))
@@ -159,9 +159,9 @@ class Steward:
         if folded is None:
             raise NotThere(f"There is no fold {fold!r} in this conversation.")
         if fold in branch.live:
-            raise Refused("This fold is in force already.")
+            raise Refused("This fold is already active.")
         if not branch.may_nest(folded.cover):
-            raise Refused("Another fold covers a part of the same facts by now.", remedy="Undo that one first.")
+            raise Refused("Another fold now covers part of the same messages.", remedy="Undo that one first.")
         return await self.conversation.append(Refolded(fold))
 
     def cancel(self) -> None:
@@ -241,7 +241,7 @@ class Steward:
             case FoldKind.REFLECTION:
                 span = reflection.observations(situation)
             case _:
-                raise Refused("Excerpts are made when an output arrives.", remedy="Use markers for old outputs.")
+                raise Refused("Excerpts are made only when an output arrives.", remedy="Use markers for old outputs.")
         return None if span is None else Plan(kind, span, ASKED, wish=wish)
 
     # --- writing in the background ----------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Steward:
             await self._failed(plan.kind, error.what, spent_on(error))
         except Exception:
             log.exception("a %s could not be written", plan.kind.value)
-            await self._failed(plan.kind, "an error in the program; it is in the log")
+            await self._failed(plan.kind, "a bug in Helix Desktop, see the log")
         finally:
             self._flying, self._flying_plan = None, None
             self.conversation.tell(Folding(self.conversation.id, plan.kind, plan.why, done=True))
@@ -290,7 +290,7 @@ class Steward:
             raise NothingWritten(f"Nothing was folded: {failures[-1].why if failures else 'it was cancelled'}")
         recorded = await self.adopt()
         if not recorded and self._ready is None:
-            raise NothingWritten("Nothing was folded: what was to be folded has changed meanwhile")
+            raise NothingWritten("Nothing was folded: the messages changed in the meantime")
         return recorded
 
     async def adopt(self) -> tuple[Recorded, ...]:
@@ -361,7 +361,7 @@ class Steward:
             await self._failed(kind, error.what)
         except Exception:
             log.exception("a %s failed", kind.value)
-            await self._failed(kind, "an error in the program; it is in the log")
+            await self._failed(kind, "a bug in Helix Desktop, see the log")
 
 
 def outlook(situation: Situation) -> str:

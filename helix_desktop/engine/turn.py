@@ -404,7 +404,11 @@ class Turn:
             self._cuts += 1
             if self._cuts <= CUTS_IN_A_ROW:
                 return None
-            happened = "The model said nothing, again and again." if silent else "The reply broke off again and again."
+            happened = (
+                "The model sent several empty replies in a row."
+                if silent
+                else "The reply was cut off several times in a row."
+            )
             return TurnEnded(TurnEnd.FAILED, reply.why or happened)
         self._cuts = 0
         if reply.stop is Stop.FILTERED:
@@ -416,7 +420,7 @@ class Turn:
     def _limit(self) -> TurnEnded | None:
         limits = self._crew.limits()
         if self._steps >= limits.steps:
-            return TurnEnded(TurnEnd.STEP_LIMIT, f"{self._steps} steps in this turn, as many as its limit allows.")
+            return TurnEnded(TurnEnd.STEP_LIMIT, f"{self._steps} steps in this turn, the limit.")
         name, count = _repeated(self._lately)
         if count >= limits.repeats:
             return TurnEnded(TurnEnd.REPEATING, f"{name} was called {count} times alike with the same result.")

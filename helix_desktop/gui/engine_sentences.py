@@ -36,7 +36,7 @@ class Template(NamedTuple):
     def read(self, text: str) -> dict[str, str] | None:
         """What stands for the names, each as short as it can be and never empty; None where it is another sentence.
 
-        Linear, whatever the text: once the first fitting place of a literal is taken no other has to be tried.
+        Linear, whatever the text: once the first fitting place of a literal is taken no other must be tried.
         """
         first, *middle, last = self.around
         limit = len(text) - len(last)

@@ -136,7 +136,7 @@ def sessions(path: Path, told: Told, kind: str = "") -> Iterator[Recording]:
     """The sessions of a file, one by one, whatever it holds; NotThere, and WrongUse for what is too large."""
     try:
         if path.stat().st_size > LARGEST:
-            raise WrongUse(f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split it at its lines.")
+            raise WrongUse(f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split it by lines.")
         if sqlite_files.is_one(path):
             yield from _in_database(path, told)
         elif opencode.is_file(path):
@@ -196,7 +196,7 @@ def files(folder: Path) -> Sequence[Path]:
     kept = [file for file in found if not file.name.endswith(_BESIDE)]
     if not kept:
         raise WrongUse(
-            f"There is no .jsonl or .json file under {folder}.", remedy="Name a file or a folder of sessions."
+            f"There is no .jsonl or .json file under {folder}.", remedy="Specify a file or a folder of sessions."
         )
     return kept
 

@@ -126,14 +126,14 @@ def from_plain(name: str, table: Mapping[str, Any]) -> ServerConfig:
 def parse(text: str, *, name: str = "") -> Pasted:
     """The servers of a pasted text; WrongUse says what is the matter with it. `name`: for a form that carries none."""
     if len(text) > _LONGEST:
-        raise WrongUse("This is too long to be the configuration of an MCP server.")
+        raise WrongUse("This is too long for an MCP server configuration.")
     text = text.strip()
     if not text.startswith(("{", '"', "[")):
         return _parted([_bare(text, name)])
     found = _json(text)
     tables = _tables(found, name)
     if not tables:
-        raise WrongUse("No MCP server is in this text.", remedy='It needs a "command" or a "url".')
+        raise WrongUse("This text doesn't contain an MCP server.", remedy='It needs a "command" or a "url".')
     return _parted([_server(each, table) for each, table in tables.items()])
 
 
@@ -147,7 +147,7 @@ def _bare(text: str, name: str) -> ServerConfig:
     except ValueError:
         words = []
     if not words or "\n" in text:
-        raise WrongUse("This is neither JSON, nor an address, nor a command line.", remedy="Paste the server's JSON.")
+        raise WrongUse("This is not JSON, an address or a command line.", remedy="Paste the server's JSON.")
     guess = next((word for word in reversed(words) if not word.startswith(("-", "/", "."))), words[0])
     return ServerConfig(
         tidy(name or guess.rpartition("/")[2].partition("@")[0]), command=words[0], args=tuple(words[1:])
@@ -158,7 +158,7 @@ def _host(url: str) -> str:
     try:
         return urlsplit(url).hostname or "server"
     except ValueError as error:
-        raise WrongUse(f"This address cannot be read: {error}.", remedy="Check its brackets.") from None
+        raise WrongUse(f"This address couldn't be read: {error}.", remedy="Check its brackets.") from None
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -168,10 +168,10 @@ def _json(text: str) -> dict[str, Any]:
         found = json.loads(_plain_json(text))
     except (ValueError, RecursionError) as error:
         raise WrongUse(
-            f"This is no JSON: {error}.", remedy="Paste all of it, from the first brace to the last."
+            f"This is not valid JSON: {error}.", remedy="Paste all of it, from the first brace to the last."
         ) from None
     if not isinstance(found, dict):
-        raise WrongUse("This JSON is no object.")
+        raise WrongUse("This JSON is not an object.")
     return found
 
 

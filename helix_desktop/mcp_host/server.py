@@ -128,7 +128,7 @@ class Hosted:
 
     @property
     def tools(self) -> Sequence[HostTool]:
-        """Those that are offered: none while it is not ready, none that is switched off."""
+        """Those that are offered: none while it is not ready, none that is turned off."""
         if self.status.state is not State.READY or self._lost:
             return ()
         return [tool for tool in self.all_tools if tool.own_name not in self.config.off][:MOST_TOOLS]
@@ -170,7 +170,7 @@ class Hosted:
                 if not failures:  # once, for who looks for a defect of ours
                     log.info("MCP server %s", self.config.name, exc_info=_wordless(error))
             if self._wants_sign_in:
-                self._tell(Status(State.SIGN_IN, "It wants you to sign in."))
+                self._tell(Status(State.SIGN_IN, "Sign-in required."))
                 await self._again.wait()
                 continue
             failures = 1 if time.monotonic() - began > STEADY else failures + 1
@@ -178,7 +178,7 @@ class Hosted:
                 failures = 0
                 continue
             pause = PAUSES[min(failures, len(PAUSES)) - 1]
-            self._tell(Status(State.FAILED, f"{why[:1].upper()}{why[1:]} It is tried again in {pause:.0f} s."))
+            self._tell(Status(State.FAILED, f"{why[:1].upper()}{why[1:]} Retrying in {pause:.0f} s."))
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._again.wait()
@@ -329,7 +329,7 @@ class Hosted:
         if len(usable) > MOST_TOOLS:
             notes.append(f"It has {len(usable)} tools; the first {MOST_TOOLS} that are switched on are offered.")
         if len(usable) < len(found):
-            notes.append(f"{len(found) - len(usable)} of its tools only run as tasks, which are not supported.")
+            notes.append(f"{len(found) - len(usable)} of its tools run only as tasks, which are not supported.")
         version = str(self._client.protocol_version or "")
         self._tell(Status(State.READY, " ".join(notes), tools=len(usable), version=version))
 
@@ -392,7 +392,7 @@ class Hosted:
 
     def _unanswered(self, name: str) -> str:
         if self._lost or (self.log and self.log.why):
-            return f"The server {self.config.name} went away during {name}: {self._sentence(None)}"
+            return f"The server {self.config.name} stopped during {name}: {self._sentence(None)}"
         return f"The server {self.config.name} did not answer {name} within {self.config.call_seconds:g} s."
 
     def _failure(self, name: str, error: Exception) -> str:
@@ -439,7 +439,7 @@ class Hosted:
     def _sentence(self, error: BaseException | None) -> str:
         """What is wrong, from what we know ourselves, else from the error."""
         inner = error and _innermost(error)
-        last = f" It last wrote: {self.log.lines[-1][:200]}" if self.log and self.log.lines else ""
+        last = f" Last output: {self.log.lines[-1][:200]}" if self.log and self.log.lines else ""
         if isinstance(inner, TimeoutError):
             return f"it did not answer within {self.config.start_seconds:g} s.{last}"
         if isinstance(inner, HelixError):

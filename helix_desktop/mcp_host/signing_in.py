@@ -128,7 +128,7 @@ async def signed_in(
 
         async def send(address: str) -> None:
             if page is None or urlsplit(address).scheme not in {"http", "https"}:
-                raise Refused("It names no page to sign in that could be opened.")
+                raise Refused("It gave no sign-in page that can be opened.")
             asked[:] = parse_qs(urlsplit(address).query).get("state", [])
             await page(address)
 
@@ -138,7 +138,7 @@ async def signed_in(
         async def refuse(response: httpx2.Response) -> None:
             if page is None and response.status_code == 401 and response.request.url.path == httpx2.URL(url).path:
                 wanted()
-                raise Refused("It wants you to sign in.")
+                raise Refused("Sign-in required.")
 
         async with create_mcp_http_client(headers=dict(headers), auth=provider) as client:
             client.event_hooks = {"request": [], "response": [refuse]}

@@ -104,17 +104,19 @@ def checked(config: ProviderConfig) -> ProviderConfig:
     parts = _parts_of(config)
     if parts.username or parts.password or parts.query:
         raise WrongUse(
-            f"The base URL of {config.name} carries a password or parameters, which would be kept in a file.",
-            remedy="Set a key with `provider add --key`, and parameters such as api-version with `--query`.",
+            f"The base URL of {config.name} contains a password or parameters, which would be stored in a file.",
+            remedy="Set a key with provider add --key, and parameters such as api-version with --query.",
         )
     odd = next(
         (name for name, value in (*config.headers, (config.key_header, "")) if not _is_header(name, value)), None
     )
     if odd is not None:
-        raise WrongUse(f"{odd!r} cannot be a header of {config.name}.", remedy="Names and values are plain ASCII.")
+        raise WrongUse(f"{odd!r} cannot be a header of {config.name}.", remedy="Names and values must be plain ASCII.")
     secret = next((name for name, _ in config.headers if name.lower() in _KEY_HEADERS), None)
     if secret:
-        raise WrongUse(f"The header {secret} would keep a key in a file.", remedy="Use --key-header and --key instead.")
+        raise WrongUse(
+            f"The header {secret} would store a key in a file.", remedy="Use --key-header and --key instead."
+        )
     bare = parts.path in {"", "/"} and config.kind in {openai_chat.KIND, openai_responses.KIND}
     return replace(config, base_url=f"{config.base_url.rstrip('/')}/v1") if bare else config
 
@@ -127,8 +129,8 @@ def _parts_of(config: ProviderConfig) -> SplitResult:
         good = False
     if not good:
         raise WrongUse(
-            f"The base URL of {config.name} has to be an address beginning with https:// or http://.",
-            remedy="One looks like https://llm.example.org/v1.",
+            f"The base URL of {config.name} must start with https:// or http://.",
+            remedy="For example: https://llm.example.org/v1.",
         )
     return parts
 
@@ -212,7 +214,7 @@ def usable_key(config: ProviderConfig, key: str | None) -> str:
         )
     if key and not may_carry_key(config.base_url):
         raise BadKey(
-            f"The key of {config.name} was not sent: over http:// anybody on the way could read it.",
+            f"The key of {config.name} was not sent, because anyone on the network could read it over http://.",
             remedy="Use an https:// address.",
         )
     return checked_key(key, config.name) if key else ""

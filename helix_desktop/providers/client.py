@@ -107,7 +107,7 @@ class Client:
         if answer.status == 200 and not answer.is_page:
             return
         if answer.status == 200:
-            raise Broken(f"{self.transport.where} answers with a web page.", remedy="Is its base URL right?")
+            raise Broken(f"{self.transport.where} returned a web page.", remedy="Check the base URL.")
         body = read_body(await answer.whole(LONGEST_REFUSAL))
         raise failure_of(Refusal(self.transport.where, answer.status, body, answer.headers, self.info.id))
 
@@ -115,7 +115,7 @@ class Client:
         try:
             return reading.feed(event)
         except ValueError as error:
-            raise Unreachable(f"{self.transport.where} sent a piece that cannot be read.") from error
+            raise Unreachable(f"{self.transport.where} sent data that couldn't be read.") from error
 
     def _pause(self, failure: ModelFailed, attempt: int) -> float:
         """Seconds before the next try; raises the failure when there is none.
@@ -129,8 +129,8 @@ class Client:
         asked = failure.retry_after if isinstance(failure, Overloaded) else None
         if asked is not None and asked > patience.longest_wait:
             raise ModelFailed(
-                f"{failure.what} It asks to wait {asked / 60:.0f} minutes.",
-                remedy="Go on later, or with another model.",
+                f"{failure.what} It asks you to wait {asked / 60:.0f} minutes.",
+                remedy="Continue later, or use another model.",
             )
         if asked is not None:
             return asked + (0.1 + 0.1 * asked) * self.spread()

@@ -68,7 +68,9 @@ class Configured:
     def put(self, config: ProviderConfig) -> ProviderConfig:
         """Add it, or replace the settings of the one of this name; corrections of its models stay."""
         if not NAME.fullmatch(config.name):
-            raise WrongUse(f"{config.name!r} is no name for a provider.", remedy="Use small letters, digits and - _ .")
+            raise WrongUse(
+                f"{config.name!r} is not a valid provider name.", remedy="Use small letters, digits and - _ ."
+            )
         config = checked(config)
         document = self._read()
         table = self._tables(document, make=True).setdefault(config.name, tomlkit.table())
@@ -91,7 +93,7 @@ class Configured:
         """What the user knows better than the catalogue about one model."""
         unknown = next((name for name in values if name not in CORRECTABLE), None)
         if unknown:
-            raise WrongUse(f"{unknown} is nothing a model has.", remedy=f"It has {', '.join(CORRECTABLE)}.")
+            raise WrongUse(f"{unknown} is not a property of models.", remedy=f"It has {', '.join(CORRECTABLE)}.")
         document = self._read()
         tables = self._tables(document, make=True)
         if provider not in tables:
@@ -133,7 +135,7 @@ class Configured:
         except UnicodeDecodeError as error:
             raise ConfigMistake(f"{self._file} is not UTF-8 text.", remedy="Save it as UTF-8.") from error
         except TOMLKitError as error:
-            raise ConfigMistake(f"{self._file} is not valid TOML: {error}.", remedy="Mend that line.") from error
+            raise ConfigMistake(f"{self._file} is not valid TOML: {error}.", remedy="Fix that line.") from error
         except OSError as error:
             raise StoreFailed(f"{self._file} cannot be read: {error.strerror}.") from error
 
@@ -169,13 +171,13 @@ class Configured:
     def _text(self, provider: str, table: Mapping[str, Any], key: str, default: str) -> str:
         value = table.get(key, default)
         if not isinstance(value, str):
-            raise ConfigMistake(f"In {self._file}, provider.{provider}.{key} has to be a text, not {value!r}.")
+            raise ConfigMistake(f"In {self._file}, provider.{provider}.{key} must be a text, not {value!r}.")
         return str(value)
 
     def _table(self, provider: str, table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         value = table.get(key, {})
         if not isinstance(value, Mapping):
-            raise ConfigMistake(f"In {self._file}, provider.{provider}.{key} has to be a table, not {value!r}.")
+            raise ConfigMistake(f"In {self._file}, provider.{provider}.{key} must be a table, not {value!r}.")
         return value
 
     def _texts(self, provider: str, table: Mapping[str, Any], key: str) -> dict[str, str]:

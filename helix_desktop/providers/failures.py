@@ -120,7 +120,7 @@ def _about_request(refusal: Refusal, evidence: str, told: str) -> ModelFailed | 
         target = refusal.headers.get("location", "")
         host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
         return ModelFailed(
-            f"{refusal.where} sends the request on to {host}; it was not followed, because the key would go with it.",
+            f"{refusal.where} redirects the request to {host}. The redirect was not followed, because the key would have been sent there too.",
             remedy="If you trust that address, make it the base URL of this provider.",
         )
     return None
@@ -142,13 +142,13 @@ def _is_server_overflow(refusal: Refusal, evidence: str) -> bool:
 
 def _about_account(refusal: Refusal, evidence: str, told: str) -> ModelFailed | None:
     if refusal.status == 402 or _MONEY.search(evidence):
-        return ModelFailed(told, remedy="Look at the account's balance and limits with the provider.")
+        return ModelFailed(told, remedy="Check your account's balance and limits with the provider.")
     if refusal.status == 401 or (refusal.status < 500 and _KEY.search(evidence)):
-        return BadKey(told, remedy="Set this provider's key again.")
+        return BadKey(told, remedy="Set a new key for this provider.")
     if refusal.status < 500 and _MODEL.search(evidence):
-        return UnknownModel(told, remedy="`helix-desktop model list` shows the models of this provider.")
+        return UnknownModel(told, remedy="Run helix-desktop model list to see this provider's models.")
     if refusal.status == 403:
-        return BadKey(told, remedy="The key is not allowed to do this: use another key or another model.")
+        return BadKey(told, remedy="This key isn't allowed to do that. Use another key or another model.")
     if refusal.status in {404, 405}:
         return _not_found(refusal, told)
     return None
@@ -156,7 +156,7 @@ def _about_account(refusal: Refusal, evidence: str, told: str) -> ModelFailed | 
 
 def _not_found(refusal: Refusal, told: str) -> ModelFailed:
     if "not_found_error" in _codes(refusal.body) or text_at(refusal.body, "error", "status") == "NOT_FOUND":
-        return UnknownModel(told, remedy="`helix-desktop model list` shows the models of this provider.")
+        return UnknownModel(told, remedy="Run helix-desktop model list to see this provider's models.")
     model = f", and the model {refusal.model!r}" if refusal.model else ""
     return ModelFailed(told, remedy=f"Is the base URL right{model}?")
 
@@ -164,7 +164,7 @@ def _not_found(refusal: Refusal, told: str) -> ModelFailed:
 def _about_load(refusal: Refusal, evidence: str, told: str) -> Overloaded | None:
     overloaded = "overloaded_error" in evidence or "rate_limit_e" in evidence or "RESOURCE_EXHAUSTED" in evidence
     if refusal.status in _RETRIED_STATUS or refusal.status > 529 or overloaded:
-        return Overloaded(told, remedy="It can be tried again.", retry_after=retry_after(refusal.headers, refusal.body))
+        return Overloaded(told, remedy="You can try again.", retry_after=retry_after(refusal.headers, refusal.body))
     return None
 
 

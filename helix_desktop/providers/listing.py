@@ -106,7 +106,7 @@ async def ask(transport: Transport, path: str, seconds: float) -> Object:
         raise failure_of(Refusal(transport.where, status, read_body(content), headers))
     found = parse_object(content)
     if found is None:
-        raise ModelFailed(f"{transport.where} does not answer with a list of models.", remedy="Is its base URL right?")
+        raise ModelFailed(f"{transport.where} did not return a list of models.", remedy="Check the base URL.")
     return found
 
 

@@ -96,7 +96,7 @@ def _client(connect: float, *, local: bool) -> httpx.AsyncClient:
         )
     except (ValueError, ImportError) as error:
         raise Broken(
-            f"The system's proxy setting is not understood: {error}",
+            f"The system's proxy setting couldn't be understood: {error}",
             remedy="Correct HTTPS_PROXY or ALL_PROXY, for example http://host:port or socks5://host:port.",
         ) from error
 
@@ -147,8 +147,8 @@ def checked_key(key: str, where: str) -> str:
     clean = key.strip()
     if not (clean.isascii() and clean.isprintable()) or " " in clean:
         raise BadKey(
-            f"The key for {where} contains characters no key has (a line break, a space, an accent).",
-            remedy="Copy the key again and set it anew.",
+            f"The key for {where} contains characters that can't be in a key (a line break, a space, an accent).",
+            remedy="Copy the key again and enter it.",
         )
     return clean
 
@@ -275,18 +275,19 @@ def lost(error: Exception, where: str, url: str = "") -> ModelFailed:
     said = (str(error) or type(error).__name__).rstrip(".")
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return Broken(
-            f"The certificate of {where} is not trusted on this machine.",
+            f"The certificate of {where} is not trusted on this computer.",
             remedy="Behind a company's proxy, point SSL_CERT_FILE to its certificate (a .pem file).",
         )
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
-        return Broken(f"The request to {where} cannot be made.", remedy="Look at its base URL and its headers.")
+        return Broken(f"The request to {where} cannot be made.", remedy="Check its base URL and headers.")
     if isinstance(error, httpx.ProxyError):
         return Unreachable(
-            f"The proxy on the way to {where} refused: {said}.", remedy="Look at the system's proxy setting."
+            f"The proxy on the way to {where} refused: {said}.", remedy="Check the system's proxy settings."
         )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         there = f" at {url}" if url else ""
         return NobodyThere(
-            f"No connection to {where}{there}: {said}.", remedy="Is the network there, and the server running?"
+            f"No connection to {where}{there}: {said}.",
+            remedy="Check the network connection and that the server is running.",
         )
     return Unreachable(f"The connection to {where} was lost: {said}.")

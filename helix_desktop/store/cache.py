@@ -322,14 +322,14 @@ class CacheFolder:
 
     def _missing(self, digest: Digest) -> NotThere:
         if self.forgotten(digest):
-            return NotThere(f"The entry {digest} was forgotten at the user's wish.")
+            return NotThere(f"The entry {digest} was forgotten at the user's request.")
         return NotThere(f"There is no entry {digest} in this workspace's cache.")
 
     def _collected(self, record: Record) -> NotThere:
         what = " ".join(filter(None, (record.about.tool, record.about.source))) or "content put by hand"
         return NotThere(
             f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to make room.",
-            remedy="Run the tool again to have it back.",
+            remedy="Run the tool again to get it back.",
         )
 
     def resolve(self, prefix: str) -> Digest:
@@ -341,7 +341,7 @@ class CacheFolder:
             return found[0]
         if found:
             near = ", ".join(digest.hex[: len(prefix) + 6] for digest in found[:4])
-            raise Ambiguous(f"{len(found)} entries begin with {prefix}: {near}.", remedy="Give more digits.")
+            raise Ambiguous(f"{len(found)} entries begin with {prefix}: {near}.", remedy="Enter more digits.")
         if len(prefix) == 64 and self.forgotten(Digest.parse(prefix)):
             raise self._missing(Digest.parse(prefix))
         raise NotThere(f"No entry of this workspace begins with {prefix}.", remedy=self._near(prefix))
@@ -421,7 +421,7 @@ class CacheFolder:
         """Remove the content to make room; what it was stays known. Returns the bytes freed."""
         record = self.record(digest)
         if self.level.get(_PINNED + digest.raw) is not None:
-            raise WrongUse(f"The entry {digest.short} is pinned.", remedy="Take the pin off first.")
+            raise WrongUse(f"The entry {digest.short} is pinned.", remedy="Unpin it first.")
         gone = replace(record, state=State.COLLECTED, kept=0)
         described = (records.number_key(b"m", record.number), records.pack(gone))
         self.drop_chunks(record.blob, extra=[(b"h" + digest.raw, records.pack_place(gone)), described])
@@ -452,7 +452,7 @@ def _after(kind: bytes) -> bytes:
 def _corrupt(digest: Digest, why: str) -> CacheCorrupt:
     return CacheCorrupt(
         f"The entry {digest} is damaged on the disk ({why}) and was put into quarantine.",
-        remedy="Putting the same content again mends it; a backup of the folder has it too.",
+        remedy="Storing the same content again repairs it. A backup of the folder has it too.",
     )
 
 
@@ -460,5 +460,7 @@ def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:
     """The first and the last hash that begin so; WrongUse where none can."""
     digits = prefix.lower()
     if not 4 <= len(digits) <= 64 or any(digit not in "0123456789abcdef" for digit in digits):
-        raise WrongUse(f"{prefix[:80]!r} is not the beginning of a SHA-256.", remedy="Give 4 to 64 hexadecimal digits.")
+        raise WrongUse(
+            f"{prefix[:80]!r} is not the start of a SHA-256 hash.", remedy="Enter 4 to 64 hexadecimal digits."
+        )
     return bytes.fromhex(digits.ljust(64, "0")), bytes.fromhex(digits.ljust(64, "f"))

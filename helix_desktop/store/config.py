@@ -180,8 +180,8 @@ def _check(document: Mapping[str, Any], text: str, path: Path) -> tuple[str, ...
         where = f"{path}, line {line_of(text, dotted)}"
         if key is None:
             near = _near(dotted)
-            hint = f"; did you mean {near}?" if near else "."
-            warnings.append(f"{where}: {dotted} is no setting of a workspace and does nothing{hint}")
+            hint = f". Did you mean {near}?" if near else "."
+            warnings.append(f"{where}: {dotted} is not a workspace setting and has no effect{hint}")
         elif not key.fits(value):
             raise ConfigMistake(
                 f"{where}: {dotted} = {_shown(value)} is not what was expected: {key.expected}.",

@@ -145,9 +145,11 @@ def failure(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFai
     exactly = getattr(error, "sqlite_errorcode", 0)
     code = exactly & 0xFF
     if code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE:  # the second: not even room to open it
-        return StoreFull(f"The {what} could not be written: the disk is full.", remedy="Make room and try again.")
+        return StoreFull(
+            f"The {what} could not be written: the disk is full.", remedy="Free up disk space and try again."
+        )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(f"The {what} is used by another process.", remedy="Close it there, or wait.")
+        return StoreBusy(f"The {what} is in use by another process.", remedy="Close it there, or wait.")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _senseless(error):
         return corrupt(f"The {what}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
     return StoreFailed(f"The {what} could not be read or written: {error}.", remedy="Check the disk, then try again.")

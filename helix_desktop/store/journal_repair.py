@@ -212,7 +212,7 @@ def add_salvaged(journal: JournalFile, salvage: Salvaged) -> tuple[int, tuple[st
     """Append what a log still held behind what SQLite read of it.
 
     How many facts; the ones at the end that are not there, named; and whether one is missing before an intact one, so
-    that the whole journal has to be mended.
+    that the whole journal must be mended.
     """
     ends = {row.id: row.last_seq for row in journal.conversations()}
     added, gap = 0, False

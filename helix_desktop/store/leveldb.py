@@ -223,7 +223,7 @@ class Level:
         if self._last_log() <= last:
             self._failed = True
             raise StoreFailed(
-                "The cache's files could not be written anew, so what was deleted may still stand in them.",
+                "The cache files couldn't be rewritten, so deleted content may still be in them.",
                 remedy="Check the disk, then try again.",
             )
 
@@ -275,7 +275,7 @@ def failure(error: Exception, what: str) -> StoreFailed:
             f"{what}: its files are damaged.", remedy="Helix Desktop repairs it when it opens the workspace."
         )
     if "No space left" in text or "quota" in text.lower() or getattr(error, "errno", 0) == errno.ENOSPC:
-        return StoreFull(f"{what}: the disk is full.", remedy="Make room and try again.")
+        return StoreFull(f"{what}: the disk is full.", remedy="Free up disk space and try again.")
     return StoreFailed(f"{what}: {text.strip()}.", remedy="Check the disk, then try again.")
 
 

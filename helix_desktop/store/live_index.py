@@ -200,7 +200,7 @@ class Index:
     def _refuse_while_removing(self) -> None:
         if self._removing:
             raise StoreBusy(
-                "Something is being removed from this workspace for good.", remedy="Try again when that is done."
+                "Content is being permanently removed from this workspace.", remedy="Try again when that is done."
             )
 
     def _answer(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:

@@ -37,7 +37,7 @@ class Lock:
         except OSError as error:
             raise StoreFailed(
                 f"{path} cannot be opened: {error.strerror}.",
-                remedy="Nothing was changed. Let this folder be written to, or start with another one (--home).",
+                remedy="Nothing was changed. Make this folder writable, or start with another one (--home).",
             ) from error
         try:
             _take(self._handle)

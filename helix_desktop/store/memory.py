@@ -114,7 +114,7 @@ class MemoryCache:
         if len(found) == 1:
             return found[0]
         if found:
-            raise Ambiguous(f"{len(found)} entries begin with {prefix}.", remedy="Give more digits.")
+            raise Ambiguous(f"{len(found)} entries begin with {prefix}.", remedy="Enter more digits.")
         raise NotThere(f"No entry of this workspace begins with {prefix}.")
 
     def entries(self) -> Iterable[tuple[bytes, Entry]]:

@@ -57,7 +57,7 @@ def _bring_up(workspace: Path, journal: JournalFile, note: Note) -> None:
     except StoreFailed:
         journal.close()
         raise
-    note(f"The journal was brought up to this version of the program; as it was, it is kept in {kept.path}.")
+    note(f"The journal was upgraded to this version. The original is saved in {kept.path}.")
 
 
 def _expect_there(workspace: Path, path: Path) -> None:
@@ -91,7 +91,7 @@ def _take_log(journal: JournalFile, log: journal_repair.Log | None, note: Note) 
     if gap:
         journal.close()
         raise JournalCorrupt("The journal's log is damaged in the middle.")
-    note(f"The end of the journal's log was damaged or never written whole; {added} facts were recovered from it.")
+    note(f"The end of the journal's log was damaged or incomplete. {added} facts were recovered from it.")
     for fact in missing[:100]:
         note(f"Lost, or still being written when the computer stopped: {fact}.")
 
@@ -108,11 +108,9 @@ def _mended(workspace: Path, path: Path, log: journal_repair.Log | None, note: N
     mending.replace(path.with_name(_MENDED))
     sync_folder(workspace)
     _put_in_place(path)
-    note(
-        f"The journal was damaged and has been mended: {result.kept} facts are as they were, {len(result.lost)} are lost."
-    )
+    note(f"The journal was damaged and has been mended: {result.kept} facts are intact, {len(result.lost)} are lost.")
     if not result.kept:
-        note(f"Nothing of the journal could be read; its files as they were are in {aside}.")
+        note(f"The journal couldn't be read. Its original files are in {aside}.")
     for lost in result.lost[:100]:
         note(f"Lost: {lost}")
     return JournalFile(path)
@@ -149,7 +147,7 @@ def _aside(workspace: Path, paths: Iterable[Path]) -> Path:
         why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
         raise (StoreFull if full else StoreFailed)(
             f"The damaged files cannot be copied aside to {aside}: {why}.",
-            remedy="Nothing was changed. Make room and open it again." if full else "Nothing was changed.",
+            remedy="Nothing was changed. Free up disk space and open it again." if full else "Nothing was changed.",
         ) from error
     return aside
 
@@ -193,9 +191,9 @@ def _repaired(workspace: Path, folder: Path, note: Note) -> CacheFolder:
         raise
     except StoreFailed:
         shutil.rmtree(folder)
-        note(f"The cache was damaged beyond repair and begins anew; its files are in {aside}.")
+        note(f"The cache was damaged beyond repair, so a new one was created. The old files are in {aside}.")
         return CacheFolder(folder)
-    note(f"The cache was damaged and has been repaired; its files as they were are in {aside}.")
+    note(f"The cache was damaged and has been repaired. The original files are in {aside}.")
     return cache
 
 
@@ -207,7 +205,7 @@ def _check(cache: CacheFolder, note: Note) -> None:
     while check.step():
         pass
     result = check.result()
-    note(f"{result.checked} entries of the cache were checked and are whole; {len(result.damaged)} are damaged.")
+    note(f"{result.checked} cache entries were checked and are intact, {len(result.damaged)} are damaged.")
     for _, why in result.damaged[:100]:
         note(why)
 
@@ -232,5 +230,5 @@ def drop_index(workspace: Path) -> None:
         except OSError as error:
             raise StoreFailed(
                 f"The index {old} cannot be made anew: {error.strerror}.",
-                remedy="Nothing is lost: it is made from journal and cache. Let its folder be written to.",
+                remedy="Nothing is lost: it is rebuilt from the journal and the cache. Make its folder writable.",
             ) from error

@@ -165,15 +165,15 @@ def _cleaned(value: Any, name: str = "", *, inside: bool = False) -> Any:
 def check(path: Path) -> dict[str, Any]:
     """The manifest; WrongUse where this is no export, NewerVersion where it is one of later."""
     if not path.is_file():
-        raise NotThere(f"{path} is no file." if path.exists() else f"{path} is not there.")
+        raise NotThere(f"{path} is not a file." if path.exists() else f"{path} is not there.")
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read("manifest.json"))
             names = set(archive.namelist())
     except (*_BROKEN, OSError) as error:
-        raise WrongUse(f"{path} is no complete export of a workspace.", remedy="Export it again.") from error
+        raise WrongUse(f"{path} is not a complete workspace export.", remedy="Export it again.") from error
     if not isinstance(manifest, dict) or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names:
-        raise WrongUse(f"{path} is no export of a workspace.", remedy="Choose a file made by Export.")
+        raise WrongUse(f"{path} is not a workspace export.", remedy="Choose a file made by Export.")
     if manifest.get("version") != VERSION:
         raise NewerVersion(f"{path} was exported by a newer Helix Desktop.", remedy="Update the program.")
     return manifest

@@ -94,7 +94,7 @@ class Workspaces:
         """A new workspace that works on `folder`."""
         name = _checked_name(name)
         if folder is not None and not folder.is_dir():
-            raise NotThere(f"{folder} is no folder.", remedy="Make it first, or choose another.")
+            raise NotThere(f"{folder} is not a folder.", remedy="Create it first, or choose another.")
         roots = (str(folder.absolute()),) if folder is not None else ()
         place = self._new_place(name)
         colour = colour or COLOURS[len(self.list()) % len(COLOURS)]
@@ -152,7 +152,7 @@ class Workspaces:
             durable.sync_folder(known.folder.parent)
         except OSError as error:
             raise StoreFailed(
-                f"{known.name} could not be moved: {error.strerror}.", remedy="It is where it was."
+                f"{known.name} could not be moved: {error.strerror}.", remedy="It was not moved."
             ) from error
         finally:
             lock.release()
@@ -166,7 +166,7 @@ class Workspaces:
             shutil.rmtree(known.folder)
         except OSError as error:
             raise StoreFailed(
-                f"{known.name} could not be removed whole: {error.strerror}.", remedy="What is left is in the trash."
+                f"{known.name} could not be removed completely: {error.strerror}.", remedy="The rest is in the trash."
             ) from error
 
     async def import_(self, path: Path, *, name: str = "", report: Report = transfer.unheard) -> Known:
@@ -208,7 +208,7 @@ class Workspaces:
         """Open it as its owner; StoreBusy where it is open already, here or elsewhere."""
         known = self.find(name_or_id)
         if known.id in self._open:
-            raise StoreBusy(f"{known.name} is open already in this program.", remedy="Use it there.")
+            raise StoreBusy(f"{known.name} is already open in this program.", remedy="Use it there.")
         workspace = await Workspace.open(known.folder, count=self._count)
         self._open[known.id] = workspace
         workspace.closed = lambda: self._open.pop(known.id, None)
@@ -417,7 +417,7 @@ class Workspace:
         return Collected(sweeping.entries, sweeping.freed)
 
     async def over_limit(self) -> int:
-        """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed by itself."""
+        """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed automatically."""
         limit = self.settings.limit
         return max(0, await self.index.kept() - limit) if limit else 0
 

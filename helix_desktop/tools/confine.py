@@ -71,18 +71,20 @@ class Roots:
     def place(self, text: str) -> Place:
         """Where `text` points, or Refused. Nothing is looked up: what it really is shows when it is opened."""
         if not text.strip() or "\0" in text:
-            raise WrongUse("A path is needed, and this one is empty or holds a zero byte.")
+            raise WrongUse("The path is empty or contains a zero byte.")
         if sys.platform == "win32":
             text = text.replace("\\", "/")
         path = Path(text).expanduser() if text.startswith("~/") else Path(text)
         if not self.folders:
             raise Refused("This workspace has no folder, so there are no files.", remedy="Add one in its settings.")
         if ".." in path.parts:
-            raise Refused(f"{text}: paths with '..' are refused.", remedy="Write the path from the workspace's folder.")
+            raise Refused(
+                f"{text}: paths with '..' are refused.", remedy="Use a path relative to the workspace folder."
+            )
         place = self._inside(path) if path.is_absolute() else Place(self.folders[0], path.as_posix())
         if place is None:
             raise Refused(
-                f"{text} lies outside this workspace's folders.",
+                f"{text} is outside this workspace's folders.",
                 remedy=f"The folders are: {', '.join(map(str, self.folders))}.",
             )
         self.check_open(place.path)
@@ -115,7 +117,7 @@ class Roots:
         for closed in self.closed:
             name = _spelling(str(closed))
             if spelled == name or spelled.startswith(name + os.sep):
-                raise Refused(f"{path} belongs to Helix Desktop itself and is not open to tools.")
+                raise Refused(f"{path} belongs to Helix Desktop and is off limits to tools.")
 
 
 def read(roots: Roots, place: Place, limit: int = LARGEST_READ) -> bytes:
@@ -123,7 +125,7 @@ def read(roots: Roots, place: Place, limit: int = LARGEST_READ) -> bytes:
     with _opened(roots, place) as handle:
         size = _regular(handle, roots.shown(place)).st_size
         if size > limit:
-            raise WrongUse(f"{roots.shown(place)} has {size:,} bytes; files of up to {limit:,} are read whole.")
+            raise WrongUse(f"{roots.shown(place)} has {size:,} bytes. Files up to {limit:,} are read in full.")
         return _all_of(handle, limit)
 
 
@@ -244,7 +246,7 @@ def _folder(roots: Roots, place: Place) -> Iterator[folders.Folder]:
 
 def _there(place: Place) -> None:
     if not place.root.exists():
-        raise NotThere(f"The workspace's folder {place.root} is not there (any more).")
+        raise NotThere(f"The workspace's folder {place.root} no longer exists.")
 
 
 def _check_real(roots: Roots, handle: int) -> None:
@@ -257,9 +259,9 @@ def _check_real(roots: Roots, handle: int) -> None:
 def _regular(handle: int, shown: str) -> os.stat_result:
     found = os.fstat(handle)
     if stat.S_ISDIR(found.st_mode):
-        raise WrongUse(f"{shown} is a folder.", remedy="list_files shows what is in it.")
+        raise WrongUse(f"{shown} is a folder.", remedy="Use list_files to see what is in it.")
     if not stat.S_ISREG(found.st_mode):
-        raise Refused(f"{shown} is a device, a pipe or a socket, and no file.")
+        raise Refused(f"{shown} is a device, a pipe or a socket, not a file.")
     return found
 
 
@@ -283,7 +285,7 @@ def _item(name: str, found: os.stat_result | None) -> Item:
 @contextmanager
 def _parent(roots: Roots, place: Place, *, make: bool = False) -> Iterator[folders.Folder]:
     if not place.inside:
-        raise WrongUse(f"{place.path} is a folder of the workspace, and no file.")
+        raise WrongUse(f"{place.path} is a workspace folder, not a file.")
     above = Place(place.root, place.inside.rpartition("/")[0])
     if make:
         _make(roots, above)
@@ -311,9 +313,9 @@ def _through_links(roots: Roots, place: Place) -> Place:
             return place
         above = place.inside.rpartition("/")[0]
         if Path(target).is_absolute():
-            raise Refused(f"{roots.shown(place)} is a link that leads out of the workspace's folders.")
+            raise Refused(f"{roots.shown(place)} is a link that leads outside the workspace's folders.")
         place = Place(place.root, f"{above}/{target}" if above else target)
-    raise Refused(f"{roots.shown(place)} is a link to a link without an end.")
+    raise Refused(f"{roots.shown(place)} is an endless chain of links.")
 
 
 def _link_target(roots: Roots, place: Place) -> str:
@@ -329,18 +331,18 @@ def _stat(folder: folders.Folder, name: str, shown: str) -> os.stat_result | Non
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(found.st_mode):
-        raise WrongUse(f"{shown} is a folder, and no file.")
+        raise WrongUse(f"{shown} is a folder, not a file.")
     if not stat.S_ISREG(found.st_mode):
-        raise Refused(f"{shown} is a link, a device or a pipe, and is not written to.")
+        raise Refused(f"{shown} is a link, a device or a pipe, so it is not written to.")
     if not found.st_mode & 0o222:
         raise Refused(
-            f"{shown} is write-protected; it is not written to.",
-            remedy="If it is meant to be changed, make it writable first.",
+            f"{shown} is write-protected.",
+            remedy="To change it, make it writable first.",
         )
     if found.st_nlink > 1:
         raise Refused(
-            f"{shown} has a second (hard) link, which may lie outside the workspace; it is not written to.",
-            remedy="Copy the file over itself to give it a link of its own.",
+            f"{shown} has a second (hard) link, which may be outside the workspace, so it is not written to.",
+            remedy="Replace the file with a copy of itself, so that it has only one link.",
         )
     return found
 
@@ -386,19 +388,19 @@ def _sentences(shown: str, folder: Place | None = None) -> Iterator[None]:
         yield
     except OSError as error:
         if folder is not None and error.errno == errno.ENOTDIR and os.path.lexists(folder.path):
-            raise WrongUse(f"{shown} is a file, and no folder.") from error
+            raise WrongUse(f"{shown} is a file, not a folder.") from error
         raise _sentence(shown, error) from error
 
 
 def _sentence(shown: str, error: OSError) -> HelixError:
-    no_file = f"{shown} is a device, a pipe or a socket, and no file."
+    no_file = f"{shown} is a device, a pipe or a socket, not a file."
     no_room = f"There is no room on the disk for {shown}; the file is as it was."
-    leads_out = f"{shown} leads out of the workspace's folders, or is being changed while it is opened."
+    leads_out = f"{shown} leads outside the workspace's folders, or was changed while it was being opened."
     forbidden = f"The system does not allow that with {shown} ({error.strerror})."
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             found: HelixError = NotThere(
-                f"There is no {shown}.", remedy="list_files and glob_files show what there is."
+                f"There is no {shown}.", remedy="Use list_files or glob_files to see what is there."
             )
         case errno.EXDEV | errno.ELOOP:
             found = Refused(leads_out)

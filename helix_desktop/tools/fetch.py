@@ -132,7 +132,7 @@ def is_public(address: str) -> bool:
 
 
 async def _permit(use: Use, target: Target) -> None:
-    danger = f"{target.url.host} is a machine of your own network ({target.address})" if target.private else ""
+    danger = f"{target.url.host} is a device on your local network ({target.address})" if target.private else ""
     title = f"Fetch from {target.url.host}"
     await use.permit(
         Action(

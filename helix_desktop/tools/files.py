@@ -74,7 +74,7 @@ async def _read(use: Use, place: Place, first: int, last: int) -> Result:
     size = (await asyncio.to_thread(confine.look, use.roots, place)).st_size
     if size > LARGEST_WHOLE and not last:
         raise WrongUse(
-            f"{shown} has {size:,} bytes; files of up to {LARGEST_WHOLE:,} are read whole.",
+            f"{shown} has {size:,} bytes. Files up to {LARGEST_WHOLE:,} are read in full.",
             remedy="Read some lines with first_line and last_line, or use search_files.",
         )
     if texts.mark(head) != "utf-8":
@@ -226,7 +226,7 @@ async def apply(use: Use, change: Change, title: str) -> Result:
         return Result(f"{shown} already is exactly so; nothing was written.", source=shown, note="no change")
     diff = await asyncio.to_thread(change.diff, printable(shown))
     later = runs_later.changed(change.place.inside, change.before or b"", change.after or b"")
-    danger, apart = ("other programs run what is in this file", "runs_later") if later else ("", "")
+    danger, apart = ("other programs run the contents of this file", "runs_later") if later else ("", "")
     await use.permit(Action(use.call.name, Effect.EDIT, title, diff, path=shown, danger=danger, apart=apart))
     fact = FileChanged(
         str(change.place.path), await _kept(use, change.before, shown), await _kept(use, change.after, shown)

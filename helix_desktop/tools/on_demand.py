@@ -120,7 +120,7 @@ class OnDemand:
         return (*self._own(), *sorted(shown, key=lambda spec: spec.name))
 
     def holds_back(self, name: str) -> bool:
-        """Whether this tool of a server has to be searched for."""
+        """Whether this tool of a server must be searched for."""
         return not self._sent.get(server_of(name), True)
 
     def tools(self, searchable: Callable[[], Sequence[ToolSpec]], allowed: Callable[[str], bool]) -> tuple[Tool, ...]:

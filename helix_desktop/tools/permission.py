@@ -83,7 +83,7 @@ class Rule:
         strange = [name for name in values if name not in known]
         if strange or values.get("decision") not in DECISIONS:
             raise WrongUse(
-                f"A permission rule is not understood: {dict(values)}.",
+                f"A permission rule couldn't be understood: {dict(values)}.",
                 remedy="It needs decision (allow, ask or deny), and may have tool, path, command and network.",
             )
         texts = {name: str(value) for name, value in values.items() if name != "network"}
@@ -142,7 +142,7 @@ def _changes(action: Action, *, sandboxed: bool) -> str:
 
 
 def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> Decision | None:
-    """Why this has to be asked each time; None where it need not."""
+    """Why this must be asked each time; None where it need not."""
     fits = {_holds(rule, action) for rule in rules if rule.decision != "allow"}
     if _Fit.YES in fits:
         return Decision("ask", "rule", "a rule of this workspace asks for it", ("once",), "held")
@@ -154,7 +154,7 @@ def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
             why = f"what it runs cannot be told from the command: {known.reason}"
             return Decision("ask", "mode", why, ("once",), action.apart or "hidden")
         if not sandboxed:
-            why = "there is no sandbox, so every command is asked for"
+            why = "there is no sandbox, so every command needs approval"
             return Decision("ask", "mode", why, ("once",), action.apart)
     if action.danger and (action.strict or mode is not Mode.ALLOW_ALL):
         return Decision("ask", "mode", action.danger, ("once",), action.apart)

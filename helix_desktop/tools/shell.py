@@ -185,7 +185,7 @@ async def _folder(use: Use, name: str) -> Path:
 def _action(commands: Shell, line: str, root: Path, folder: Path, *, network: bool, free: bool) -> Action:
     where = "" if folder == root else f" in {folder}"
     extra = " with the network" if network else ""
-    danger = "it would run outside of the sandbox" if free and commands.sandbox.kind is not Kind.NONE else ""
+    danger = "it would run outside the sandbox" if free and commands.sandbox.kind is not Kind.NONE else ""
     title = f"Run a command{extra}{where}"
     return Action(
         ToolName.RUN_COMMAND,

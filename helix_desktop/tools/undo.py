@@ -45,9 +45,9 @@ async def restored(facts: Sequence[Recorded], around: Around) -> Restored:
 def _said(checkpoints: Checkpoints, planned: Sequence[Planned], done: restore.Done) -> Iterator[str]:
     for one in planned:
         if one.how is How.CONFLICT:
-            yield f"{checkpoints.place(one.path)} was left as it is: it was changed by somebody else meanwhile."
+            yield f"{checkpoints.place(one.path)} was not changed: it was changed by somebody else meanwhile."
     for path, why in done.left:
-        yield f"{checkpoints.place(path)} was left as it is: {why}."
+        yield f"{checkpoints.place(path)} was not changed: {why}."
     gone = {one.path for one in planned if one.before is None}
     for path in done.restored:
         yield f"{checkpoints.place(path)} was {'deleted again' if path in gone else 'put back'}."
@@ -78,11 +78,11 @@ async def _undone(change: FileChanged, roots: Roots, cache: Cache) -> str:
         now = await asyncio.to_thread(confine.content_or_none, roots, place)
         digest = None if now is None else Digest.of(now)
         if digest == change.before:
-            return f"{name} is as it was already."
+            return f"{name} was already unchanged."
         if digest != change.after:
             raise Refused("it was changed by somebody else meanwhile")
         before = None if change.before is None else await cache.get(change.before)
         await asyncio.to_thread(write, roots, Change(place, now, before))
     except HelixError as error:
-        return f"{name} was left as it is: {error}"
-    return f"{name} was deleted again." if change.before is None else f"{name} was put back."
+        return f"{name} was not changed: {error}"
+    return f"{name} was deleted again." if change.before is None else f"{name} was restored."

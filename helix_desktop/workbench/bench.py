@@ -274,7 +274,7 @@ class Workbench:
         async def compact(digest: Digest, keep: str) -> str:
             client = self._client(conversation.id, ModelRole.FAST) or self._client(conversation.id, ModelRole.MAIN)
             if client is None:
-                raise WrongUse("No model is chosen that could compact it.")
+                raise WrongUse("No model is available to compact it.")
             bills: list[Spent] = []
             answer = await recall.compact(self.workspace.cache, client, digest.hex, keep, bills.append)
             await conversation.append(*bills)

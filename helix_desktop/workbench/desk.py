@@ -136,7 +136,7 @@ class Desk:
         """Let it work on these folders, and open it anew."""
         bench = await self.open(workspace)
         if gone := [str(folder) for folder in folders if not folder.is_dir()]:
-            raise NotThere(f"{', '.join(gone)} is no folder.", remedy="Choose another; nothing was changed.")
+            raise NotThere(f"{', '.join(gone)} is not a folder.", remedy="Choose another; nothing was changed.")
         await bench.change({"roots": [str(folder.absolute()) for folder in folders]})
         return await self.reopen(workspace)
 

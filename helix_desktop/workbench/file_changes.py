@@ -201,7 +201,7 @@ class FileChanges:
         return await restore.plan(self.checkpoints, [file.change for file in files], broken)
 
     async def with_folders(self, sources: Sequence[Source]) -> Sequence[FileChange]:
-        """All that some steps changed, the folders of files among it: what has to be put back together."""
+        """All that some steps changed, the folders of files among it: what must be put back together."""
         changes: list[Change] = []
         for source in sources:
             content = await self._bench.workspace.cache.get(source.fact.difference.digest)

@@ -122,9 +122,7 @@ class Models:
         if name == "demo":  # the one provider with a single model
             model = name
         if not model:
-            remedy = (
-                "Models are written provider/model, as `helix-desktop model list` shows them; the built-in one is demo."
-            )
-            raise UnknownModel(f"{name!r} names no model.", remedy=remedy)
+            remedy = "Write models as provider/model, as listed by helix-desktop model list. The built-in one is demo."
+            raise UnknownModel(f"{name!r} is not a model name.", remedy=remedy)
         config = self._access.configured.get(provider)
         return Chosen(catalog.model_info(config, model), config, self._access)

@@ -119,7 +119,7 @@ async def _walk(session: Session) -> bool:
     await session.fold_now(FoldKind.HANDOVER, wish="keep the error in run.log")
     handover = next((fold for fold in _folds(session) if fold.kind is FoldKind.HANDOVER), None)
     if handover is None:
-        raise HelixError("The tour's handover did not come about.", remedy="`helix-desktop doctor` may know why.")
+        raise HelixError("The tour's handover didn't complete.", remedy="Run helix-desktop doctor to find out why.")
     await session.undo(handover.fold)
     identical = session.view().blocks == before.blocks
     await session.redo(handover.fold)

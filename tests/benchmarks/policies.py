@@ -4,7 +4,7 @@
 
 Every policy of the program runs through the real engine; the others are re-stated in `peer_policies`. Shares are of
 sending everything every time, and the bill is the effective one: with the head and with recalls. Sessions shorter than
-`--least` tokens are left out: nothing has to be saved there. The two halves of the sessions are told apart by the SHA-256 of
+`--least` tokens are left out: nothing must be saved there. The two halves of the sessions are told apart by the SHA-256 of
 the file's name (even, odd): constants are chosen on the even half and judged on the odd one. The intervals are of 2,000 draws
 of as many sessions with putting back (90 %), always the same. `--sessions`: `layered` session by session beside the cheapest
 other policy that retains as much.

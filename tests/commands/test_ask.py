@@ -78,7 +78,7 @@ def test_what_was_not_allowed_is_refused_and_what_was_is_done(
     [
         (["ask", "hello"], 2, "No model is chosen"),
         (["ask", "-w", "Elsewhere", "hello"], 1, "There is no workspace Elsewhere"),
-        (["ask", "--model", "nonsense", "hello"], 1, "names no model"),
+        (["ask", "--model", "nonsense", "hello"], 1, "is not a model name"),
         (["ask", "--conversation", "none", "hello"], 1, "There is no conversation none"),
         (["ask", "  "], 2, "There is nothing to ask"),
         (["ask"], 2, "TEXT"),
@@ -147,7 +147,7 @@ def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
         assert "one \ufffd]0;title\ufffd two" in capfd.readouterr().out
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 1
-        assert capfd.readouterr().err.endswith("Set this provider's key again.\n")
+        assert capfd.readouterr().err.endswith("Set a new key for this provider.\n")
 
 
 def test_a_key_in_the_file_the_user_allowed_is_used(workspace: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ async def world(
     async def restore(facts: Sequence[Recorded]) -> Restored:
         changes = [change for r in facts if isinstance(r.fact, ToolReturned) for change in r.fact.changes]
         restored.append(changes)
-        return Restored([f"{change.path} was put back." for change in changes])
+        return Restored([f"{change.path} was restored." for change in changes])
 
     async def as_set() -> Setup:
         return made.setup

@@ -56,7 +56,7 @@ async def test_a_stream_that_breaks_off_is_asked_again_and_half_a_text_is_none()
     asked = plain_request("m", "q", Purpose.HANDOVER)
     assert await Asking(spent.append).text(Breaking(TRIES - 1), asked, 5) == "whole"
     assert len(spent) == TRIES
-    with pytest.raises(ModelFailed, match="broke off in the middle"):
+    with pytest.raises(ModelFailed, match="stopped in the middle"):
         await Asking(spent.append).text(Breaking(TRIES), asked, 5)
 
 

@@ -120,7 +120,7 @@ async def test_rewinding_hands_over_the_changes_of_files_in_their_order() -> Non
     at.tools.runs = {"look": change}
     await told(at, "hello")
     said = next(recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, UserSaid))
-    assert await at.session.rewind(said, restore_files=True) == ["a was put back.", "a was put back."]
+    assert await at.session.rewind(said, restore_files=True) == ["a was restored.", "a was restored."]
     assert [list(restored) for restored in at.restored] == [changes]
 
 

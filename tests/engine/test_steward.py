@@ -214,7 +214,7 @@ async def test_only_one_fold_is_in_flight_and_it_can_be_cancelled() -> None:
     await kept.say("a task")
     await worked(kept, 22, 300)
     assert len([name for name in kept.tasks.names if "handover" in name]) == 1
-    with pytest.raises(Refused, match="being made already"):
+    with pytest.raises(Refused, match="already in progress"):
         await kept.steward.fold_now(FoldKind.HANDOVER)
     kept.steward.cancel()
     await kept.settled()
@@ -297,7 +297,7 @@ async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_
     await asyncio.sleep(0)
     await kept.conversation.append(Pinned(PartRef(4)))
     gate.set()
-    with pytest.raises(NothingWritten, match="changed meanwhile"):
+    with pytest.raises(NothingWritten, match="changed in the meantime"):
         await folding
 
 
@@ -380,7 +380,7 @@ async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -
     await kept.steward.fold_now(FoldKind.HANDOVER)
     (fold,) = kept.folds(FoldKind.HANDOVER)
     await kept.conversation.append(ModelSet(ModelRole.MAIN, "smaller", 8_000))
-    with pytest.raises(Refused, match=r"would bring back [\d,]+ tokens, and [\d,]+ are free"):
+    with pytest.raises(Refused, match=r"would add [\d,]+ tokens, and [\d,]+ are free"):
         await kept.steward.undo(fold.fold)
     assert fold.fold in kept.conversation.state.branch.live
 

@@ -316,7 +316,7 @@ NOTHING = ((), (Text("\n\n"),), (Reasoning("I will look."),), (Reasoning("I will
 async def test_a_model_that_says_nothing_is_not_taken_for_done(parts: tuple[ReplyPart, ...]) -> None:
     at = await world(*[Reply(parts, Stop.END, Usage(input=5), "scripted")] * 9)
     end = await told(at)
-    assert (end.reason, end.why) == (TurnEnd.FAILED, "The model said nothing, again and again.")
+    assert (end.reason, end.why) == (TurnEnd.FAILED, "The model sent several empty replies in a row.")
     assert len(at.model.requests) == 4
 
 

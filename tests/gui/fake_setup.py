@@ -161,7 +161,7 @@ class FakeInstallation:
 
     def read_servers(self, text: str, name: str) -> Sequence[Server]:
         if not text.strip():
-            raise WrongUse("No MCP server is in this text.")
+            raise WrongUse("This text doesn't contain an MCP server.")
         return [Server(name or "server", text.strip())]
 
     async def add_servers(self, bench: Workbench, text: str, name: str) -> None:

@@ -46,7 +46,7 @@ PUT_TOGETHER = {  # in the source, of several pieces
     "it closed the connection.",
     "it sent a message of more than {} bytes.",
     "the connection was lost.",
-    "It last wrote: {} It is tried again in {} s.",
+    "Last output: {} Retrying in {} s.",
     "the text was too long",
     "{} in pieces: {}",
     "{} over its own context: {}",
@@ -126,13 +126,13 @@ def test_what_is_put_in_stays(language: str) -> None:
             "handover 没有密钥。可在设置的“提供方”中填写，或运行 `helix-desktop provider add handover`，也可使用环境变量 K。",
         ),
         (
-            "OpenAI says: Wrong {key}: it wants you to sign in. Set this provider's key again.",
+            "OpenAI says: Wrong {key}: it wants you to sign in. Set a new key for this provider.",
             "OpenAI 答复：Wrong {key}: it wants you to sign in. 请重新设置此提供方的密钥。",
         ),
         ("This workspace asks before commands", "此工作区在运行命令前询问"),
-        ("It closed the connection. It is tried again in 4 s.", "它关闭了连接。4 秒后重试。"),
+        ("It closed the connection. Retrying in 4 s.", "它关闭了连接。4 秒后重试。"),
         (
-            "It did not answer within 30 s. It last wrote: listening on 1. It is tried again in 4 s.",
+            "It did not answer within 30 s. Last output: listening on 1. Retrying in 4 s.",
             "它未在 30 秒内应答。它最后写道：listening on 1. 4 秒后重试。",
         ),
         ("Today has cost $2.10; the limit is $2.00.", "今天已花费 $2.10；上限为 $2.00。"),
@@ -175,7 +175,7 @@ def test_long_and_hostile_texts_are_no_trouble(text: str) -> None:
 def test_a_notice_says_an_error_in_the_language(theme: Theme) -> None:
     parent = QWidget()
     notices = Notices(theme, parent)
-    notices.tell_error(StoreBusy("ws is open already in this program.", remedy="Use it there."))
+    notices.tell_error(StoreBusy("ws is already open in this program.", remedy="Use it there."))
     assert notices.text == "ws 已在此程序中打开。请在那里使用。"
 
 
@@ -195,12 +195,12 @@ def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(them
 @pytest.mark.usefixtures("chinese")
 def test_ends_failures_and_servers_are_told_in_the_language() -> None:
     ended = TurnEnded(TurnEnd.SPENDING_LIMIT, "Today has cost $3.00; the limit is $2.00.")
-    failed = FoldFailed(FoldKind.HANDOVER, "No model is there to write.")
+    failed = FoldFailed(FoldKind.HANDOVER, "No model is available to write it.")
     items = Items()
     items.extend([Recorded("c", 1, 0.0, ended), Recorded("c", 2, 0.0, failed)])
     assert [item.text for item in items.all] == [
         "已达到花费上限。今天已花费 $3.00；上限为 $2.00。",
         "节省上下文未成功（交接）：没有可用来写的模型。",
     ]
-    server = Server("x", "x", state="failed", why="It closed the connection. It is tried again in 5 s.")
+    server = Server("x", "x", state="failed", why="It closed the connection. Retrying in 5 s.")
     assert state_words(server) == "失败 · 它关闭了连接。5 秒后重试。"

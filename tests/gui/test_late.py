@@ -150,11 +150,11 @@ def test_going_on_while_something_is_forgotten_is_said(
     window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
-        raise Refused("Cannot go on while something is being forgotten.")
+        raise Refused("Cannot go on while content is being forgotten.")
 
     monkeypatch.setattr(session, "resume", refuse)
     window.actions_["resume"].trigger()
-    assert window.notices.text == "Cannot go on while something is being forgotten."
+    assert window.notices.text == "Cannot go on while content is being forgotten."
 
 
 def test_what_is_attached_comes_to_the_message_it_was_meant_for(window: MainWindow, held: Held) -> None:

@@ -45,7 +45,7 @@ async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(way: s
         status = here.host.servers[0].status
         assert status.state is State.FAILED
         assert words in status.why
-        assert "tried again in 1 s" in status.why
+        assert "Retrying in 1 s" in status.why
         began = time.monotonic()
     assert time.monotonic() - began < 2
 
@@ -271,7 +271,7 @@ async def test_a_server_over_http_that_forgot_us_is_connected_to_again(expect: E
         assert (await here.host.tools()[0].call({}, here.context)).text == "said"
         assert all("bearer abc" in head.lower() for head in web.headers)
         web.sessions.clear()
-        with pytest.raises(Unreachable, match="web went away during echo"):
+        with pytest.raises(Unreachable, match="web stopped during echo"):
             await here.host.tools()[0].call({}, here.context)
         await here.until(lambda: len(here.host.tools()) == 1)
         assert (await here.host.tools()[0].call({}, here.context)).text == "said"

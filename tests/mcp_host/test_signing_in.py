@@ -67,7 +67,7 @@ async def signed_in(here: Here, browser: Browser) -> None:
 async def test_no_page_is_opened_and_nobody_registered_until_the_user_asks() -> None:
     async with signing() as known, hosting(far(known)) as here:
         await here.until(lambda: state(here) is State.SIGN_IN)
-        assert "wants you to sign in" in here.host.server("far").status.why
+        assert "Sign-in required" in here.host.server("far").status.why
         assert (known.clients, here.secrets, here.host.tools()) == ({}, {}, [])
         browser = Browser()
         await signed_in(here, browser)
@@ -84,7 +84,7 @@ async def test_a_server_that_is_tried_out_and_wants_a_sign_in_says_so() -> None:
     async with signing() as known, hosting() as here, asyncio.timeout(20):
         status, tools, _ = await here.host.test(far(known))
     assert (status.state, list(tools)) == (State.SIGN_IN, [])
-    assert "wants you to sign in" in status.why
+    assert "Sign-in required" in status.why
 
 
 async def test_the_token_is_there_after_a_restart_and_renewed_when_it_has_ended() -> None:

@@ -93,11 +93,11 @@ def test_patience_can_be_set(configured: Configured, file: Path) -> None:
         ("[provider.work", "not valid TOML"),
         ("provider = 7", "providers are tables"),
         ("[provider]\nwork = 7", "providers are tables"),
-        ("[provider.work]\nbase_url = 7", "has to be a text"),
-        ("[provider.work]\nbase_url = 'https://x.org'\nheaders = 7", "has to be a table"),
+        ("[provider.work]\nbase_url = 7", "must be a text"),
+        ("[provider.work]\nbase_url = 'https://x.org'\nheaders = 7", "must be a table"),
         ("[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nsilence = 'long'", "patience.silence"),
         ("[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nattemps = 3", "patience.attemps"),
-        ("[provider.work]\nkind = 'openai-chat'", "has to be an address"),
+        ("[provider.work]\nkind = 'openai-chat'", "must start with https"),
     ],
 )
 def test_mistakes_are_sentences_that_name_the_file(configured: Configured, file: Path, text: str, words: str) -> None:
@@ -117,7 +117,7 @@ def test_a_sound_file_has_no_mistake(configured: Configured, file: Path) -> None
 
 @pytest.mark.parametrize("name", ["", "Work", "a/b", "a b", "-a", "x" * 60])
 def test_names_are_plain(configured: Configured, file: Path, name: str) -> None:
-    with pytest.raises(WrongUse, match="no name"):
+    with pytest.raises(WrongUse, match="not a valid provider name"):
         configured.put(replace(WORK, name=name))
     assert not file.exists()
 
@@ -125,7 +125,7 @@ def test_names_are_plain(configured: Configured, file: Path, name: str) -> None:
 def test_what_cannot_be_saved_leaves_nothing_behind(configured: Configured, file: Path) -> None:
     configured.put(WORK)
     before = file.read_text()
-    with pytest.raises(WrongUse, match="not UTF-8"):
+    with pytest.raises(WrongUse, match="Only UTF-8"):
         configured.put(replace(WORK, base_url="http://localhost/\udcff"))
     assert file.read_text() == before
     assert [each.name for each in file.parent.iterdir()] == [file.name]

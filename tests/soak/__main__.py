@@ -5,7 +5,7 @@ python -m tests.soak [--minutes 60] [--seed 1] [--out FILE]      needs a display
 A turn stands for two minutes of a person's work: the message is typed key by key, the agent reads, writes and runs commands, the answer
 is read by scrolling, pages are visited and outputs opened, folds made, undone and made again, every so many turns a new conversation
 is begun or an old one opened. Watched are memory, objects of Qt, Python's objects, threads, files and the longest wait of the event loop.
-Memory at the end has to be within a tenth of what it was after a sixth of the time, and the tools have to have done what was asked.
+Memory at the end must be within a tenth of what it was after a sixth of the time, and the tools have to have done what was asked.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def test_a_mistake_names_line_key_and_what_was_expected(text: str, said: list[st
 )
 def test_an_unknown_key_that_looks_like_one_gets_a_suggestion(text: str, suggestion: str) -> None:
     (warning,) = parse(text, PATH).warnings
-    assert f"did you mean {suggestion}?" in warning
+    assert f"Did you mean {suggestion}?" in warning
 
 
 def test_a_newer_file_is_left_alone() -> None:
@@ -182,7 +182,7 @@ def test_a_name_that_is_not_utf_8_is_refused_and_leaves_nothing(tmp_path: Path) 
     path = tmp_path / "workspace.toml"
     durable.write(path, config.fresh("A", "", ()))
     before = path.read_text()
-    with pytest.raises(WrongUse, match="not UTF-8"):
+    with pytest.raises(WrongUse, match="Only UTF-8"):
         config.change(path, {"name": "a\udcff"})
     assert path.read_text() == before
     assert [each.name for each in tmp_path.iterdir()] == ["workspace.toml"]

@@ -167,5 +167,5 @@ async def test_a_search_works_while_it_reads_and_says_why_not_while_it_removes(w
 
     await workspace.forget(text=SECRET, report=ask)
     assert len(await asked[False]) == 1
-    with pytest.raises(StoreBusy, match="being removed from this workspace for good"):
+    with pytest.raises(StoreBusy, match="being permanently removed from this workspace"):
         await asked[True]

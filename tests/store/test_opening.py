@@ -63,7 +63,7 @@ def test_a_cache_without_its_list_of_files_is_repaired_whole(tmp_path: Path, gon
     notes, entries, facts = whole(tmp_path)
     assert (entries, facts) == (3, 3)
     assert "has been repaired" in notes[0]
-    assert "3 entries of the cache were checked and are whole; 0 are damaged" in notes[1]
+    assert "3 cache entries were checked and are intact, 0 are damaged" in notes[1]
     assert list((tmp_path / "damaged").glob("*/cache/*.ldb"))
     assert whole(tmp_path)[0] == []
 
@@ -106,7 +106,7 @@ def test_a_journal_that_is_nonsense_comes_back_from_its_backup(tmp_path: Path) -
     (tmp_path / "journal.sqlite3").write_bytes(b"nonsense" * 1000)
     notes, _, facts = whole(tmp_path)
     assert facts == 3
-    assert "3 facts are as they were, 0 are lost" in notes[0]
+    assert "3 facts are intact, 0 are lost" in notes[0]
     assert (next((tmp_path / "damaged").iterdir()) / "journal.sqlite3").read_bytes().startswith(b"nonsense")
 
 
@@ -117,7 +117,7 @@ def test_of_a_journal_that_is_nonsense_without_a_backup_it_is_said_that_nothing_
     notes, _, facts = whole(tmp_path)
     assert facts == 0
     (aside,) = (tmp_path / "damaged").iterdir()
-    assert f"Nothing of the journal could be read; its files as they were are in {aside}." in notes
+    assert f"The journal couldn't be read. Its original files are in {aside}." in notes
 
 
 def test_a_mended_journal_takes_its_place_though_the_program_died_before(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ async def test_an_incomplete_file_is_refused_and_leaves_nothing(
     path = await exported(workspace, tmp_path / "w.helix")
     whole = path.read_bytes()
     path.write_bytes(whole[: int(cut * len(whole)) if cut < 1 else int(cut)])
-    with pytest.raises(WrongUse, match="no complete export"):
+    with pytest.raises(WrongUse, match="not a complete workspace export"):
         await workspaces.import_(path)
     assert [each.name for each in workspaces.list()] == ["Thesis"]
     with pytest.raises(NotThere):

@@ -54,7 +54,7 @@ def test_a_name_has_one_to_eighty_characters(workspaces: Workspaces, tmp_path: P
 
 def test_a_name_of_any_script_has_a_folder(workspaces: Workspaces, tmp_path: Path) -> None:
     assert workspaces.create("日本語", tmp_path).folder.is_dir()
-    with pytest.raises(WrongUse, match="not UTF-8"):
+    with pytest.raises(WrongUse, match="Only UTF-8"):
         workspaces.create("a\udcff", tmp_path)
     assert len(list(workspaces.folder.iterdir())) == 1
 
@@ -100,7 +100,7 @@ def test_the_trash_takes_and_gives_back_whole(workspaces: Workspaces, tmp_path: 
 
 
 async def test_an_open_one_has_one_owner(workspaces: Workspaces, workspace: Workspace) -> None:
-    with pytest.raises(StoreBusy, match="open already in this program"):
+    with pytest.raises(StoreBusy, match="already open in this program"):
         await workspaces.open(workspace.id)
     elsewhere = Workspaces(workspaces.folder)
     with pytest.raises(StoreBusy, match="open in another program"):
@@ -180,7 +180,7 @@ async def test_damage_met_while_open_is_mended_at_the_next_opening(
     await workspace.aclose()
     again = await workspaces.open(workspace.id)
     assert [each.fact for each in await again.journal.read("c")][1] == UserSaid((Text("original"),))
-    assert "3 facts are as they were, 0 are lost" in again.notes[0]
+    assert "3 facts are intact, 0 are lost" in again.notes[0]
     await again.aclose()
 
 

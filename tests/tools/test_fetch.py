@@ -84,7 +84,7 @@ async def test_private_addresses_are_asked_for_in_every_mode(online: World, mode
     async with server() as (base, requests):
         assert (await online.run("fetch_url", url=base)).refused
         assert requests == []
-    assert "machine of your own network" in online.person.asked[0].why
+    assert "device on your local network" in online.person.asked[0].why
 
 
 async def test_a_redirect_to_a_private_address_is_asked_for_again(online: World) -> None:

@@ -47,7 +47,7 @@ async def test_a_huge_file_is_read_only_as_far_as_is_asked_for(here: World, monk
     beginnings: tuple[dict[str, Any], ...] = ({}, {"first_line": 5})
     for arguments in beginnings:
         said = await here.said("read_file", path="log", **arguments)
-        assert "are read whole. Read some lines with first_line and last_line" in said
+        assert "are read in full. Read some lines with first_line and last_line" in said
     outcome = await here.run("read_file", path="log", first_line=60, last_line=61)
     assert here.text(outcome) == "line 60\nline 61\n"
     assert outcome.note.endswith("or more")
@@ -145,7 +145,7 @@ async def test_of_a_file_that_is_not_there_it_is_said_what_is(here: World, asked
     for tool, more in (("read_file", {}), ("edit_file", {"old_text": "a", "new_text": "b"})):
         assert f"There is no {asked}. There is " in (said := await here.said(tool, path=asked, **more))
         assert said.endswith(f"There is {files.printable(there)}.")
-    assert "list_files and glob_files" in await here.said("read_file", path="quite/another")
+    assert "Use list_files or glob_files" in await here.said("read_file", path="quite/another")
 
 
 async def test_a_file_in_utf_16_is_read_as_text_and_stays_what_it_is(here: World) -> None:
@@ -186,7 +186,7 @@ async def test_a_file_where_a_folder_is_wanted_is_called_one(here: World) -> Non
         await here.said("run_command", command="ls", folder="a"),
         await here.said("write_file", path="a/b", content="x"),
     ]
-    assert said == ["a is a file, and no folder."] * 3
+    assert said == ["a is a file, not a folder."] * 3
     assert "There is no a/b" in await here.said("read_file", path="a/b")
 
 

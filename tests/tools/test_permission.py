@@ -55,7 +55,7 @@ def test_danger_asks_although_edits_are_allowed() -> None:
     hook = Action("write_file", Effect.EDIT, "", "", path=".git/hooks/x", danger="runs later")
     assert verdict(hook, Mode.ALLOW_EDITS, Rule("allow", "write_file")) == "ask"
     assert verdict(hook, Mode.ALLOW_ALL) == "allow"
-    private = Action("fetch_url", Effect.FETCH, "", "", path="router", danger="your own network", strict=True)
+    private = Action("fetch_url", Effect.FETCH, "", "", path="router", danger="your local network", strict=True)
     assert verdict(private, Mode.ALLOW_ALL) == "ask"
 
 

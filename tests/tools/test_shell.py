@@ -300,7 +300,7 @@ async def test_what_is_asked_says_what_is_special(here: World) -> None:
     await here.run("run_command", command="true", network=True, folder="sub")
     await here.run("run_command", command="true", outside_sandbox=True)
     assert here.person.asked[0].title == f"Run a command with the network in {here.folder / 'sub'}"
-    assert here.person.asked[1].why == "it would run outside of the sandbox"
+    assert here.person.asked[1].why == "it would run outside the sandbox"
     assert here.person.asked[1].scopes == ("once",)
 
 
@@ -331,8 +331,8 @@ async def test_what_a_command_does_to_files_the_agent_knows_can_be_undone(here: 
     ]
     assert (await here.run("run_command", command="true")).changes == ()
     assert list(await undo_changes(outcome.changes, here.kit.around.roots, here.cache)) == [
-        "written was put back.",
-        "read was put back.",
+        "written was restored.",
+        "read was restored.",
     ]
     assert (here.folder / "read").read_text() == "one\n"
     assert (here.folder / "written").read_text() == "two\n"

@@ -32,12 +32,12 @@ async def test_everything_is_put_back(here: World) -> None:
         *(await here.run("edit_file", path="edited", old_text="two", new_text="three")).changes,
     ]
     said = await undo_changes(changes, here.kit.around.roots, here.cache)
-    assert list(said) == ["edited was put back.", "sub/new was deleted again."]
+    assert list(said) == ["edited was restored.", "sub/new was deleted again."]
     assert (here.folder / "edited").read_text() == "one\n"
     assert not (here.folder / "sub" / "new").exists()
     assert list(await undo_changes(changes, here.kit.around.roots, here.cache)) == [
-        "edited is as it was already.",
-        "sub/new is as it was already.",
+        "edited was already unchanged.",
+        "sub/new was already unchanged.",
     ]
 
 
@@ -50,19 +50,19 @@ async def test_what_somebody_changed_since_is_left_alone(here: World) -> None:
     ]
     (here.folder / "a").write_text("the user's\n")
     said = await undo_changes(changes, here.kit.around.roots, here.cache)
-    assert said[0] == "b was put back."
-    assert said[1].startswith("a was left as it is: it was changed by somebody else")
+    assert said[0] == "b was restored."
+    assert said[1].startswith("a was not changed: it was changed by somebody else")
     assert (here.folder / "a").read_text() == "the user's\n"
 
 
 async def test_a_change_outside_the_roots_is_not_undone(here: World) -> None:
     (said,) = await undo_changes([FileChanged("/etc/passwd", None, A)], here.kit.around.roots, here.cache)
-    assert "was left as it is" in said
+    assert "was not changed" in said
 
 
 async def test_a_deleted_file_comes_back(here: World) -> None:
     stored = await here.run("write_file", path="a", content="text")
     (here.folder / "a").unlink()
     deleted = FileChanged(str(here.folder / "a"), stored.changes[0].after, None)
-    assert list(await undo_changes([deleted], here.kit.around.roots, here.cache)) == ["a was put back."]
+    assert list(await undo_changes([deleted], here.kit.around.roots, here.cache)) == ["a was restored."]
     assert (here.folder / "a").read_text() == "text"

@@ -186,7 +186,7 @@ async def test_a_file_that_was_written_is_put_back(desks: Desks, folder: Path) -
     assert (folder / "README.md").read_text().strip() == "gone"
     said = await session.rewind(before, restore_files=True)
     assert (folder / "README.md").read_text() == "# Pairs\n\nCounting sequences.\n"
-    assert said == ("README.md was put back.",)
+    assert said == ("README.md was restored.",)
 
 
 async def test_rules_of_a_folder_count_once_they_are_trusted_and_ask_again_when_they_change(

@@ -71,7 +71,7 @@ class Folds(Items):
     # --- what changes it --------------------------------------------------------------------------------------------
 
     def apply(self, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Cover | None:
-        """Take in a change that is known to have an effect; what it is about has to be shown anew."""
+        """Take in a change that is known to have an effect; what it is about must be shown anew."""
         match fact:
             case Folded(fold=name, cover=cover):
                 self.folds[name], self.ages[name], self.kept[name] = fact, len(self.ages), kept

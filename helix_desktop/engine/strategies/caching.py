@@ -95,14 +95,14 @@ def when_it_pays(situation: Situation) -> Clearing | None:
     if index is None:
         return None
     freed = sum(part.frees for part in standing[index:])
-    return Clearing(firsts[index], end, f"clearing from number {firsts[index]} on frees {freed:,} tokens, and pays")
+    return Clearing(firsts[index], end, f"clearing from #{firsts[index]} on frees {freed:,} tokens, and pays")
 
 
 def everything_old(situation: Situation, end: int) -> Clearing | None:
     """All that can be cleared before the message `end`: another fold rewrites the prefix anyway."""
     if not situation.branch.order:
         return None
-    clearing = Clearing(situation.branch.order[0], end, "taken along with a fold that rewrites the context anyway")
+    clearing = Clearing(situation.branch.order[0], end, "cleared along with a fold that rewrites the context anyway")
     return clearing if _any(situation, clearing) else None
 
 

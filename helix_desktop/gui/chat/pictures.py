@@ -14,7 +14,7 @@ from helix_desktop.gui.words import tr
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
 LARGEST = 3_700_000  # bytes: five million characters of base64
 WIDEST = 8_000  # pixels of an edge
-SMALLER = 2_000  # pixels of the longest edge of one that has to be made smaller; models look at no more
+SMALLER = 2_000  # pixels of the longest edge of one that must be made smaller; models look at no more
 MOST_PIXELS = 100_000_000
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 

@@ -45,7 +45,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A file whose content has to be read; it had this stamp."""
+    """A file whose content must be read; it had this stamp."""
 
     path: str
     stamp: bytes

@@ -268,7 +268,7 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
 ) -> None:
     page = ServersPage(bench, program, window.doing)
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
-    assert "No MCP server is in this text." in said(page)
+    assert "This text doesn't contain an MCP server." in said(page)
     page._text.setPlainText("npx server 'a b'")
     page._name.setText("github")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
@@ -332,7 +332,7 @@ def test_a_server_is_switched_off_restarted_and_removed(
 def test_a_server_that_waits_for_its_user_is_signed_in_to(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    program.running = [Server("far", "https://far.example/mcp", "sign in", "It wants you to sign in.")]
+    program.running = [Server("far", "https://far.example/mcp", "sign in", "Sign-in required.")]
     page = ServersPage(bench, program, window.doing)
     assert "Waiting for you to sign in." in said(page)
     QTest.mouseClick(button(page, "Sign in"), Qt.MouseButton.LeftButton)
