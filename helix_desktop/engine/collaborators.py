@@ -15,13 +15,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where a turn stops by itself. Money in dollars; 0: no limit. `repeats`: the same call with the same output."""
+    """Where a turn stops by itself. Money in dollars; 0: no limit. `repeats`: the same call with the same output.
+    `agents…`: of all agents below one conversation together, at every depth.
+    """
 
     steps: int = 400
     repeats: int = 5
     turn_cost: float = 0.0
     day_cost: float = 0.0
     workspace_cost: float = 0.0
+    agents: int = 32
+    agents_depth: int = 2
+    agents_at_once: int = 4
+    agents_seconds: float = 0.0
+    agents_cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,7 @@ class Crew:
     forget: Forget
     limits: Callable[[], Limits] = Limits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
+    agents_spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)  # of all agents of the tree, and their limit
     settle: Callable[[str], Awaitable[Sequence[FilesChanged]]] = _nothing
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     happened: Callable[[str, str, Mapping[str, Any]], Awaitable[Heard]] = nothing_heard

@@ -395,6 +395,7 @@ class ConversationStarted:
     forked_at: int = 0
     origin: Origin = Origin()
     agent: str = ""  # who writes here, where it is not this program: "Claude Code", "Codex"
+    role: str = ""  # the agent of the workspace it was delegated to
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.sent import digest_of
 from helix_desktop.engine.ports import Answer, CallContext, Outcome, Purged, Question
 from helix_desktop.engine.steward import Steward
-from helix_desktop.engine.turn import Talk, Turn
+from helix_desktop.engine.turn import Talk, Turn, Words
 from helix_desktop.errors import HelixError, NotThere, Refused
 
 TITLE = 60
@@ -122,6 +122,12 @@ class Session:
         self._tell_queue()
         self._begin()
 
+    def say_for(self, by: str, text: str) -> None:
+        """Say something on somebody's behalf: at the next step, or at once where no turn runs."""
+        self.queue.append(Waiting((self._counted(Text(text)),), steer=True, by=by))
+        self._tell_queue()
+        self._begin()
+
     def resume(self) -> None:
         """Go on where an interrupted turn, or one that met a limit, stopped."""
         self._refuse_while_held("go on")
@@ -148,11 +154,7 @@ class Session:
 
     async def run_tool(self, call: ToolCall) -> Outcome:
         """A call of the user's own: it asks as the agent's calls do, and nothing of it is recorded."""
-        try:
-            return await self._crew.tools.run(call, CallContext(self.id, self._ask, lambda _: None))
-        finally:
-            if self._turn is None:
-                self._set(Running.IDLE)
+        return await self._crew.tools.run(call, CallContext(self.id, self._ask, lambda _: None))
 
     async def text_of(self, stored: Stored, most: int) -> str:
         """The beginning of an entry as text, `most` bytes of it."""
@@ -434,15 +436,15 @@ class Session:
             short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
             await self.conversation.append(ConversationChanged(title=short))
 
-    def _take_steering(self) -> Sequence[tuple[UserPart, ...]]:
-        steering = [waiting.parts for waiting in self.queue if waiting.steer]
+    def _take_steering(self) -> Sequence[Words]:
+        steering = [(waiting.parts, waiting.by) for waiting in self.queue if waiting.steer]
         if steering:
             self.queue = [waiting for waiting in self.queue if not waiting.steer]
             self._tell_queue()
         return steering
 
-    def _steer_again(self, steering: Sequence[tuple[UserPart, ...]]) -> None:
-        self._put_back([Waiting(parts, steer=True) for parts in steering])
+    def _steer_again(self, steering: Sequence[Words]) -> None:
+        self._put_back([Waiting(parts, steer=True, by=by) for parts, by in steering])
 
     async def _ask(self, question: Question) -> Answer:
         if self._elsewhere is not None:
@@ -459,7 +461,7 @@ class Session:
             del self._answers[number], self.questions[number]
             self.conversation.tell(Answered(self.id, number))
             if not self.questions:
-                self._set(Running.TOOLS)
+                self._set(Running.TOOLS if self._turn is not None else Running.IDLE)
 
     def _changes_after(self, seq: int) -> Sequence[Recorded]:
         """In the order they happened; rewound or not, the files are what they are."""

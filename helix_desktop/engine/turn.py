@@ -60,13 +60,16 @@ TORN = (
 )
 
 
+Words = tuple[tuple[UserPart, ...], str]  # what is said, and on whose behalf (UserSaid.by)
+
+
 @dataclass(frozen=True, slots=True)
 class Talk:
     """The turn's line to the user: questions and its state out, steering messages in, and back where they found no room."""
 
     ask: Callable[[Question], Awaitable[Answer]]
-    steering: Callable[[], Sequence[tuple[UserPart, ...]]]
-    steer_again: Callable[[Sequence[tuple[UserPart, ...]]], None]
+    steering: Callable[[], Sequence[Words]]
+    steer_again: Callable[[Sequence[Words]], None]
     running: Callable[[Running], None]
 
 
@@ -390,7 +393,7 @@ class Turn:
         steering = self._talk.steering()
         if steering:
             try:
-                await self._conversation.append(*(UserSaid(parts, steering=within) for parts in steering))
+                await self._conversation.append(*(UserSaid(parts, steering=within, by=by) for parts, by in steering))
             except HelixError:
                 self._talk.steer_again(steering)
                 raise
@@ -434,6 +437,7 @@ class Turn:
             ("This turn", turn, limits.turn_cost),
             ("Today", day, limits.day_cost),
             ("This workspace", ever, limits.workspace_cost),
+            ("All agents of this conversation", *self._crew.agents_spent()),
         ):
             if limit and spent >= limit:
                 return TurnEnded(TurnEnd.SPENDING_LIMIT, f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}.")

@@ -24,7 +24,7 @@ from helix_desktop.tools.recall import Compact, History
 from helix_desktop.tools.runner import ForeignTool, Guard, Permissions, Toolbox
 from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox
 from helix_desktop.tools.shell import Limits, Shell
-from helix_desktop.tools.subagent import Delegating, StartChild
+from helix_desktop.tools.subagent import Delegating, Place, StartChild
 from helix_desktop.tools.tool import Around, Tool
 from helix_desktop.tools.undo import restored
 
@@ -79,20 +79,20 @@ class Kit:
         compact: Compact | None = None,
         history: History | None = None,
         start_child: StartChild | None = None,
-        depth: int = 0,
+        place: Place | None = None,
         more: Callable[[], Sequence[ForeignTool]] = tuple,
         only: Sequence[str] = (),
         on_demand: OnDemand | None = None,
         others: Sequence[Tool] = (),
         guard: Guard | None = None,
     ) -> Toolbox:
-        """The tools of one conversation. `depth`: 0 for the user's own, one more for each delegation above it."""
+        """The tools of one conversation. `place`: where it stands among the agents it delegates to."""
         tools = [*files.TOOLS, *search.tools(self.sandbox), *shell.tools(self.commands), *todo.TOOLS]
         tools += recall.tools(compact, history)
         tools += fetch.TOOLS if self.options.fetching else ()
         tools += others
         if start_child is not None:
-            tools += Delegating(start_child, depth=depth, names=lambda: box.names).tools()
+            tools += Delegating(start_child, place=place, names=lambda: box.names).tools()
         box = Toolbox(
             tools,
             self.around,

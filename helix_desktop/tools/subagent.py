@@ -3,18 +3,59 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import fnmatch
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 from helix_desktop.engine.ports import CallContext
-from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.engine.tool_names import RECALLS, ToolName
 from helix_desktop.errors import Refused, WrongUse
-from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text
+from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text
 
 DEEPEST = 2
 MOST_AT_ONCE = 4
 MOST_IN_ALL = 32
 _LONGEST_TASK = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What all agents below one conversation of the user's may come to together."""
+
+    depth: int = DEEPEST
+    number: int = MOST_IN_ALL
+    at_once: int = MOST_AT_ONCE
+
+
+@dataclass(slots=True)
+class Tree:
+    """How many agents a conversation of the user's has started, at every depth."""
+
+    started: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """An agent described in a file. `tools`: the only ones it gets, patterns too, all when empty; `calls`: whom it may call."""
+
+    name: str
+    tools: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a conversation stands in its tree. `chain`: the roles from the top down to itself."""
+
+    depth: int = 0
+    chain: tuple[str, ...] = ()
+    tree: Tree = field(default_factory=Tree)
+    bounds: Callable[[], Bounds] = Bounds
+    roles: Callable[[], Mapping[str, Role]] = dict
+
+    @property
+    def role(self) -> str:
+        return self.chain[-1] if self.chain else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +68,8 @@ class Delegation:
     context: str
     tools: tuple[str, ...]
     depth: int
+    role: str = ""
+    background: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,56 +85,101 @@ StartChild = Callable[[Delegation, CallContext], Awaitable[Child]]
 
 
 class Delegating:
-    """The delegations of one conversation: how many run, how many there were, how deep it stands itself."""
+    """The delegations of one conversation."""
 
     def __init__(
-        self, start_child: StartChild, *, depth: int = 0, names: Callable[[], frozenset[str]] = frozenset
+        self, start_child: StartChild, *, place: Place | None = None, names: Callable[[], frozenset[str]] = frozenset
     ) -> None:
         self._start = start_child
-        self._depth = depth
+        self._place = place or Place()
         self._names = names
-        self._started = 0
-        self._room = asyncio.Semaphore(MOST_AT_ONCE)
+        self._room: asyncio.Semaphore | None = None
 
     async def delegate(self, args: Arguments, use: Use) -> Result:
         """Run it to its end. More than a few at once wait for their turn; cancelling stops the child."""
         wish = self._wish(args, use)
-        self._started += 1
-        async with self._room:
+        self._place.tree.started += 1
+        if wish.background:
             child = await self._start(wish, use.context)
+        else:
+            self._room = self._room or asyncio.Semaphore(self._place.bounds().at_once)
+            async with self._room:
+                child = await self._start(wish, use.context)
         title = " ".join(wish.task.split())[:100]
-        return Result(
-            child.answer or "[it came back without a result]",
-            source=title,
-            ok=child.ok,
-            child=child.conversation,
-            note=title,
-        )
+        shown = f"{wish.role}: {title}" if wish.role else title
+        answer = child.answer or "[it came back without a result]"
+        return Result(answer, source=title, ok=child.ok, child=child.conversation, note=shown)
 
     def _wish(self, args: Arguments, use: Use) -> Delegation:
-        if self._depth >= DEEPEST:
-            raise Refused(f"A sub-agent this deep ({self._depth}) delegates no further.", remedy="Do it yourself.")
-        if self._started >= MOST_IN_ALL:
-            raise Refused(f"{MOST_IN_ALL} sub-agents were started in this conversation; there are no more.")
+        self._refuse_beyond_limits()
         task, context = args.text("task").strip(), args.text("context")
         if not task or len(task) + len(context) > _LONGEST_TASK:
             raise WrongUse(f"A task is needed, of up to {_LONGEST_TASK:,} characters with its context.")
         tools = tuple(dict.fromkeys(str(name) for name in args.items("tools")))
         if unknown := [name for name in tools if name not in self._names()]:
             raise WrongUse(f"There is no tool {unknown[0][:60]!r} to give away.", remedy="Leave tools out to give all.")
-        return Delegation(use.context.conversation, use.call.id, task, context, tools, self._depth + 1)
+        role = self._role(args.text("agent").strip())
+        return Delegation(
+            use.context.conversation, use.call.id, task, context, self._tools(role, tools), self._place.depth + 1,
+            role.name if role else "", args.flag("background"),
+        )  # fmt: skip
+
+    def _refuse_beyond_limits(self) -> None:
+        bounds = self._place.bounds()
+        if self._place.depth >= bounds.depth:
+            depth = self._place.depth
+            raise Refused(f"A sub-agent this deep ({depth}) delegates no further.", remedy="Do it yourself.")
+        if self._place.tree.started >= bounds.number:
+            raise Refused(f"{bounds.number} sub-agents were started in this conversation; there are no more.")
+
+    def _role(self, name: str) -> Role | None:
+        """The agent that is asked for by name."""
+        roles = self._place.roles()
+        own = roles.get(self._place.role)
+        if not name:
+            if own is not None:
+                raise Refused(
+                    f"{own.name} may only call: {', '.join(own.calls) or 'nobody'}.", remedy="Name one of them."
+                )
+            return None
+        if name not in roles:
+            known = ", ".join(roles) or "none"
+            raise WrongUse(
+                f"There is no agent {name[:60]!r}.", remedy=f"There are: {known}. Leave agent out for a plain one."
+            )
+        if name in self._place.chain:
+            way = " → ".join([*self._place.chain, name])
+            raise Refused(
+                f"This would go in a circle: {way}.", remedy="Do it yourself, or answer with what is missing."
+            )
+        if own is not None and name not in own.calls:
+            raise Refused(f"{own.name} may only call: {', '.join(own.calls) or 'nobody'}.")
+        return roles[name]
+
+    def _tools(self, role: Role | None, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        """Of the tools there are here, those the agent's file and the call both name; never more than are there."""
+        if role is None or not role.tools:
+            return wanted
+        named = {name for name in self._names() if any(fnmatch.fnmatchcase(name, each) for each in role.tools)}
+        kept = named | (self._names() & {*RECALLS, *((ToolName.DELEGATE,) if role.calls else ())})
+        return tuple(sorted(kept & set(wanted) if wanted else kept)) or ("none",)
 
     def tools(self) -> tuple[Tool, ...]:
-        return (Tool(ToolName.DELEGATE, _ABOUT, _SCHEMA, self.delegate),) if self._depth < DEEPEST else ()
+        own = self._place.roles().get(self._place.role)
+        if self._place.depth >= self._place.bounds().depth or (own is not None and not own.calls):
+            return ()
+        return (Tool(ToolName.DELEGATE, _ABOUT, _SCHEMA, self.delegate),)
 
 
 _ABOUT = (
-    "Give a task that needs much reading to a sub-agent. It knows only what you write here; only its answer comes back. "
-    "Several run side by side."
+    "Give a part of the work to a sub-agent with a context of its own: searching much, reading much, an independent task. "
+    "It knows only what you write here; only its final answer comes back. Several run side by side."
 )
 _SCHEMA = fields(
     "task",
-    task=text(),
-    context=text(),
-    tools={"type": "array", "items": {"type": "string"}, "description": "All when left out"},
+    task=text("What it is to do, and what its answer must contain"),
+    context=text("What it has to know: paths, decisions, constraints"),
+    tools={"type": "array", "items": {"type": "string"}, "description": "The only tools it gets; all when left out"},
+    agent=text("The name of an agent of this workspace; a plain one when left out"),
+    background=flag("Go on at once; its answer comes later as a message"),
 )

@@ -24,15 +24,11 @@ from helix_desktop.engine.events import Event, FactAppended, Folding, Queued, Re
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
-    ModelReplied,
     ModelRole,
     Recorded,
     Spent,
-    Stop,
     Stored,
-    Text,
     ToolSpec,
-    TurnEnd,
     TurnEnded,
     UserPart,
 )
@@ -53,7 +49,7 @@ from helix_desktop.tools.kit import Kit, Options
 from helix_desktop.tools.on_demand import OnDemand
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
-from helix_desktop.tools.subagent import Child, Delegation
+from helix_desktop.tools.subagent import Delegation
 from helix_desktop.workbench import bring_in, folders, rows, setup, slash
 from helix_desktop.workbench.file_changes import FileChanges
 from helix_desktop.workbench.hooks import Hooks
@@ -65,6 +61,7 @@ from helix_desktop.workbench.rows import ConversationRow, Rows
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.sessions import Sessions
 from helix_desktop.workbench.size_limit import Room
+from helix_desktop.workbench.workforce import Workforce
 
 Listener = Callable[[Event], None]
 Writer = Callable[[str], ModelClient]
@@ -110,6 +107,13 @@ class Workbench:
         self._shared = shared
         self._permissions = permissions
         self._sessions = Sessions()
+        self.workforce = Workforce(
+            self.project,
+            self._open_agent,
+            self._tasks.spawn,
+            self._sessions.find,
+            lambda: setup.limits_of(workspace.settings.limits),
+        )
         self._reading = asyncio.Lock()  # of facts that must not change meanwhile; and each conversation once
         self._rows = Rows(workspace.journal)
         self._listeners: list[Listener] = []
@@ -154,6 +158,7 @@ class Workbench:
     async def aclose(self) -> None:
         """Stop what runs, in order: sessions, commands, tasks. The workspace itself is closed by whoever opened it."""
         _open.pop(self.workspace, None)
+        self.workforce.close()
         async with AsyncExitStack() as last_first:  # on a full disk as well: no command and no server outlives it
             last_first.push_async_callback(self.kit.aclose)
             last_first.push_async_callback(self._tasks.aclose, limit=1.0)
@@ -268,9 +273,6 @@ class Workbench:
         return Session(conversation, crew, steward)
 
     def _crew(self, conversation: Conversation, depth: int, only: Sequence[str]) -> Crew:
-        async def start_child(wish: Delegation, context: Any) -> Child:
-            return await self._delegate(wish, context)
-
         async def compact(digest: Digest, keep: str) -> str:
             client = self._client(conversation.id, ModelRole.FAST) or self._client(conversation.id, ModelRole.MAIN)
             if client is None:
@@ -286,12 +288,12 @@ class Workbench:
         toolbox = self.kit.toolbox(
             compact=compact,
             history=history,
-            start_child=start_child,
-            depth=depth,
+            start_child=self.workforce.delegate,
+            place=self.workforce.place(conversation.id, depth),
             more=self.servers.tools,
             only=only,
             on_demand=self._on_demand(conversation),
-            others=(*self.project.tools(), *self.planning.tools(depth)),
+            others=(*self.project.tools(), *self.planning.tools(depth), *self.workforce.tools()),
             guard=self.hooks,
         )
         return Crew(
@@ -310,6 +312,7 @@ class Workbench:
             forget=self.forget,
             limits=lambda: setup.limits_of(self.workspace.settings.limits),
             spent=self._rows.spent,
+            agents_spent=partial(self.workforce.spent, conversation.id),
         )
 
     async def _happened(self, event: str, conversation: str, values: Mapping[str, Any]) -> Heard:
@@ -341,25 +344,17 @@ class Workbench:
 
     # --- sub-agents
 
-    async def _delegate(self, wish: Delegation, context: Any) -> Child:
-        """Run a sub-agent to its end; its questions are asked in the conversation that started it."""
-        title = " ".join(wish.task.split())[:60]
+    async def _open_agent(self, started: ConversationStarted, wish: Delegation) -> Session:
+        """A conversation for a sub-agent, and the session on it, which has what was delegated and no more."""
         async with self._reading:  # nobody else may open it before it is confined
-            new = await self._begin(ConversationStarted(title=title, parent=wish.parent, parent_call=wish.call))
+            new = await self._begin(started)
+            self.workforce.belongs(new, wish)
+            if model := setup.model_of(self.workforce.role(wish.role), self.workspace.settings.models, self.models):
+                self._instead[new] = model
             conversation = await Conversation.open(self.workspace.journal, new)
             session = self._made(conversation, depth=wish.depth, only=wish.tools)
             self._sessions.keep(session)
-        session.ask_instead(context.ask)
-        session.send((Text(f"{wish.context}\n\n{wish.task}".strip()),))
-        try:
-            await session.idle()
-        except asyncio.CancelledError:
-            session.stop()
-            await asyncio.shield(session.idle())
-            raise
-        finally:
-            session.ask_instead(None)  # who goes on with it by hand is asked where they are
-        return _result(session)
+        return session
 
     @property
     def tokens(self) -> Tokens:
@@ -597,9 +592,10 @@ class Workbench:
             self.project.for_step(conversation.id, conversation.state, tokens),
         )
         models = self.models.facts(self._instead.get(conversation.id, ""))
+        role = self.workforce.role_of(conversation.state)
         return Setup(
-            system,
-            setup.policy_fact(settings.preset, settings.policy),
+            setup.for_role(system, role, tokens),
+            setup.policy_of(role, settings.preset, settings.policy),
             tuple(
                 replace(model, effort=settings.effort) if model.role is ModelRole.MAIN else model for model in models
             ),
@@ -626,6 +622,7 @@ class Workbench:
         elif isinstance(event, StateChanged | Queued | Folding):
             self._keep(event.conversation)
         self.hooks.heard(event, self._tasks.spawn)
+        self.workforce.heard(event)
         for listener in tuple(self._listeners):
             listener(event)
 
@@ -647,17 +644,3 @@ class Workbench:
 def _new_id() -> str:
     """Sorts by time, and is unlike any other."""
     return f"{int(time.time() * 1000):012x}{random.token_hex(4)}"
-
-
-def _result(session: Session) -> Child:
-    """What a sub-agent's conversation came to: its last words, all parts of them, and whether its last turn was finished."""
-    facts = [recorded.fact for recorded in session.facts]
-    ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
-    replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
-    first = len(replies) - 1
-    while first > 0 and replies[first - 1].stop is Stop.LENGTH:
-        first -= 1
-    words = [part.text for reply in replies[max(first, 0) :] for part in reply.parts if isinstance(part, Text)]
-    done = bool(ends) and ends[-1].reason is TurnEnd.DONE
-    why = f"[It ended early: {ends[-1].reason.value}. {ends[-1].why}]" if ends and not done else ""
-    return Child(session.id, f"{''.join(words)}\n{why}".strip(), done)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,10 +14,13 @@ from helix_desktop.engine import policy
 from helix_desktop.engine.collaborators import Limits
 from helix_desktop.engine.facts import PolicySet, SystemSet
 from helix_desktop.engine.ports import Tokens
+from helix_desktop.errors import HelixError
+from helix_desktop.project.item import Item, plain
 from helix_desktop.store.config import Settings
 from helix_desktop.tools.changes.coverage import Coverage
 from helix_desktop.tools.permission import Mode, Rule, too_wide
 from helix_desktop.tools.runner import Permissions
+from helix_desktop.workbench.models import Models
 
 
 def system_prompt(name: str, roots: Sequence[str], tokens: Tokens) -> SystemSet:
@@ -29,6 +33,30 @@ def system_prompt(name: str, roots: Sequence[str], tokens: Tokens) -> SystemSet:
 def policy_fact(preset: str, values: Mapping[str, Any]) -> PolicySet:
     """The policy of the settings; WrongUse where a value is no policy's."""
     return policy.preset(preset or policy.DEFAULT_PRESET).with_values(values).to_fact()
+
+
+def for_role(system: SystemSet, role: Item | None, tokens: Tokens) -> SystemSet:
+    """The program's own words, and behind them what an agent's file says of its work."""
+    if role is None:
+        return system
+    text = f"{system.text}\n\nYou are the agent {role.name} of this workspace. What its file says of your work:\n\n{role.body}"
+    return SystemSet(text, tokens.count(text))
+
+
+def policy_of(role: Item | None, preset: str, values: Mapping[str, Any]) -> PolicySet:
+    """An agent's own policy where its file names one that is known."""
+    own = plain(role.values.get("policy")) if role is not None else ""
+    return policy_fact(own, {}) if own in policy.PRESETS else policy_fact(preset, values)
+
+
+def model_of(role: Item | None, chosen: Mapping[str, str], models: Models) -> str:
+    """The model an agent's file names: one that is configured, or a small one for Claude's; empty: as its parent."""
+    said = plain(role.values.get("model")) if role is not None else ""
+    if "/" in said:
+        with suppress(HelixError):
+            models.named(said)
+            return said
+    return chosen.get("fast", "") if said == "haiku" else ""
 
 
 def limits_of(table: Mapping[str, Any]) -> Limits:

@@ -27,7 +27,7 @@ from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions, Toolbox
 from helix_desktop.tools.sandbox import Kind
 from helix_desktop.tools.shell import Limits
-from helix_desktop.tools.subagent import Child, Delegation
+from helix_desktop.tools.subagent import Child, Delegation, Place
 
 COMMANDS = (
     "rm -rf .", "rm -rf src README.md", "echo x > README.md", "echo x >> src/a.py", "touch new", "mkdir -p deep/er", "mv src gone",
@@ -88,7 +88,9 @@ class World:
             return Child("child", "done")
 
         demand = OnDemand(Counter(), self.kit.finder)
-        return self.kit.toolbox(start_child=child, depth=depth, more=lambda: [Touching(self.folder)], on_demand=demand)
+        return self.kit.toolbox(
+            start_child=child, place=Place(depth), more=lambda: [Touching(self.folder)], on_demand=demand
+        )
 
     async def call(self, box: Toolbox, ask: Any) -> None:
         name = self.chance.choice(sorted(box.names - {"stop_command", "read_command_output"}))

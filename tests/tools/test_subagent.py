@@ -7,7 +7,7 @@ import pytest
 
 from helix_desktop.engine.ports import CallContext
 from helix_desktop.tools import subagent
-from helix_desktop.tools.subagent import Child, Delegation
+from helix_desktop.tools.subagent import Bounds, Child, Delegation, Place
 from tests.tools.world import World
 
 
@@ -64,13 +64,12 @@ async def test_what_cannot_be_delegated_gets_a_sentence(here: World, arguments: 
     assert words in await here.said("delegate", **arguments)
 
 
-async def test_depth_and_number_are_limited(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_depth_and_number_are_limited(here: World) -> None:
     children = Children()
     children.go.set()
-    assert "delegate" in {spec.name for spec in here.kit.toolbox(start_child=children, depth=1).specs()}
-    assert "delegate" not in {spec.name for spec in here.kit.toolbox(start_child=children, depth=2).specs()}
-    monkeypatch.setattr(subagent, "MOST_IN_ALL", 2)
-    here.box = here.kit.toolbox(start_child=children, depth=1)
+    assert "delegate" in {spec.name for spec in here.kit.toolbox(start_child=children, place=Place(1)).specs()}
+    assert "delegate" not in {spec.name for spec in here.kit.toolbox(start_child=children, place=Place(2)).specs()}
+    here.box = here.kit.toolbox(start_child=children, place=Place(1, bounds=lambda: Bounds(number=2)))
     for _ in range(2):
         assert (await here.run("delegate", task="x")).ok
     assert "no more" in await here.said("delegate", task="x")
