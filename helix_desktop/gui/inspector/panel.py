@@ -24,7 +24,7 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.inspector import figures
 from helix_desktop.gui.inspector.figures import Part
-from helix_desktop.gui.inspector.request import RequestDialog, forms
+from helix_desktop.gui.inspector.request import RequestDialog, described, forms
 from helix_desktop.gui.inspector.rows import FigureBox, MeterBox, heading
 from helix_desktop.gui.meter import kind_name, short
 from helix_desktop.gui.ports import Session, Workbench
@@ -344,20 +344,21 @@ class Inspector(QWidget):
         step = None if self._is_now else self._steps[self.slider.value()].seq
         title = self._step.text()
 
-        def show(found: tuple[int, dict[str, list[str]]]) -> None:
+        def show(found: tuple[str, dict[str, list[str]]]) -> None:
             if self._session is session:
                 RequestDialog(self._theme, title, *found, self).open()
 
         self._doing.do(self._request(session, step), name="the request of a step", then=show, owner=self)
 
-    async def _request(self, session: Session, step: int | None) -> tuple[int, dict[str, list[str]]]:
-        """How many messages; and to read, and as it went out. A provider that was removed since does not keep it from
+    async def _request(self, session: Session, step: int | None) -> tuple[str, dict[str, list[str]]]:
+        """How long it is and whether it was sent so; and to read, and as it went out. A provider that was removed since does not keep it from
         being read.
         """
         request, wire = await session.request_at(step), None
         with suppress(HelixError):
             wire = await self._bench.wire(session.id, step, request) if self._bench is not None else None
-        return len(request.messages), await asyncio.to_thread(forms, request, wire)
+        as_sent = await asyncio.to_thread(session.is_as_sent, step, request) if step is not None else None
+        return described(request, as_sent=as_sent), await asyncio.to_thread(forms, request, wire)
 
 
 def thresholds(chosen: Policy) -> str:

@@ -24,7 +24,7 @@ class RequestDialog(QDialog):
     """Read, find, copy: as it reads best, and as the provider got it. `forms` are made beside the painting thread."""
 
     def __init__(
-        self, theme: Theme, title: str, messages: int, forms: Mapping[str, list[str]], parent: QWidget | None = None
+        self, theme: Theme, title: str, said: str, forms: Mapping[str, list[str]], parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -32,8 +32,9 @@ class RequestDialog(QDialog):
         self.resize(theme.px(900), theme.px(640))
         self.view = LineView(theme, self)
         self._forms = forms
-        said = QLabel(count(messages, "{n} message", "{n} messages"), self)
-        set_look(said, "small")
+        about = QLabel(said, self)
+        about.setWordWrap(True)
+        set_look(about, "small")
         copying = QPushButton(tr("Copy"), self)
         copying.clicked.connect(self._copy)
         self.form = QComboBox(self)
@@ -42,7 +43,7 @@ class RequestDialog(QDialog):
         self.form.currentTextChanged.connect(self._show)
         self._show(self.form.currentText())
         row = QHBoxLayout()
-        row.addWidget(said, 1)
+        row.addWidget(about, 1)
         row.addWidget(self.form)
         row.addWidget(copying)
         column = QVBoxLayout(self)
@@ -55,6 +56,16 @@ class RequestDialog(QDialog):
     def _copy(self) -> None:
         text = self.view.chosen_text() or "\n".join(self._forms[self.form.currentText()])
         QGuiApplication.clipboard().setText(text)
+
+
+def described(request: Request, *, as_sent: bool | None) -> str:
+    """How long it is, and whether it is what was sent: by the digest stored with the reply, None without one."""
+    words = [count(len(request.messages), "{n} message", "{n} messages")]
+    if as_sent is not None:
+        same = tr("checked: exactly what was sent")
+        other = tr("not exactly what was sent: some of it was forgotten, or is damaged")
+        words.append(same if as_sent else other)
+    return " · ".join(words)
 
 
 def forms(request: Request, wire: Wire | None) -> dict[str, list[str]]:

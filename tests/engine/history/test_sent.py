@@ -1,0 +1,109 @@
+"""The digest of a request: what is shown as "what the model saw" is what was sent, whatever happened meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import pytest
+
+from helix_desktop.engine.blocks import Image, Message, Request, Role, ToolResult
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    DocumentEdited,
+    Excluded,
+    Fact,
+    ModelReplied,
+    PartRef,
+    Pinned,
+    Reasoning,
+    Rewound,
+    Text,
+    ToolCall,
+    ToolReturned,
+    ToolSpec,
+)
+from helix_desktop.engine.history.sent import digest_of
+from tests.engine.agent import World, calls, says, world
+from tests.engine.test_session import told
+
+REQUEST = Request(
+    "m",
+    "system",
+    (
+        Message(Role.USER, (Text("go"), Image("image/png", b"png"))),
+        Message(Role.ASSISTANT, (Reasoning("hm", 1, "signed", "p"), ToolCall("c", "look", "{}"))),
+        Message(Role.USER, (ToolResult("c", "text", ok=True, images=(Image("image/png", b"x"),)),)),
+    ),
+    (ToolSpec("look", "looks", "{}"),),
+)
+
+
+def test_the_digest_of_a_request_never_changes() -> None:
+    assert digest_of(REQUEST).hex == "5a0c90c754816c26c893706481b6d231b1fb15a31f8aa7f421d28bcc51b661ab"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(REQUEST, system="systen"),
+        replace(REQUEST, reasoning="high"),
+        replace(REQUEST, tools=()),
+        replace(REQUEST, messages=REQUEST.messages[:2]),
+        replace(REQUEST, messages=(*REQUEST.messages[:2], Message(Role.USER, (ToolResult("c", "text", ok=False),)))),
+        replace(REQUEST, messages=(Message(Role.USER, (Text("g"), Text("o"))), *REQUEST.messages[1:])),
+    ],
+)
+def test_another_request_has_another_digest(other: Request) -> None:
+    assert digest_of(other) != digest_of(REQUEST)
+
+
+def test_which_model_was_asked_makes_no_difference() -> None:
+    assert digest_of(replace(REQUEST, model="other", stable=1, max_output=9)) == digest_of(REQUEST)
+
+
+async def changing_while_prepared(at: World, change: Fact) -> None:
+    """What the user does while the content of the second request is read."""
+    whole, conversation = at.cache.contents, at.session.conversation
+
+    async def contents(digests: Collection[Digest]) -> Mapping[Digest, bytes]:
+        if any(isinstance(one.fact, ToolReturned) for one in at.session.facts) and change not in at.facts:
+            await conversation.append(change)
+        return await whole(digests)
+
+    at.cache.contents = contents  # type: ignore[method-assign]
+    await told(at, "hello")
+    at.cache.contents = whole  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("what", ["exclude", "pin", "rewind", "edit", "said"])
+async def test_what_changes_while_a_request_is_prepared_is_not_in_it(what: str) -> None:
+    at = await world(calls("look"), says("done"), says("more"))
+    output = 9
+    changes: dict[str, Fact] = {
+        "exclude": Excluded(PartRef(output)),
+        "pin": Pinned(PartRef(output)),
+        "rewind": Rewound(5),
+        "edit": DocumentEdited("none", "x", 1),
+        "said": Excluded(PartRef(1)),
+    }
+    await changing_while_prepared(at, changes[what])
+    await told(at, "and then?")
+    replies = [one for one in at.session.facts if isinstance(one.fact, ModelReplied)]
+    assert len(replies) == 3
+    for sent, reply in zip(at.model.requests, replies, strict=True):
+        shown = await at.session.request_at(reply.seq)
+        assert (shown.system, shown.messages, shown.tools) == (sent.system, sent.messages, sent.tools)
+        assert at.session.is_as_sent(reply.seq, shown)
+
+
+async def test_a_reply_of_version_0_1_cannot_be_checked_and_another_request_is_told() -> None:
+    at = await world(says("done"))
+    await told(at, "hello")
+    (reply,) = [one for one in at.session.facts if isinstance(one.fact, ModelReplied)]
+    shown = await at.session.request_at(reply.seq)
+    assert at.session.is_as_sent(reply.seq, replace(shown, system="another")) is False
+    assert isinstance(reply.fact, ModelReplied)
+    old = replace(reply, fact=replace(reply.fact, request=None))
+    at.session.conversation.state.facts[reply.seq - 1] = old
+    assert at.session.is_as_sent(reply.seq, shown) is None
