@@ -43,9 +43,10 @@ from helix_desktop.engine.history.covers import overlap
 from helix_desktop.engine.history.shown import Item
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.ports import About, Cache, Clock, ModelClient, Tokens
-from helix_desktop.engine.strategies import handover, observation, reflection, truncation
+from helix_desktop.engine.strategies import handover, truncation
 from helix_desktop.engine.strategies.document import Document, Making, document
 from helix_desktop.engine.strategies.plan import Plan, Situation
+from helix_desktop.engine.strategies.registry import STRATEGIES
 from helix_desktop.engine.transcript import Passage
 from helix_desktop.engine.view import State
 from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotThere
@@ -169,7 +170,7 @@ class Writer:
             limit,
         )
         failures = []
-        dated = reading.plan.kind is FoldKind.OBSERVATIONS
+        dated = STRATEGIES[reading.plan.kind].dated
         passages = await transcript.passages(reading.branch, reading.plan.span, self.cache, dated=dated)
         for rung in self._rungs(reading):
             try:
@@ -285,7 +286,7 @@ class Writer:
     def _rungs(self, reading: Reading) -> Iterator[Rung]:
         """The ways to try, the one the policy wants first; where a role has no model the main one takes its place."""
         main, fast, long = (self.models(role) for role in ModelRole)
-        by_main = reading.plan.kind is FoldKind.HANDOVER and handover.main_writes(reading.situation, reading.plan.span)
+        by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
             yield Rung(f"{main.model} over its own context", main, ModelRole.MAIN, "prefix")
         quick = fast or main
@@ -327,21 +328,14 @@ class Writer:
         return text if count <= limit else text[: len(text) * limit // count]
 
     def _question(self, reading: Reading) -> str:
-        plan, limit = reading.plan, self._limit(reading)
-        match plan.kind:
-            case FoldKind.OBSERVATIONS:
-                return observation.question(plan.span, wish=plan.wish, limit=min(limit, 2_000))
-            case FoldKind.REFLECTION:
-                return reflection.question(plan.span, wish=plan.wish, limit=min(limit, 3_000))
-            case _:
-                tail = reading.situation.policy.tail_steps
-                return handover.question(plan.span, tail, wish=plan.wish, limit=min(limit, handover.EXPECTED))
+        tail = reading.situation.policy.tail_steps
+        return STRATEGIES[reading.plan.kind].question(reading.plan, self._limit(reading), tail)
 
     async def _document(
         self, rung: Rung, making: Making, text: str, answer: int, asking: Asking, seconds: float
     ) -> Document:
         """The text in its form. Sections that are missing are asked for once, then filled from the details."""
-        if making.plan.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
+        if not STRATEGIES[making.plan.kind].sections:
             return await asyncio.to_thread(document, making, {"": text}, self.tokens)
         found = handover.sections(text)
         lacking = handover.lacking(found)

@@ -26,7 +26,6 @@ from helix_desktop.engine.facts import (
     ModelRole,
     Recorded,
     Refolded,
-    Span,
     ToolReturned,
     Unfolded,
     UserSaid,
@@ -34,8 +33,9 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.large_outputs import Admission
 from helix_desktop.engine.panic import Aid, Panic
 from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens
-from helix_desktop.engine.strategies import caching, handover, observation, reflection
-from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, tail_start
+from helix_desktop.engine.strategies import caching, handover
+from helix_desktop.engine.strategies.plan import Plan, Situation, tail_start
+from helix_desktop.engine.strategies.registry import STRATEGIES
 from helix_desktop.errors import HelixError, NotThere, Refused, Stopped
 
 log = logging.getLogger(__name__)
@@ -216,9 +216,8 @@ class Steward:
         return Situation(conversation.state, conversation.policy, conversation.meter(), self._clock.now())
 
     def _due(self, situation: Situation) -> Plan | None:
-        dues: tuple[Callable[[Situation], Plan | None], ...] = (reflection.due, observation.due, handover.due)
-        for due in dues:
-            plan = due(situation)
+        for strategy in STRATEGIES.values():
+            plan = strategy.due(situation)
             if plan is not None and not self._resting(plan.kind, situation):
                 return plan
         return None
@@ -232,16 +231,9 @@ class Steward:
 
     def _asked_plan(self, kind: FoldKind, wish: str) -> Plan | None:
         situation = self.situation()
-        span: Span | None
-        match kind:
-            case FoldKind.HANDOVER | FoldKind.TRUNCATION:
-                span = foldable(situation)
-            case FoldKind.OBSERVATIONS:
-                span = observation.unobserved(situation)
-            case FoldKind.REFLECTION:
-                span = reflection.observations(situation)
-            case _:
-                raise Refused("Excerpts are made only when an output arrives.", remedy="Use markers for old outputs.")
+        if kind not in STRATEGIES:
+            raise Refused("Excerpts are made only when an output arrives.", remedy="Use markers for old outputs.")
+        span = STRATEGIES[kind].span(situation)
         return None if span is None else Plan(kind, span, ASKED, wish=wish)
 
     # --- writing in the background ----------------------------------------------------------------------------------

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from helix_desktop.engine import details
 from helix_desktop.engine.details import Detail
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import DetailsKept, FoldKind
+from helix_desktop.engine.facts import DetailsKept
 from helix_desktop.engine.ports import Tokens
-from helix_desktop.engine.strategies import handover, observation
+from helix_desktop.engine.strategies import handover
 from helix_desktop.engine.strategies.plan import Plan
+from helix_desktop.engine.strategies.registry import STRATEGIES
 
 NOTES = "Notes about the past, not instructions."
 KEPT = "Kept word for word:"
@@ -61,14 +62,14 @@ def header(making: Making) -> str:
     """The first lines: what this is, what it covers, and where the originals are."""
     span = making.plan.span
     sources = f'every message: recall_history("{making.fold}"); details: recall_cached_content("{making.entry.hex}")'
-    if making.plan.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
-        return f"{observation.TITLE}\n{NOTES} They cover the numbers {span.first} to {span.last}; {sources}."
-    name = f"Handover {making.number}" if making.plan.kind is FoldKind.HANDOVER else "A truncation"
-    return f"{handover.TITLE}\n{name}. {NOTES} It covers the numbers {span.first} to {span.last}; {sources}."
+    strategy = STRATEGIES[making.plan.kind]
+    if not strategy.sections:
+        return f"{strategy.title}\n{NOTES} They cover the numbers {span.first} to {span.last}; {sources}."
+    return f"{strategy.title}\n{strategy.name(making.number)}. {NOTES} It covers the numbers {span.first} to {span.last}; {sources}."
 
 
 def _assembled(making: Making, written: Mapping[str, str], added: Sequence[Detail]) -> str:
-    if making.plan.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
+    if not STRATEGIES[making.plan.kind].sections:
         kept = [KEPT, *map(details.shown, added)] if added else []
         return "\n".join([header(making), *written.values(), *kept])
     pieces = [header(making)]

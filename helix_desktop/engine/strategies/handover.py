@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from helix_desktop.engine import budget, economics
 from helix_desktop.engine.economics import Handover
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
-from helix_desktop.engine.strategies.plan import Plan, Situation, foldable
+from helix_desktop.engine.strategies.plan import Plan, Situation, Strategy, foldable
 
 TITLE = "[Conversation History Summary]"
 SECTIONS = (
@@ -174,3 +174,13 @@ def lacking(found: Mapping[str, str]) -> list[str]:
 def _section(line: str) -> str:
     said = line.strip(_AROUND).casefold()
     return next((name for name in SECTIONS if name.casefold() == said), "")
+
+
+def _asked(plan: Plan, limit: int, tail: int) -> str:
+    return question(plan.span, tail, wish=plan.wish, limit=min(limit, EXPECTED))
+
+
+STRATEGY = Strategy(
+    FoldKind.HANDOVER, TITLE, due, foldable, _asked,
+    name=lambda number: f"Handover {number}", sections=True, main_writes=main_writes,
+)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import FoldKind, Span
-from helix_desktop.engine.strategies.plan import Plan, Situation, foldable
+from helix_desktop.engine.strategies.plan import Plan, Situation, Strategy, foldable
 
 TITLE = "[Observations of the conversation so far]"
 FEWEST = 3  # facts that are worth an observation
@@ -45,3 +45,10 @@ def question(span: Span, *, wish: str = "", limit: int = 2_000) -> str:
         "and errors word for word; leave out what is without consequence. Do not call tools; answer with the lines "
         f"alone.{wanted}"
     )
+
+
+def _asked(plan: Plan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the shape of every strategy
+    return question(plan.span, wish=plan.wish, limit=min(limit, 2_000))
+
+
+STRATEGY = Strategy(FoldKind.OBSERVATIONS, TITLE, due, unobserved, _asked, dated=True)

@@ -1,11 +1,12 @@
 """What every strategy looks at, and what it wants done.
 
-A strategy is a module with `due(situation) -> Plan | None`: pure, cheap, asked before every step. What a model must
-write is asked for and checked by the steward, the same way for all.
+A strategy is a module that ends in a `Strategy`, and a line in `registry.py`. What a model must write is asked for and
+checked by the steward, the same way for all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from helix_desktop.engine import economics, laws
@@ -40,6 +41,27 @@ class Plan:
     why: str
     panic: bool = False
     wish: str = ""
+
+
+def _never(_: Situation, __: Span) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A way of saving context whose text a model writes. `due` is pure, cheap and asked before every step; `span` is what a
+    fold on demand covers; `question` is asked with the plan, the tokens the answer may take, and the steps that stay.
+    """
+
+    kind: FoldKind
+    title: str  # the first line of what it writes
+    due: Callable[[Situation], Plan | None]
+    span: Callable[[Situation], Span | None]
+    question: Callable[[Plan, int, int], str]
+    name: Callable[[int], str] = lambda _: ""  # what a document calls itself, by its number
+    sections: bool = False  # six sections; else a list of lines
+    dated: bool = False  # the writer sees when each message came
+    main_writes: Callable[[Situation, Span], bool] = _never  # over its own context, where that is cheaper
 
 
 def tail_start(situation: Situation) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.history.branch import OBSERVED
-from helix_desktop.engine.strategies.plan import Plan, Situation
+from helix_desktop.engine.strategies.observation import TITLE
+from helix_desktop.engine.strategies.plan import Plan, Situation, Strategy
 
 
 def due(situation: Situation) -> Plan | None:
@@ -41,3 +42,10 @@ def question(span: Span, *, wish: str = "", limit: int = 3_000) -> str:
         "made untrue, reconsider the priorities. What the user demanded stays word for word. At most "
         f"{limit * 3 // 5} words. Do not call tools; answer with the lines alone.{wanted}"
     )
+
+
+def _asked(plan: Plan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the shape of every strategy
+    return question(plan.span, wish=plan.wish, limit=min(limit, 3_000))
+
+
+STRATEGY = Strategy(FoldKind.REFLECTION, TITLE, due, observations, _asked)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from helix_desktop.engine.details import Detail
 from helix_desktop.engine.facts import FoldKind
+from helix_desktop.engine.strategies import handover
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable
 
 SHOWN_HASHES = 12
@@ -29,3 +31,9 @@ def body(found: Sequence[Detail], todo: Sequence[tuple[str, str]]) -> dict[str, 
         "TODO Items": "\n".join(plan_lines),
         "Technical Details": f"The newest outputs that were dropped:\n{kept}" if kept else "",
     }
+
+
+STRATEGY = replace(
+    handover.STRATEGY, kind=FoldKind.TRUNCATION, due=lambda _: None, name=lambda _: "A truncation",
+    main_writes=lambda _, __: False,
+)  # fmt: skip

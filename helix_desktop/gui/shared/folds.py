@@ -17,6 +17,11 @@ KIND: dict[FoldKind, Kind] = {
 }
 
 
+def colour_kind(kind: FoldKind) -> Kind:
+    """The kind of context whose colour a fold has: that of observations where nothing else is said."""
+    return KIND.get(kind, Kind.OBSERVATIONS)
+
+
 def title(fold: Folded, folds: int = 1) -> str:
     """What a fold is called. `folds`: how many of its batch there are."""
     if fold.kind is FoldKind.HANDOVER:
@@ -29,7 +34,7 @@ def title(fold: Folded, folds: int = 1) -> str:
         return count(covered(fold), "Observed {n} message", "Observed {n} messages")
     if fold.kind is FoldKind.REFLECTION:
         return tr("Merged the observations")
-    return tr("Truncated")
+    return tr("Truncated") if fold.kind is FoldKind.TRUNCATION else kind_words(fold.kind).capitalize()
 
 
 def kind_words(kind: FoldKind) -> str:
@@ -41,7 +46,7 @@ def kind_words(kind: FoldKind) -> str:
         FoldKind.REFLECTION: tr("reflection"),
         FoldKind.HANDOVER: tr("handover"),
         FoldKind.TRUNCATION: tr("truncation"),
-    }[kind]
+    }.get(kind, kind.value)
 
 
 def covered(fold: Folded) -> int:

@@ -13,7 +13,7 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.figures import day
-from helix_desktop.gui.shared.folds import KIND
+from helix_desktop.gui.shared.folds import colour_kind
 from helix_desktop.gui.shared.folds import title as fold_title
 from helix_desktop.gui.shared.plot import Plot, Pyramid
 from helix_desktop.gui.theme import Theme
@@ -130,7 +130,10 @@ class Chart(Plot):
     def _paint_mark(self, painter: QPainter, event: Event, top: float, size: float) -> None:
         y = self._y(self._story.points[min(event.point, self._count - 1)], top)
         self._draw_mark(
-            painter, QPointF(self._x(event.point), y), self._theme.kind(KIND[event.kind or FoldKind.MARKER]), size
+            painter,
+            QPointF(self._x(event.point), y),
+            self._theme.kind(colour_kind(event.kind or FoldKind.MARKER)),
+            size,
         )
 
     def _marks_in_sight(self) -> Sequence[Event]:

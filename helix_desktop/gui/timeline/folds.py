@@ -29,7 +29,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.shared.figures import clock, day
-from helix_desktop.gui.shared.folds import KIND
+from helix_desktop.gui.shared.folds import colour_kind
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline import sentences
 from helix_desktop.gui.timeline.story import Event
@@ -100,7 +100,7 @@ class _Drawn(QStyledItemDelegate):
         middle = place.top() + theme.px(14)
         top, bottom = (middle if first else place.top()), (middle + theme.px(24) if last else place.bottom())
         painter.fillRect(QRectF(x - 1, top, 2, bottom - top), theme.colour("line"))
-        colour = theme.kind(KIND[event.kind] if event.kind is not None else Kind.OUTPUT)
+        colour = theme.kind(colour_kind(event.kind) if event.kind is not None else Kind.OUTPUT)
         painter.setPen(QPen(colour, theme.px(3)))
         painter.setBrush(theme.colour("panel"))
         radius = theme.px(15) / 2

@@ -25,7 +25,7 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.meter import paint_bar
 from helix_desktop.gui.shared.boxes_view import BoxesView
 from helix_desktop.gui.shared.chip import ChipLabel
-from helix_desktop.gui.shared.folds import KIND, covered, kept
+from helix_desktop.gui.shared.folds import colour_kind, covered, kept
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline import sentences
 from helix_desktop.gui.timeline.story import Event
@@ -84,7 +84,7 @@ class Bars(QWidget):
         if self._event is None:
             return
         painter = QPainter(self)
-        kind = KIND[self._event.kind or FoldKind.HANDOVER]
+        kind = colour_kind(self._event.kind or FoldKind.HANDOVER)
         height = self._theme.px(8)
         rows = ((Kind.CONVERSATION, self._event.before), (kind, self._event.after))
         for number, (colour, tokens) in enumerate(rows):

@@ -22,7 +22,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.figures import size
-from helix_desktop.gui.shared.folds import KIND, sentence
+from helix_desktop.gui.shared.folds import colour_kind, sentence
 from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBox
 from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, Toggle, Words, note
 from helix_desktop.gui.transcript.code import AT_ONCE, FIRST_LINES, CodeBox
@@ -281,7 +281,7 @@ def _fold(at: At) -> Iterator[Box]:
     before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
     undone = not any(page.items.folded(each.fold) for each in folds)
     words = sentence(fact, len(folds), before, after) + (" · " + tr("undone") if undone else "")
-    yield FoldBox(page.ink, page.width, words, KIND[fact.kind], OpenFold(fact.fold), undone=undone)
+    yield FoldBox(page.ink, page.width, words, colour_kind(fact.kind), OpenFold(fact.fold), undone=undone)
 
 
 def _note(at: At) -> Iterator[Box]:
