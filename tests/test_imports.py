@@ -31,7 +31,7 @@ def test_a_window_without_a_model_carries_nothing_for_requests() -> None:
         "desktop.program",
         "desktop.connecting",
         "desktop.administration",
-        "gui.frame.front",
+        "gui.front",
         "workbench.desk",
     ]
     heavy = {"httpx", "mcp", "keyring", "rich", "click"}

@@ -151,7 +151,7 @@ class Program:
         from helix_desktop.desktop.administration import Keeping
         from helix_desktop.desktop.connecting import Connecting
         from helix_desktop.desktop.updates import Updates
-        from helix_desktop.gui.frame import front
+        from helix_desktop.gui import front
         from helix_desktop.secrets import Secrets
 
         secrets = Secrets(self._where.key_file, consent=lambda: self._settings[KEYS_IN_FILE], seen=self._redaction.add)

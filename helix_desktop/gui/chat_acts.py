@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from helix_desktop.engine.facts import UserSaid
-from helix_desktop.gui.chat import sending
+from helix_desktop.gui import sending
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.links import Place, open_link
 from helix_desktop.gui.main_window import MainWindow

@@ -40,11 +40,11 @@ from helix_desktop.gui.frame.frame import Frame
 from helix_desktop.gui.frame.notices import Notices, announce
 from helix_desktop.gui.frame.pages import CatalogueOf, Pages
 from helix_desktop.gui.frame.palette import Find, Palette
-from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.ports import ConversationRow, Desk, Session, Workbench, WorkspaceRow
 from helix_desktop.gui.shared.folds import kind_words
+from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.tokens import WORKSPACE_COLOURS
 from helix_desktop.gui.words import tr

@@ -13,9 +13,8 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop.engine.facts import FoldKind, UserPart
 from helix_desktop.engine.ports import Answer
 from helix_desktop.errors import HelixError
-from helix_desktop.gui import chat_acts, forgetting
+from helix_desktop.gui import chat_acts, forgetting, sending
 from helix_desktop.gui.actions import OF_A_QUESTION
-from helix_desktop.gui.chat import sending
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow

@@ -11,7 +11,7 @@ import subprocess
 from PySide6.QtCore import QPoint, QRect
 from PySide6.QtWidgets import QApplication, QMenu, QMessageBox, QPushButton, QWidget
 
-from helix_desktop.gui.shared.boxes_view import BoxesView
+from helix_desktop.gui.views.boxes_view import BoxesView
 from tests.soak.driven import until
 
 LIMIT = 30.0

@@ -14,9 +14,8 @@ from helix_desktop.engine.events import Folding, Running
 from helix_desktop.engine.facts import FoldKind, Rewound, Text, UserSaid
 from helix_desktop.engine.ports import Question
 from helix_desktop.errors import Refused, StoreFailed
-from helix_desktop.gui import chat_acts
+from helix_desktop.gui import chat_acts, sending
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.chat import sending
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript import intents

@@ -27,10 +27,9 @@ from helix_desktop.engine.facts import Attachment, FoldKind, ModelReplied, Stop,
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import StoreBusy, WrongUse
-from helix_desktop.gui import chat_acts
+from helix_desktop.gui import chat_acts, sending
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.port import Sort
-from helix_desktop.gui.chat import sending
 from helix_desktop.gui.chat.queued_messages import OneLine
 from helix_desktop.gui.frame.frame import TIGHT
 from helix_desktop.gui.links import Place

@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessa
 
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.frame.front import Front
 from helix_desktop.gui.frame.lasting import Lasting
 from helix_desktop.gui.frame.workspace_trash import TrashDialog
+from helix_desktop.gui.front import Front
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_desk import FakeDesk, now

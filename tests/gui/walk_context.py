@@ -31,8 +31,8 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.session import Session
 from helix_desktop.gui.lab.dialog import Lab
-from helix_desktop.gui.shared.compare import CompareDialog
 from helix_desktop.gui.timeline.now import FoldNow
+from helix_desktop.gui.views.compare import CompareDialog
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk, Workbench
 from helix_desktop.workbench.tour import Quick, make_folder, take

@@ -38,11 +38,11 @@ from helix_desktop.gui.cache.shapes import PAGE, HexLines, Shape, as_json, as_ro
 from helix_desktop.gui.cache.tree import JsonTree
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.shared.figures import size
-from helix_desktop.gui.shared.line_view import LineView, by_line
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.content import LARGEST_PICTURE, decoded
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.highlight import MOST, highlight, language_of
+from helix_desktop.gui.views.line_view import LineView, by_line
 from helix_desktop.gui.words import tr
 
 _NOWHERE = QModelIndex()

@@ -33,9 +33,9 @@ from helix_desktop.gui.cache.table import EntryTable
 from helix_desktop.gui.cache.viewer import EntryViewer
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.questions import ask_new_file, ask_which
-from helix_desktop.gui.shared.compare import CompareDialog
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.views.compare import CompareDialog
 from helix_desktop.gui.words import count, tr
 
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")

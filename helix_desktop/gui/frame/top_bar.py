@@ -6,8 +6,8 @@ from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QMenu, QPushButton, QToolButton, QWidget
 
-from helix_desktop.engine.policy import PRESETS
 from helix_desktop.gui.icons import icon
+from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
@@ -16,17 +16,6 @@ HEIGHT = 48
 PAGES = ("chat", "cache", "timeline")
 LONGEST = 32  # characters of a choice that are shown
 LEAST = 110  # pixels of a choice that is shortened
-
-
-def policy_choices() -> list[tuple[str, str]]:
-    """The presets with the words of this bar."""
-    words = {
-        "helix": tr("Helix policy"),
-        "observational": tr("Observational policy"),
-        "layered": tr("Layered policy"),
-        "none": tr("No folding"),
-    }
-    return [(name, words.get(name, name)) for name in PRESETS]
 
 
 class Pill(QPushButton):

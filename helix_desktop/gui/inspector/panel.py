@@ -28,7 +28,6 @@ from helix_desktop.gui.inspector.request import RequestDialog, described, forms
 from helix_desktop.gui.inspector.rows import FigureBox, MeterBox, heading
 from helix_desktop.gui.meter import kind_name, short
 from helix_desktop.gui.ports import Session, Workbench
-from helix_desktop.gui.shared.boxes_view import BoxesView
 from helix_desktop.gui.shared.figures import clock, money
 from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.shared.past import Past, source
@@ -38,6 +37,7 @@ from helix_desktop.gui.transcript.bars import HeadBox
 from helix_desktop.gui.transcript.boxes import Box, Key, More, Toggle, note
 from helix_desktop.gui.transcript.drawing import Ink
 from helix_desktop.gui.transcript.intents import OpenEntry, OpenFold, ShowInChat
+from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.words import count, tr
 
 SOON = 120

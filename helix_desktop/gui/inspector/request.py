@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QComboBox, QDialog, QHBoxLayout, QLabel, QPushButt
 from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.gui.shared.figures import size
-from helix_desktop.gui.shared.line_view import LineView
 from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.views.line_view import LineView
 from helix_desktop.gui.words import count, tr
 
 Wire = tuple[str, Mapping[str, Any]]  # a model's name, and the body its provider gets

@@ -10,13 +10,13 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine import policy
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Model
+from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.words import tr
 
 EFFORTS = ("", "low", "medium", "high")  # see ModelSet

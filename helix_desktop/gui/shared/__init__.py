@@ -1,1 +1,1 @@
-"""What the pages share: asking for something that takes time, figures in words, lines of text, ranges of rows."""
+"""What the pages share: figures and folds in words, moments of the past, plots, ranges of rows."""

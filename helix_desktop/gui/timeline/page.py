@@ -26,7 +26,6 @@ from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.questions import ask_new_file
 from helix_desktop.gui.save_text import save
-from helix_desktop.gui.shared.compare import CompareDialog
 from helix_desktop.gui.shared.past import Past, readable
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline import sentences
@@ -37,6 +36,7 @@ from helix_desktop.gui.timeline.panel import FoldPanel, Shown
 from helix_desktop.gui.timeline.story import Event, Story, merged
 from helix_desktop.gui.transcript.intents import ShowInChat
 from helix_desktop.gui.transcript.tool_lines import called
+from helix_desktop.gui.views.compare import CompareDialog
 from helix_desktop.gui.words import tr
 
 SLICE = 0.006

@@ -23,7 +23,6 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.meter import paint_bar
-from helix_desktop.gui.shared.boxes_view import BoxesView
 from helix_desktop.gui.shared.chip import ChipLabel
 from helix_desktop.gui.shared.folds import colour_kind, covered, kept
 from helix_desktop.gui.theme import Theme, set_look
@@ -36,6 +35,7 @@ from helix_desktop.gui.transcript.intents import OpenEntry, ShowInChat
 from helix_desktop.gui.transcript.markdown import Paragraph, Span
 from helix_desktop.gui.transcript.prose import prose
 from helix_desktop.gui.transcript.tool_lines import CallLine, Chip, Look
+from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.words import count, tr
 
 _WRITTEN = frozenset({FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION})

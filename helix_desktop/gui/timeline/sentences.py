@@ -9,11 +9,11 @@ from helix_desktop.engine import budget
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.engine_sentences import said
-from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.figures import day, lasted
 from helix_desktop.gui.shared.folds import change, covered, kept
 from helix_desktop.gui.shared.folds import title as fold_title
+from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.timeline.story import Event, Story
 from helix_desktop.gui.words import count, tr
 

@@ -14,9 +14,9 @@ from helix_desktop.gui.cache.model import Column
 from helix_desktop.gui.cache.page import CachePage
 from helix_desktop.gui.cache.port import Filter
 from helix_desktop.gui.cache.shapes import Shape
-from helix_desktop.gui.shared.compare import CompareDialog
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.intents import Recall, ShowInChat, Want
+from helix_desktop.gui.views.compare import CompareDialog
 from tests.gui import story
 from tests.gui.cache.catalogue import MemoryCatalogue
 from tests.gui.fake_desk import Held, now

@@ -11,7 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QWidget
 
 from helix_desktop.engine.policy import PRESETS
-from helix_desktop.gui.frame.front import Front
+from helix_desktop.gui.front import Front
 from helix_desktop.gui.lab.curves import ticks
 from helix_desktop.gui.lab.dialog import Lab
 from helix_desktop.gui.lab.results import Results

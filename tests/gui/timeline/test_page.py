@@ -18,12 +18,12 @@ from helix_desktop.engine.facts import DocumentEdited, FoldKind, Recorded, Unfol
 from helix_desktop.errors import StoreFull
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.meter import short
-from helix_desktop.gui.shared.compare import CompareDialog
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.now import FoldNow
 from helix_desktop.gui.timeline.page import TimelinePage
 from helix_desktop.gui.transcript.boxes import Address, Toggle
 from helix_desktop.gui.transcript.intents import OpenEntry, ShowInChat, Want
+from helix_desktop.gui.views.compare import CompareDialog
 from tests.gui.fake_desk import FakeSession, FakeWorkbench, Held, Row, now
 from tests.gui.timeline.conftest import HASH, Written
 

@@ -17,7 +17,6 @@ from helix_desktop.gui.bring_in.port import Group, Histories, Outcome
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, asks
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.notify import Notifier
-from helix_desktop.gui.frame.top_bar import policy_choices
 from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.links import link as link_of
 from helix_desktop.gui.main_window import TITLE, MainWindow
@@ -26,6 +25,7 @@ from helix_desktop.gui.ports import Brought, Workbench
 from helix_desktop.gui.questions import ask_folder, ask_which, tell_text
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Setup
+from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.words import tr
 from helix_desktop.settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
 

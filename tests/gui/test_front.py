@@ -16,8 +16,8 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
 from helix_desktop.gui.frame.first_start import ConnectDialog, WelcomePage
-from helix_desktop.gui.frame.front import Front
 from helix_desktop.gui.frame.notify import Notifier
+from helix_desktop.gui.front import Front
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.settings.dialog import SettingsDialog

@@ -9,8 +9,8 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.lines import Row, difference, side_by_side
-from helix_desktop.gui.shared.line_view import LineView
 from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.views.line_view import LineView
 from helix_desktop.gui.words import count, tr
 
 SLICE = 0.005

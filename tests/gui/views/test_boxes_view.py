@@ -8,11 +8,11 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from helix_desktop.gui.shared import boxes_view
-from helix_desktop.gui.shared.boxes_view import BoxesView
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.boxes import Box, note
 from helix_desktop.gui.transcript.drawing import Ink
+from helix_desktop.gui.views import boxes_view
+from helix_desktop.gui.views.boxes_view import BoxesView
 
 
 def lines(ink: Ink, width: float) -> Iterator[Box]:

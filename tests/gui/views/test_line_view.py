@@ -13,8 +13,8 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.gui.shared.line_view import LineView, by_line
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.views.line_view import LineView, by_line
 
 LEFT = Qt.MouseButton.LeftButton
 
