@@ -75,3 +75,54 @@ def test_what_cannot_be_read_gets_a_sentence() -> None:
     messages, told = read(*rows)
     assert messages == []
     assert [complaint[:9] for complaint in told.complaints] == ["f, line 1", "f, line 2"]
+
+
+def test_what_the_provider_ran_is_a_call_and_no_item_is_left_out_in_silence() -> None:
+    items: list[Mapping[str, object]] = [
+        *ITEMS[:2],
+        {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "qt"}, "status": "completed"},
+        {"type": "tool_search_call", "call_id": "ts_1", "arguments": {"query": "mail"}},
+        {"type": "tool_search_output", "call_id": "ts_1", "tools": [{"name": "send"}]},
+        {"type": "agent_message", "author": "reviewer", "content": [{"type": "input_text", "text": "looks good"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
+    ]
+    messages, told = read(*(Row({"type": "response_item", "payload": item}, "f") for item in items), Row({"type": "response_item", "payload": {"type": "new_thing"}}, "f"))  # fmt: skip
+    assert [(message.role, [call.name for call in message.calls]) for message in messages] == [
+        ("user", []),
+        ("assistant", ["web_search"]),
+        ("tool", []),
+        ("assistant", ["tool_search"]),
+        ("tool", []),
+        ("user", []),
+        ("assistant", []),
+    ]
+    assert '"name": "send"' in messages[4].text
+    assert messages[5].text == "[Message of the agent reviewer]\nlooks good"
+    assert told.left_out == {"item new_thing": 1}
+
+
+def test_a_commands_whole_output_and_what_a_request_cost() -> None:
+    whole = "\n".join(f"line {number}" for number in range(100))
+    usage = {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 20, "reasoning_output_tokens": 5}
+    events: list[Mapping[str, object]] = [
+        {"type": "turn_context", "payload": {"model": "gpt-5"}},
+        {
+            "type": "response_item",
+            "payload": {"type": "function_call", "name": "exec_command", "arguments": "{}", "call_id": "c"},
+        },
+        {"type": "event_msg", "payload": {"type": "exec_command_end", "call_id": "c", "aggregated_output": whole}},
+        {"type": "response_item", "payload": {"type": "function_call_output", "call_id": "c", "output": "line 0\n…"}},
+        {"type": "event_msg", "payload": {"type": "token_count", "info": {"last_token_usage": usage}}},
+    ]
+    messages, _ = read(*(Row(event, "f") for event in events))
+    assert (messages[1].text, messages[1].shown) == (whole, "line 0\n…")
+    assert (messages[0].model, messages[0].usage.input, messages[0].usage.cache_read) == ("gpt-5", 100, 60)
+
+
+def test_a_compaction_stands_where_it_happened() -> None:
+    rows = [Row({"type": "response_item", "payload": item}, "f") for item in ITEMS]
+    compacted = Row({"type": "compacted", "payload": {"message": "What happened."}}, "f")
+    told = Told()
+    (recording,) = codex.recordings([*rows, compacted], told, Path("rollout.jsonl"))
+    (compaction,) = recording.compactions
+    assert (compaction.at, compaction.text) == (5, "What happened.")
