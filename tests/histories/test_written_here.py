@@ -1,0 +1,79 @@
+"""What the programs themselves wrote on a computer of ours, against a scripted provider; long texts are shortened.
+
+Claude Code 2.1.197 (two calls at once, an output in a file, a sub-agent, a compaction), Codex 0.169.0, Gemini CLI 0.61, opencode 1.18.33
+and pi 0.73 (a call and its output each).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.histories import reading
+from helix_desktop.histories.recording import RecordedMessage, Recording
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def recordings(kind: str, folder: Path) -> list[Recording]:
+    if kind == "opencode":
+        return list(reading.read(_database(folder)).recordings)
+    return list(reading.read_all([FIXTURES / kind]).recordings)
+
+
+def _database(folder: Path) -> Path:
+    """The rows of opencode's database, in one of the same shape."""
+    tables = json.loads((FIXTURES / "opencode" / "1.18.33.rows").read_text("utf-8"))
+    path = folder / "opencode.db"
+    with closing(sqlite3.connect(path)) as made, made:
+        for table, rows in tables.items():
+            made.execute(f"CREATE TABLE {table}({', '.join(rows[0])})")
+            made.executemany(
+                f"INSERT INTO {table} VALUES({', '.join('?' * len(rows[0]))})", [tuple(row.values()) for row in rows]
+            )
+    return path
+
+
+def outputs(recording: Recording) -> list[RecordedMessage]:
+    return [message for message in recording.messages if message.role == "tool"]
+
+
+@pytest.mark.parametrize("kind", ["codex", "gemini-cli", "opencode", "pi"])
+def test_a_question_a_call_its_output_and_an_answer(tmp_path: Path, kind: str) -> None:
+    (recording,) = recordings(kind, tmp_path)
+    said = [message for message in recording.messages if message.role != "system" and not message.beside]
+    assert [message.role for message in said] == ["user", "assistant", "tool", "assistant"]
+    assert "QUESTION-MARK" in said[0].text
+    assert said[1].reasoning
+    assert "OUTPUT-MARK" in said[2].text
+    assert said[3].text == "All done. DONE-MARK"
+    assert said[1].usage.input == 100
+    assert (recording.kind, recording.folder) == (kind, "/home/me/project")
+    assert all(message.time for message in recording.messages)
+
+
+def test_claude_code(tmp_path: Path) -> None:
+    found = {bool(one.parent): one for one in recordings("claude-code", tmp_path)}
+    main, child = found[False], found[True]
+    assert (child.parent, child.session) == (main.session, "agent-a9f44328ef8f4d37c")
+    assert [one.ok for one in outputs(main)] == [False, True, True, False, True]
+    assert [bool(one.shown) for one in outputs(main)] == [False, True, False, False, True]
+    assert outputs(main)[1].text.startswith("1\n2\n3")
+    assert outputs(main)[2].child == child.session
+    (compaction,) = main.compactions
+    assert "SUMMARY-OF-WORK" in compaction.text
+    assert not any("SUMMARY-OF-WORK" in message.text for message in main.messages)
+    batch = main.messages[3]
+    assert (len(batch.calls), batch.model, batch.usage.cache_read) == (2, "scripted", 60)
+
+
+def test_no_line_is_left_out_in_silence() -> None:
+    for file in reading.files(FIXTURES):
+        told = " ".join(reading.read(file).complaints)
+        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        kinds = {line.get("type") for line in lines} & {"queue-operation", "last-prompt", "mode", "world_state"}
+        assert all(str(kind) in told for kind in kinds)
