@@ -13,6 +13,7 @@ from helix_desktop.errors import WrongUse
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
+    from helix_desktop.console import Console
     from helix_desktop.store.workspace import Workspace
 
 
@@ -29,7 +30,9 @@ def add(nouns: Subparsers) -> None:
     gateway.add_argument(
         "--fold-plans", action="store_true", help="fold for agents that are logged in with a subscription, too"
     )
-    gateway.set_defaults(run=run)
+    gateway.add_argument("--engine", action="store_true", help=argparse.SUPPRESS)
+    gateway.add_argument("--release", action="store_true", help=argparse.SUPPRESS)
+    gateway.set_defaults(run=run, work=work, lasting=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,11 +51,22 @@ def run(arguments: argparse.Namespace) -> int:
     sys.stdout.write(f"listening on http://127.0.0.1:{sock.getsockname()[1]}\n")
     sys.stdout.flush()
 
-    async def serve(workspace: Workspace) -> object:
+    async def serve(workspace: Workspace) -> serving.Serving | None:
         return await open_workspace.serve(workspace, where)
 
     asyncio.run(serving.run(where, sock, options, arguments.workspace, serve))
     return 0
+
+
+async def work(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    """Asked of the program that has the workspace open: be the engine of a gateway, or let the workspace go."""
+    from helix_desktop import workbench
+    from helix_desktop.gateway import far_room, serving
+
+    if arguments.release:
+        return serving.let_go(workspace.id)
+    bench = workbench.of(workspace)
+    return 1 if bench is None else await far_room.answer(bench, console)
 
 
 def _check(upstream: str) -> None:

@@ -76,6 +76,8 @@ class Rooms(Protocol):
 
     async def figures(self) -> Sequence[Figures]: ...
 
+    async def aclose(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Incoming:

@@ -44,7 +44,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.following import Following, Output, Written
 from helix_desktop.engine.ports import About
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import HelixError
+from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gateway.figures import Figures, figures
 from helix_desktop.gateway.shown import As, Entry, Showing
 from helix_desktop.gateway.tracks import Place, Track, Tracks, longer
@@ -55,6 +55,7 @@ from helix_desktop.wire.message import Kind, Piece, Speaker, Tool, Wired
 from helix_desktop.workbench import setup
 from helix_desktop.workbench.bench import Workbench
 
+NOT_TOLD = Wired(Speaker.USER, (), ())
 KEPT = 24  # conversations held open
 TITLE = 60
 _WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # what clients put around a first message
@@ -153,8 +154,16 @@ class Room:
 
     # --- a request comes
 
-    async def arrive(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
-        """The request's messages are facts, what was due is folded, and this is what it becomes."""
+    async def known(self, arrival: Arrival) -> int:
+        """How many of the request's messages are facts already."""
+        await self._read_tracks()
+        return self._tracks.find(arrival.chain, arrival.session, arrival.head).known
+
+    async def arrive(self, arrival: Arrival, messages: Sequence[Wired], *, told: int = 0) -> Sent:
+        """The request's messages are facts, what was due is folded, and this is what it becomes. `told`: how many messages
+        before these are known here already.
+        """
+        messages = (*(NOT_TOLD,) * told, *messages)
         await self._read_tracks()
         while True:
             place = self._tracks.find(arrival.chain, arrival.session, arrival.head)
@@ -162,6 +171,8 @@ class Room:
             async with track.lock:
                 if place.track is not None and self._tracks.find(arrival.chain, arrival.session, arrival.head) != place:
                     continue  # it went on meanwhile
+                if place.known < told:
+                    raise Refused("The conversation went on in another way meanwhile.")
                 return await self._taken(arrival, messages, place, track)
 
     async def look(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:

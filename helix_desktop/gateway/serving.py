@@ -12,14 +12,16 @@ import socket
 import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import Protocol
 
 import uvicorn
 
-from helix_desktop import durable, instance
-from helix_desktop.errors import HelixError, NotThere, WrongUse
+from helix_desktop import durable, instance, tasks
+from helix_desktop.errors import HelixError, NotThere, StoreBusy, WrongUse
 from helix_desktop.gateway.app import Gateway, Options
 from helix_desktop.gateway.exchange import Rooms
-from helix_desktop.gateway.room import Room
+from helix_desktop.gateway.far_room import FarRoom
+from helix_desktop.gateway.room import Ask, Room
 from helix_desktop.gateway.wrapping import ADDRESS
 from helix_desktop.places import Places
 from helix_desktop.store.workspace import Workspace, Workspaces
@@ -31,9 +33,19 @@ NAME = "Connected agents"
 PORT = 4356
 TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
 BACKLOG = 256
+PATIENCE = 5.0  # seconds: a command may hold the workspace for a moment
+RELEASED = 1.5  # seconds a workspace that was let go is left to who asked for it
 
 _running: weakref.WeakKeyDictionary[asyncio.Task[object] | None, uvicorn.Server] = weakref.WeakKeyDictionary()
-Serve = Callable[[Workspace], Awaitable[object]]
+
+
+class Serving(Protocol):
+    """Answers commands about a workspace until `finish`."""
+
+    async def finish(self) -> None: ...
+
+
+Serve = Callable[[Workspace], Awaitable[Serving | None]]
 
 
 def token_of(where: Places) -> str:
@@ -63,7 +75,7 @@ def listening(port: int) -> socket.socket:
 
 
 class Opening:
-    """The rooms of workspaces, each opened when it is first asked for."""
+    """The rooms of workspaces, each opened when it is first asked for: here, or where the workspace is open already."""
 
     def __init__(self, where: Places, usual: str, serve: Serve) -> None:
         self._where = where
@@ -71,49 +83,86 @@ class Opening:
         self._serve = serve
         self._known = Workspaces(where.workspaces)
         self._rooms: dict[str, Rooms] = {}
+        self._here: dict[str, AsyncExitStack] = {}
         self._lock = asyncio.Lock()
-        self._stack = AsyncExitStack()
+        self._tasks = tasks.Tasks("workspaces of the gateway")
         self.gateway: Gateway | None = None
 
     async def room(self, name: str) -> Rooms:
         """The engine of a workspace; of the usual one where none is named."""
-        wanted = name or self._usual or NAME
-        if wanted in self._rooms:
-            return self._rooms[wanted]
+        identity = await self._identity(name or self._usual or NAME)
         async with self._lock:
-            if wanted not in self._rooms:
-                self._rooms[wanted] = await self._opened(wanted)
-        return self._rooms[wanted]
+            found = self._rooms.get(identity)
+            if isinstance(found, FarRoom) and found.ended:
+                found = None
+            if found is None:
+                found = self._rooms[identity] = await self._opened(identity)
+        return found
 
     def all(self) -> tuple[Rooms, ...]:
         """Those that are open."""
         return tuple(self._rooms.values())
 
-    async def _opened(self, wanted: str) -> Rooms:
-        if self.gateway is None:
-            raise NotThere("The gateway is not running.")
+    async def _identity(self, wanted: str) -> str:
         try:
-            identity = (await asyncio.to_thread(self._known.find, wanted)).id
+            return (await asyncio.to_thread(self._known.find, wanted)).id
         except NotThere:
             if wanted != NAME:
                 raise
-            identity = (await asyncio.to_thread(self._known.create, NAME)).id
-        workspace = await self._stack.enter_async_context(self._owned(identity))
-        bench = await self._stack.enter_async_context(desk.alone(workspace, self._where))
-        await self._serve(workspace)
-        return Room(bench, self.gateway.ask)
+            return (await asyncio.to_thread(self._known.create, NAME)).id
 
-    @contextlib.asynccontextmanager
-    async def _owned(self, identity: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 -- an async context of a Workspace
-        workspace = await self._known.open(identity)
-        try:
-            yield workspace
-        finally:
-            await workspace.aclose()
+    async def _opened(self, identity: str) -> Rooms:
+        if self.gateway is None:
+            raise NotThere("The gateway is not running.")
+        until = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            try:
+                return await self._opened_here(identity, self.gateway.ask)
+            except StoreBusy:
+                if (wire := await instance.reach(self._where.run, identity)) is not None:
+                    return FarRoom(wire, self.gateway.ask)
+                if asyncio.get_running_loop().time() > until:
+                    raise
+                await asyncio.sleep(0.1)
+
+    async def _opened_here(self, identity: str, ask: Ask) -> Rooms:
+        async with AsyncExitStack() as undo:
+            workspace = await self._known.open(identity)
+            undo.push_async_callback(workspace.aclose)
+            bench = await undo.enter_async_context(desk.alone(workspace, self._where))
+            serving = await self._serve(workspace)
+            if serving is not None:
+                undo.push_async_callback(serving.finish)
+            self._here[identity] = undo.pop_all()
+        _released[identity] = lambda: self._tasks.spawn(self._let_go(identity), name="let a workspace go")
+        return Room(bench, ask)
+
+    async def _let_go(self, identity: str) -> None:
+        """Somebody else wants to open it: the window."""
+        async with self._lock:
+            self._rooms.pop(identity, None)
+            if (stack := self._here.pop(identity, None)) is not None:
+                await stack.aclose()
+            await asyncio.sleep(RELEASED)
 
     async def aclose(self) -> None:
         """Close what was opened."""
-        await self._stack.aclose()
+        await self._tasks.aclose(limit=2)
+        for room in self._rooms.values():
+            await room.aclose()
+        for stack in self._here.values():
+            await stack.aclose()
+
+
+_released: dict[str, Callable[[], object]] = {}
+
+
+def let_go(workspace: str) -> int:
+    """Close a workspace that this process has open as a gateway, for somebody else. The exit code."""
+    if (release := _released.pop(workspace, None)) is None:
+        return 1
+    release()
+    return 0
 
 
 async def run(where: Places, sock: socket.socket, options: Options, usual: str, serve: Serve) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from helix_desktop import instance
+from helix_desktop.console import Terminal
 from helix_desktop.engine.ports import Clock
-from helix_desktop.errors import NotThere, StoreBusy
+from helix_desktop.errors import HelixError, NotThere, StoreBusy
 from helix_desktop.places import Places
 from helix_desktop.providers.catalog import SystemClock
 from helix_desktop.providers.configured import Configured
@@ -179,12 +181,23 @@ class Desk:
 
     async def _taken(self, workspace: str) -> Workspace:
         """Open it as its owner; a command that has it for a moment is waited for."""
+        asked = False
         for _ in range(PATIENCE):
             try:
                 return await self._known.open(workspace)
             except StoreBusy:
+                if not asked:
+                    asked = True
+                    await self._ask_gateway(workspace)
                 await asyncio.sleep(PAUSE)
         return await self._known.open(workspace)
+
+    async def _ask_gateway(self, workspace: str) -> None:
+        """A gateway that has the workspace open lets it go, and works with who opens it from then on."""
+        with suppress(HelixError, OSError):
+            if (wire := await instance.reach(self.places.run, workspace)) is not None:
+                with Terminal() as console:
+                    await instance.hand_over(wire, ["gateway", "--release"], console)
 
     def _shared(self) -> Shared:
         access = Access(self.configured, self.secrets, self.connections, self.tokens, self._clock)

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from helix_desktop import places, tasks
+from helix_desktop.commands import open_workspace
 from helix_desktop.gateway import serving
 from helix_desktop.gateway.app import Options
 from helix_desktop.gateway.events import Cutter, data_of
@@ -26,15 +27,15 @@ TOOL = "Bash"
 
 
 @contextmanager
-def running(home: Path, upstream: str, **options: Any) -> Iterator[str]:
+def running(home: Path, upstream: str, *, serves: bool = False, **options: Any) -> Iterator[str]:
     """The gateway's address; it ends in order."""
     where = places.find(home)
     sock = serving.listening(0)
     loop = asyncio.new_event_loop()
     ready, ended = threading.Event(), []
 
-    async def nobody(_: object) -> object:
-        return None
+    async def nobody(workspace: Any) -> Any:
+        return await open_workspace.serve(workspace, where) if serves else None
 
     async def serve() -> None:
         task = asyncio.current_task()

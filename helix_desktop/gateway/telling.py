@@ -1,0 +1,75 @@
+"""What two processes of the gateway tell each other, as lines of JSON: one has the client's bytes, the other the journal."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from helix_desktop.engine.facts import Usage
+from helix_desktop.gateway.figures import Figures
+from helix_desktop.gateway.room import Arrival, Replied, Sent, Ticket
+from helix_desktop.gateway.shown import As, Changed, Hidden, Part, Returned, Says
+from helix_desktop.wire.message import Piece, Tool, Wired
+
+_KINDS: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Arrival, As, Changed, Figures, Hidden, Part, Piece, Replied, Returned, Says, Sent, Ticket, Tool, Usage, Wired,
+    )
+}  # fmt: skip
+
+
+def told(value: Any) -> bytes:
+    """A value as JSON; dataclasses say which they are. A message's own JSON stays where it came in."""
+    return orjson.dumps(_plain(value))
+
+
+def heard(content: bytes) -> Any:
+    """The value back."""
+    return _value(orjson.loads(content))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Wired):
+        return {
+            "is": "Wired",
+            "speaker": value.speaker,
+            "units": [],
+            "pieces": [_plain(piece) for piece in value.pieces],
+        }
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"is": type(value).__name__, **fields}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_value(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if value.get("is") not in _KINDS:
+        return {key: _value(item) for key, item in value.items()}
+    kind = _KINDS[value["is"]]
+    hints = _enums(kind)
+    fields = {name: _value(item) for name, item in value.items() if name != "is"}
+    return kind(**{name: hints[name](item) if name in hints else item for name, item in fields.items()})
+
+
+@functools.cache
+def _enums(kind: type) -> Mapping[str, type[StrEnum]]:
+    hints = typing.get_type_hints(kind)
+    return {
+        n: h
+        for n, h in hints.items()
+        if isinstance(h, type) and not isinstance(h, types.GenericAlias) and issubclass(h, StrEnum)
+    }
