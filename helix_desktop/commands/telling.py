@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 
 from helix_desktop.console import Console, shown
-from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.blocks import TextDelta, Waiting
 from helix_desktop.engine.encoding import encode
 from helix_desktop.engine.events import Asked, Event, FactAppended, Running, StateChanged, Streamed
 from helix_desktop.engine.facts import Fact, Folded, ModelReplied, Recorded, Text, ToolCall, TurnEnd, TurnEnded
@@ -16,6 +16,12 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.tool_names import EDITS, ToolName
 
 COMMANDS = frozenset({ToolName.RUN_COMMAND})
+
+
+class Aside(str):
+    """What is told on standard error, beside the answer."""
+
+    __slots__ = ()
 
 
 @dataclass
@@ -39,6 +45,8 @@ class Telling:
                 self._over(why)
             case Streamed(delta=TextDelta(text)) if not self.as_lines:
                 self._waiting.put_nowait(shown(text))
+            case Streamed(delta=Waiting(why=why, seconds=seconds)):
+                self._waiting.put_nowait(Aside(f"Retrying in {round(seconds)} s: {shown(why)}"))
             case _:
                 pass
 
@@ -60,6 +68,9 @@ class Telling:
     async def tell(self, console: Console) -> None:
         """Until the turn has ended."""
         while text := await self._waiting.get():
+            if isinstance(text, Aside):
+                await console.complain(text)
+                continue
             await console.write(text.encode("utf-8", "replace"))
 
     @property

@@ -35,6 +35,7 @@ from helix_desktop.providers.wire import (
     parse_object,
     schema_of,
     text_at,
+    words_at,
 )
 
 KIND = "anthropic"
@@ -53,6 +54,7 @@ _STOPS = {
     "model_context_window_exceeded": Stop.LENGTH,
     "refusal": Stop.FILTERED,
 }
+_PAUSED = "pause_turn"  # it wants to be asked to go on
 _STATUS_OF = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -208,7 +210,7 @@ class MessagesReading(Reader):
 
     @property
     def complete(self) -> bool:
-        return self._stop in _STOPS
+        return bool(self._stop) and self._stop != _PAUSED
 
     @property
     def over(self) -> bool:
@@ -245,7 +247,7 @@ class MessagesReading(Reader):
     def _start(self, index: int, block: Object) -> list[Delta]:
         match text_at(block, "type"):
             case "text":
-                return self._draft.text(index, text_at(block, "text"))
+                return self._draft.text(index, words_at(block, "text"))
             case "thinking":
                 self._thinking[index] = {"type": "thinking", "thinking": "", "signature": ""}
                 self._sealed(index, text_at(block, "thinking"), text_at(block, "signature"))
@@ -256,19 +258,19 @@ class MessagesReading(Reader):
                 given = object_at(block, "input")
                 arguments = dump(given).decode() if given else ""
                 return self._draft.call(
-                    index, call_id=text_at(block, "id"), name=text_at(block, "name"), arguments=arguments
+                    index, call_id=text_at(block, "id"), name=words_at(block, "name"), arguments=arguments
                 )
         return []
 
     def _delta(self, index: int, delta: Object) -> list[Delta]:
         match text_at(delta, "type"):
             case "text_delta":
-                return self._draft.text(index, text_at(delta, "text"))
+                return self._draft.text(index, words_at(delta, "text"))
             case "input_json_delta":
-                return self._draft.call(index, arguments=text_at(delta, "partial_json"))
+                return self._draft.call(index, arguments=words_at(delta, "partial_json"))
             case "thinking_delta":
                 self._sealed(index, text_at(delta, "thinking"), "")
-                return self._draft.reasoning(index, text_at(delta, "thinking"))
+                return self._draft.reasoning(index, words_at(delta, "thinking"))
             case "signature_delta":
                 self._sealed(index, "", text_at(delta, "signature"))
         return []
@@ -291,7 +293,7 @@ class MessagesReading(Reader):
         return deltas
 
     def reply(self, cut: str = "") -> Reply:
-        stop = Stop.CUT if cut else _STOPS.get(self._stop, Stop.CUT)
+        stop = Stop.CUT if cut or not self.complete else _STOPS.get(self._stop, Stop.END)
         why = cut
         if stop is Stop.CUT and not cut:
             why = self._ended(f"with {self._stop!r}" if self._stop else "")

@@ -7,6 +7,7 @@ parts by a `key` of the provider's choice, in the order in which they began.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDe
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.providers.wire import Json
 
+UNNAMED = "unnamed"  # a call without a name gets this one, so that the model is told that there is no such tool
+LOST = "\N{REPLACEMENT CHARACTER}"
+_HALVES = re.compile("[\ud800-\udfff]")
 SHORTEST_UNIQUE = 9  # shorter ids ("0", "call_0") are counters of local servers and come again in the next reply
 
 
@@ -27,6 +31,18 @@ class _Part:
     id: str = ""
     name: str = ""
     index: int = 0
+    half: str = ""  # the first of two surrogates, until the other one comes
+
+    def take(self, piece: str) -> str:
+        """Add a piece; what of it can be shown. A sign beyond the first 65,536 may come in two halves, one in each piece."""
+        piece = self.half + piece
+        self.half = piece[-1] if "\ud800" <= piece[-1:] <= "\udbff" else ""
+        piece = piece.removesuffix(self.half) if self.half else piece
+        if _HALVES.search(piece):
+            piece = piece.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        if piece:
+            self.pieces.append(piece)
+        return piece
 
 
 def _random_id() -> str:
@@ -40,6 +56,11 @@ class Draft:
         self._provider = provider
         self._new_id = new_id
         self._parts: dict[Hashable, _Part] = {}
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the reply has come."""
+        return any(part.pieces or part.name for part in self._parts.values())
 
     @property
     def calls(self) -> int:
@@ -61,15 +82,13 @@ class Draft:
     def text(self, key: Hashable, piece: str) -> list[Delta]:
         if not piece:
             return []
-        self._parts.setdefault(key, _Part("text")).pieces.append(piece)
-        return [TextDelta(piece)]
+        piece = self._parts.setdefault(key, _Part("text")).take(piece)
+        return [TextDelta(piece)] if piece else []
 
     def reasoning(self, key: Hashable, piece: str) -> list[Delta]:
         part = self._parts.setdefault(key, _Part("reasoning"))
-        if not piece:
-            return []
-        part.pieces.append(piece)
-        return [ReasoningDelta(piece)]
+        piece = part.take(piece)
+        return [ReasoningDelta(piece)] if piece else []
 
     def seal(self, key: Hashable, opaque: str) -> None:
         """What the provider needs back with this reasoning; replaces what was there."""
@@ -84,8 +103,7 @@ class Draft:
         first = not part.name and bool(name)
         if first:
             part.name = name
-        if arguments:
-            part.pieces.append(arguments)
+        arguments = part.take(arguments)
         if not first and not arguments:
             return []
         return [CallDelta(part.index, part.id, part.name, arguments)]
@@ -108,15 +126,15 @@ class Draft:
         return tuple(part for part in made if part is not None)
 
     def _make(self, part: _Part, *, cut: bool) -> ReplyPart | None:
-        content = "".join(part.pieces)
+        content = "".join(part.pieces) + (LOST if part.half else "")
         if part.sort == "text":
             return Text(content)
         if part.sort == "reasoning":
             empty = not content and not part.opaque
             return None if empty else Reasoning(content, opaque=part.opaque, provider=self._provider)
-        if not part.name or (cut and not content):
+        if cut and not (part.name and content):
             return None
-        return ToolCall(part.id, part.name, content or "{}")
+        return ToolCall(part.id, part.name or UNNAMED, content or "{}")
 
     def _unique(self, call_id: str) -> str:
         taken = {part.id for part in self._parts.values()}

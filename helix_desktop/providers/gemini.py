@@ -37,6 +37,7 @@ from helix_desktop.providers.wire import (
     parse_object,
     schema_of,
     text_at,
+    words_at,
 )
 
 KIND = "gemini"
@@ -231,8 +232,9 @@ class GeminiReading(Reader):
         if call:
             arguments = dump(object_at(call, "args")).decode()
             key = self._key("call", fresh=True)
-            return self._draft.call(key, call_id=text_at(call, "id"), name=text_at(call, "name"), arguments=arguments)
-        return self._draft.text(self._key("text"), text_at(part, "text")) if text_at(part, "text") else []
+            return self._draft.call(key, call_id=text_at(call, "id"), name=words_at(call, "name"), arguments=arguments)
+        words = words_at(part, "text")
+        return self._draft.text(self._key("text"), words) if words else []
 
     def _last_is_sealed(self) -> bool:
         return self._sealed is not None and self._draft.last_key == self._sealed

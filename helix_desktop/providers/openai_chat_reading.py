@@ -21,8 +21,12 @@ from helix_desktop.providers.wire import (
     object_at,
     parse,
     text_at,
+    words_at,
 )
 
+_FAILED = frozenset(
+    {"error", "abort", "aborted", "cancelled", "canceled", "timeout", "network_error", "insufficient_system_resource"}
+)
 _STOPS = {
     "stop": Stop.END,
     "eos": Stop.END,
@@ -53,7 +57,10 @@ class ChatReading(Reader):
 
     @property
     def complete(self) -> bool:
-        return self._finish in _STOPS
+        """A server that ends its stream in form has ended the reply, whatever it says of why, unless it says that it failed."""
+        if self._finish:
+            return self._finish not in _FAILED
+        return self._done and self._draft.begun
 
     @property
     def over(self) -> bool:
@@ -74,26 +81,29 @@ class ChatReading(Reader):
         return self._read_choice(choice) if isinstance(choice, dict) else []
 
     def _read_choice(self, choice: Object) -> list[Delta]:
-        whole = object_at(choice, "message")
-        delta = whole or object_at(choice, "delta")
+        whole = _object_or_none(choice, "message")
+        delta = whole or _object_or_none(choice, "delta")
         deltas = [*self._read_reasoning(delta), *self._read_content(get(delta, "content"))]
         deltas += self._say("text", text_at(delta, "refusal"))
-        for position, call in enumerate(list_at(delta, "tool_calls")):
-            deltas += self._read_call(call, position, alone=bool(whole))
+        calls = get(delta, "tool_calls")
+        if calls is not None and not isinstance(calls, list):
+            raise ValueError("tool_calls is no list")
+        for position, call in enumerate(calls or []):
+            deltas += self._read_call(must_be_object(call), position, alone=bool(whole))
         legacy = object_at(delta, "function_call")
         if legacy:
             deltas += self._read_call({"index": 0, "function": legacy}, 0, alone=bool(whole))
-        self._finish = text_at(choice, "finish_reason").lower() or self._finish
+        self._finish = words_at(choice, "finish_reason").lower() or self._finish
         return deltas
 
     def _read_content(self, content: Json) -> list[Delta]:
         """Content is a string, or with some servers a list of pieces, thinking among them."""
-        if isinstance(content, str):
-            return self._say("text", content)
+        if not isinstance(content, list):
+            return self._say("text", words_at({"content": content}, "content"))
         deltas: list[Delta] = []
-        for piece in content if isinstance(content, list) else []:
+        for piece in content:
             thinking = "".join(text_at(one, "text") for one in list_at(piece, "thinking")) or text_at(piece, "thinking")
-            deltas += self._say("reasoning", thinking) if thinking else self._say("text", text_at(piece, "text"))
+            deltas += self._say("reasoning", thinking) if thinking else self._say("text", words_at(piece, "text"))
         return deltas
 
     def _read_reasoning(self, delta: Object) -> list[Delta]:
@@ -125,8 +135,9 @@ class ChatReading(Reader):
         arguments = get(call, "function", "arguments")
         if isinstance(arguments, dict | list):
             arguments = dump(arguments).decode()
-        piece = arguments if isinstance(arguments, str) else ""
-        call_id, name = text_at(call, "id"), text_at(call, "function", "name")
+        piece = words_at({"arguments": arguments}, "arguments")
+        _object_or_none(call, "function")
+        call_id, name = text_at(call, "id"), words_at(call, "function", "name")
         return self._draft.call(
             self._call_key(call, position if alone else None, call_id, name),
             call_id=call_id,
@@ -172,9 +183,9 @@ class ChatReading(Reader):
         return Reply(parts, stop, self._usage, self._model, why)
 
     def _ending(self, cut: str) -> tuple[Stop, str]:
-        if cut or self._finish not in _STOPS:
-            return Stop.CUT, cut or self._ended()
-        stop = _STOPS[self._finish]
+        if cut or not self.complete:
+            return Stop.CUT, cut or self._ended(f"with {self._finish!r}" if self._finish else "")
+        stop = _STOPS.get(self._finish, Stop.END)
         if stop is Stop.FILTERED:
             return stop, f"{self._where} held back the rest of the reply (content filter)."
         if self._draft.calls and stop is Stop.END:
@@ -192,6 +203,12 @@ class ChatReading(Reader):
             self._draft.seal(key, sealed(details=merged(self._details)))
         elif self._field:
             self._draft.seal(key, sealed(field=self._field))
+
+
+def _object_or_none(value: Json, name: str) -> Object:
+    """Nothing there is an empty one; ValueError where something else stands in its place."""
+    found = get(value, name)
+    return {} if found is None else must_be_object(found)
 
 
 def merged(details: list[Json]) -> list[Json]:

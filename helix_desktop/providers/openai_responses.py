@@ -32,6 +32,7 @@ from helix_desktop.providers.wire import (
     parse_object,
     schema_of,
     text_at,
+    words_at,
 )
 
 KIND = "openai-responses"
@@ -180,7 +181,10 @@ class ResponsesReading(Reader):
         return self._refusal(_STATUS_OF.get(code, 500), body)
 
     def _piece(self, value: Object) -> list[Delta]:
-        index, delta = number_at(value, "output_index"), text_at(value, "delta")
+        index, delta = (
+            number_at(value, "output_index"),
+            words_at(value, "delta") if text_at(value, "type").endswith(".delta") else "",
+        )
         match text_at(value, "type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._draft.text(index, delta)
@@ -204,7 +208,7 @@ class ResponsesReading(Reader):
 
     def _call(self, index: int, item: Object, *, done: bool) -> list[Delta]:
         call_id = text_at(item, "call_id") or text_at(item, "id")
-        deltas = self._draft.call(index, call_id=call_id, name=text_at(item, "name"))
+        deltas = self._draft.call(index, call_id=call_id, name=words_at(item, "name"))
         return [*deltas, *self._draft.whole_arguments(index, text_at(item, "arguments"))] if done else deltas
 
     def _reasoning(self, index: int, item: Object) -> list[Delta]:

@@ -78,6 +78,14 @@ def text_at(value: Json, *path: str | int) -> str:
     return found if isinstance(found, str) else ""
 
 
+def words_at(value: Json, *path: str | int) -> str:
+    """What the model says, or nothing; a ValueError where something else stands in its place: it must not be lost in silence."""
+    found = get(value, *path)
+    if found is not None and not isinstance(found, str):
+        raise ValueError(f"{'.'.join(map(str, path))} is no text")
+    return found or ""
+
+
 def number_at(value: Json, *path: str | int) -> int:
     found = get(value, *path)
     if isinstance(found, bool) or not isinstance(found, int | float) or found != found or found < 0:  # noqa: PLR0124 (NaN)

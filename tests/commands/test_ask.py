@@ -21,7 +21,8 @@ from helix_desktop.engine.session import Session
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk
 from helix_desktop.workbench.tour import Quick
-from tests.peers.chat_server import ChatServer, refused, reply
+from tests.peers.chat_server import ChatServer, chunk, refused, reply
+from tests.peers.peer import Answer, sse
 
 
 @pytest.fixture
@@ -187,3 +188,27 @@ def test_what_is_allowed_apart_needs_its_own_name(allowed: set[str], name: str, 
     answer = telling.answer(Question(ToolCall("1", name, "{}"), "", "", apart=apart))
     assert answer.allowed is expected
     assert telling.refused == ([] if expected else [apart])
+
+
+def test_each_wait_is_told_on_standard_error(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A server in trouble meant two minutes of silence."""
+    busy = refused(503, "overloaded", retry_after=0)
+    with ChatServer([busy, busy, reply("here at last")]) as server:
+        assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
+        capfd.readouterr()
+        assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
+    out, err = capfd.readouterr()
+    assert "here at last" in out
+    assert [line[:14] for line in err.splitlines()] == ["Retrying in 0 s"[:14]] * 2
+
+
+def test_a_call_without_a_name_is_answered_and_does_not_pass_for_the_end(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    call = {"index": 0, "id": "call_aaaaaaaa", "function": {"arguments": "{}"}}
+    nameless = Answer(pieces=sse(chunk({"tool_calls": [call]}), chunk({}, "tool_calls"), "[DONE]"))
+    with ChatServer([nameless, reply("sorry")]) as server:
+        assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
+        assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
+        assert len(server.bodies) == 2
+    assert "sorry" in capfd.readouterr().out

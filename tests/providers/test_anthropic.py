@@ -222,6 +222,7 @@ def test_usage_adds_up_what_is_fresh_read_and_written() -> None:
         ("model_context_window_exceeded", Stop.LENGTH),
         ("refusal", Stop.FILTERED),
         ("pause_turn", Stop.CUT),
+        ("something_new", Stop.END),
         (None, Stop.CUT),
     ],
 )

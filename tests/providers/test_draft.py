@@ -29,8 +29,23 @@ def test_parts_stand_in_the_order_they_began_in() -> None:
 def test_what_is_empty_is_no_part() -> None:
     made = draft()
     assert (made.text("t", ""), made.reasoning("r", ""), made.parts()) == ([], [], ())
-    made.call("nameless", arguments="{}")
-    assert made.parts() == ()
+
+
+def test_a_call_without_a_name_is_told_to_the_model_and_not_lost() -> None:
+    made = draft()
+    made.call("nameless", call_id="call_00000001")
+    assert made.parts() == (ToolCall("call_00000001", "unnamed", "{}"),)
+    assert made.parts(cut=True) == ()
+
+
+def test_a_sign_that_comes_in_two_halves_is_whole() -> None:
+    made = draft()
+    deltas = [*made.text("t", "a\ud83d"), *made.text("t", "\ude00b"), *made.text("t", "\ude00c\ud83d")]
+    assert deltas == [TextDelta("a"), TextDelta("😀b"), TextDelta("\N{REPLACEMENT CHARACTER}c")]
+    assert made.parts() == (Text("a😀b\N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}"),)
+    made.call("c", name="write", arguments='{"t":"\ud83d')
+    made.call("c", arguments='\ude00"}')
+    assert made.parts()[-1] == ToolCall(made.parts()[-1].id, "write", '{"t":"😀"}')  # type: ignore[union-attr]
 
 
 def test_ids_that_are_short_or_taken_are_replaced() -> None:

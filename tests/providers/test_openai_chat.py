@@ -284,11 +284,32 @@ def test_calls_that_end_with_stop_are_calls_and_a_call_reason_without_calls_is_a
     assert read(chunk({"content": "Hm"}), chunk({}, "tool_calls")).stop is Stop.END
 
 
-@pytest.mark.parametrize("reason", [None, "error", "insufficient_system_resource", "whatever"])
-def test_no_reason_or_an_unknown_one_is_a_cut(reason: str | None) -> None:
-    answered = read(chunk({"content": "Half an"}), chunk({}, reason))
+@pytest.mark.parametrize("reason", [None, "error", "insufficient_system_resource"])
+def test_no_reason_or_a_failure_is_a_cut(reason: str | None) -> None:
+    answered = read(chunk({"content": "Half an"}), chunk({}, reason), done=bool(reason))
     assert (answered.stop, answered.parts) == (Stop.CUT, (Text("Half an"),))
     assert answered.why
+
+
+@pytest.mark.parametrize("reason", [None, "whatever"])
+def test_a_stream_that_is_ended_in_form_is_complete_whatever_the_reason(reason: str | None) -> None:
+    call = {"index": 0, "id": "call_aaaaaaaa", "function": {"name": "read", "arguments": "{}"}}
+    assert read(chunk({"content": "All"}), chunk({}, reason)).stop is Stop.END
+    assert read(chunk({"tool_calls": [call]}), chunk({}, reason)).stop is Stop.CALLS
+    assert read(chunk({}, None)).stop is Stop.CUT, "nothing came at all"
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"content": 5}, {"content": {"a": 1}}, "text", {"tool_calls": {"0": {}}}, {"tool_calls": ["x"]},
+        {"tool_calls": [{"function": "read"}]}, {"tool_calls": [{"function": {"name": 5}}]},
+        {"tool_calls": [{"function": {"name": "read", "arguments": 5}}]},
+    ],
+)  # fmt: skip
+def test_a_piece_of_the_wrong_type_is_not_passed_over(delta: object) -> None:
+    with pytest.raises(ValueError, match=r"is no|is an"):
+        read({"choices": [{"index": 0, "delta": delta}]})
 
 
 def test_a_filtered_reply_says_so() -> None:
