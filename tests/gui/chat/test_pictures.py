@@ -42,7 +42,11 @@ def test_a_large_one_is_made_smaller() -> None:
     assert QImage.fromData(content).size().toTuple() == (SMALLER, SMALLER // 2)
 
 
-@pytest.mark.parametrize("content", [b"", b"no picture", png(QImage(9, 9, QImage.Format.Format_RGB32))[:-30]])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no picture", png(QImage(9, 9, QImage.Format.Format_RGB32))[:-30]],
+    ids=["empty", "words", "cut short"],
+)
 def test_what_is_none_is_refused_with_what_to_do(content: bytes) -> None:
     with pytest.raises(WrongUse, match="It was not attached"):
         fitted("x.png", content)
