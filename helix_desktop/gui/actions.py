@@ -64,6 +64,7 @@ def _of_the_window() -> tuple[Action, ...]:
         Action("compose", tr("Write a message"), edit, "Ctrl+L"),
         Action("attach", tr("Attach files…"), edit, "Ctrl+U"),
         Action("chat", tr("Show Chat"), view, "Alt+1"),
+        Action("changes", tr("Show Changes"), view, "Alt+4"),
         Action("cache", tr("Show Cache"), view, "Alt+2"),
         Action("timeline", tr("Show Timeline"), view, "Alt+3"),
         Action("sidebar", tr("Show or hide the sidebar"), view, "Ctrl+B"),

@@ -81,6 +81,7 @@ class MainWindow(Frame):
         self.pages = Pages(theme, doing, lambda: self.bench, catalogue_of, memory, self)
         self.chat = ChatPage(theme, memory, self.pages.transcript, self)
         self.add_page("chat", self.chat, self.pages.inspector)
+        self.add_page("changes", self.pages.changes)
         self.add_page("cache", self.pages.cache)
         self.add_page("timeline", self.pages.timeline, self.pages.timeline.panel)
         self.welcome = WelcomePage(theme, self)

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.facts import FoldKind, UserPart
+from helix_desktop.engine.facts import FoldKind, Text, UserPart
 from helix_desktop.engine.ports import Answer
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import chat_acts, forgetting, sending
@@ -221,11 +221,20 @@ def _wire_pages(window: MainWindow) -> None:
     on = window.actions_.on
     window.pages.wanted.connect(partial(chat_acts.do, window))
     window.pages.cache.room_wanted.connect(lambda: window.settings_wanted.emit("storage"))
+    window.pages.changes.told.connect(window.notices.tell)
+    window.pages.changes.said.connect(partial(_tell_agent, window))
     on("find", partial(_find, window))
     on("bottom", window.pages.follow)
     on("sidebar", window.toggle_sidebar)
     on("inspector", window.toggle_side)
     on("next-area", lambda: _next_area(window))
+
+
+def _tell_agent(window: MainWindow, text: str) -> None:
+    """A comment on a change: at once, or after the agent's present step."""
+    if window.session is not None:
+        window.session.send((Text(text),), steer=True)
+        window.notices.tell(tr("Sent to the agent."))
 
 
 def _find(window: MainWindow) -> None:

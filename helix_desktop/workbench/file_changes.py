@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import durable
@@ -177,6 +178,10 @@ class FileChanges:
         """Both versions; a link is where it leads."""
         before = await self.checkpoints.content(file.change.before)
         return before, await self.checkpoints.content(file.change.after)
+
+    def file_path(self, file: FileChange) -> Path:
+        number, _, inside = file.path.partition("/")
+        return self.checkpoints.roots[int(number)] / inside
 
     async def patch(self, files: Sequence[FileChange]) -> bytes:
         """As `git apply` takes it."""

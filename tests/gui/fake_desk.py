@@ -46,6 +46,7 @@ from helix_desktop.engine.view import state_of
 from helix_desktop.errors import NotThere, Refused, StoreFailed
 from helix_desktop.project.item import Item
 from tests.gui import story
+from tests.gui.fake_changes import FakeChanges
 
 Listener = Callable[[Event], None]
 
@@ -317,6 +318,7 @@ class FakeWorkbench:
         self.forgotten: list[str] = []
         self.gone: set[Digest] = set()
         self.limit_heard: list[Callable[[int], object]] = []
+        self.changes = FakeChanges()
         self.watching: list[Callable[[], object]] = []
         self.decided: list[bool] = []
         self.attached: list[tuple[str, bytes]] = []

@@ -15,6 +15,7 @@ from helix_desktop.errors import NotThere
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.page import CachePage
 from helix_desktop.gui.cache.port import Catalogue
+from helix_desktop.gui.changes.page import ChangesPage
 from helix_desktop.gui.inspector.panel import Inspector
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
@@ -72,7 +73,8 @@ class Pages(QObject):
         self.cache = CachePage(theme, doing, parent)
         self.timeline = TimelinePage(theme, doing, parent)
         self.inspector = Inspector(theme, doing, parent)
-        for page in (self.transcript, self.cache, self.timeline, self.inspector):
+        self.changes = ChangesPage(theme, doing, parent)
+        for page in (self.transcript, self.cache, self.timeline, self.inspector, self.changes):
             page.wanted.connect(self.wanted)
 
     def show_workbench(self, bench: Workbench) -> None:
@@ -93,6 +95,8 @@ class Pages(QObject):
         self.transcript.open(history, self._place_in(session.id) if session else None)
         self.inspector.open(session, self._bench())
         self.timeline.open(session, self._bench())
+        bench = self._bench()
+        self.changes.open(bench.changes if bench else None, session.id if session else "")
 
     def keep(self) -> None:
         """Remember what a person has set up by hand."""
@@ -115,6 +119,7 @@ class Pages(QObject):
         self.transcript.hear(events)
         self.inspector.hear(events)
         self.timeline.hear(events)
+        self.changes.hear(events)
         if any(isinstance(event, FactAppended) for event in events):
             self.cache.refresh()
 

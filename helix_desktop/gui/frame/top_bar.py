@@ -13,7 +13,7 @@ from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
 
 HEIGHT = 48
-PAGES = ("chat", "cache", "timeline")
+PAGES = ("chat", "changes", "cache", "timeline")
 LONGEST = 32  # characters of a choice that are shown
 LEAST = 110  # pixels of a choice that is shortened
 
@@ -81,7 +81,7 @@ class PolicyPill(Pill):
 
 
 class TopBar(QWidget):
-    """`page_chosen` carries "chat", "cache" or "timeline"."""
+    """`page_chosen` carries a name of PAGES."""
 
     page_chosen = Signal(str)
     sidebar_wanted = Signal()
@@ -105,7 +105,7 @@ class TopBar(QWidget):
         self._row.setSpacing(4)
         self._row.addWidget(self._side)
         group = QButtonGroup(self)
-        for name, words in zip(PAGES, (tr("Chat"), tr("Cache"), tr("Timeline")), strict=True):
+        for name, words in zip(PAGES, (tr("Chat"), tr("Changes"), tr("Cache"), tr("Timeline")), strict=True):
             self._tabs[name] = self._tab(name, words)
             group.addButton(self._tabs[name])
         self._row.addStretch(1)

@@ -27,6 +27,7 @@ _CONSTANT = {
     ItemKind.CALL: 38,
     ItemKind.LIVE_CALL: 38,
     ItemKind.FOLD: 18,
+    ItemKind.CHANGES: 18,
     ItemKind.NOTE: 20,
     ItemKind.REASONING: 20,
     ItemKind.REWOUND: 20,

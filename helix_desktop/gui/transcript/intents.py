@@ -27,6 +27,13 @@ class OpenFold:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenChanges:
+    """What a turn did to files; `seq` is the fact it ended with."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
 class OpenConversation:
     conversation: str
 
@@ -85,6 +92,7 @@ Want = (
     Recall
     | OpenEntry
     | OpenFold
+    | OpenChanges
     | OpenConversation
     | OpenSubAgent
     | ShowInChat

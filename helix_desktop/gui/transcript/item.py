@@ -23,6 +23,7 @@ class ItemKind(IntEnum):
     LIVE_REASONING = 9
     LIVE_CALL = 10
     WAITING = 11
+    CHANGES = 12
 
 
 class Item(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from helix_desktop.engine import exact
+from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import (
     Attachment,
     Folded,
@@ -28,7 +29,7 @@ from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, Toggle, 
 from helix_desktop.gui.transcript.code import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.harmless import harmless, printed
 from helix_desktop.gui.transcript.highlight import language_of
-from helix_desktop.gui.transcript.intents import OpenConversation, OpenEntry, OpenFold
+from helix_desktop.gui.transcript.intents import OpenChanges, OpenConversation, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.item import CallState, Item, ItemKind
 from helix_desktop.gui.transcript.markdown import Paragraph, Span
 from helix_desktop.gui.transcript.page import Page
@@ -284,6 +285,11 @@ def _fold(at: At) -> Iterator[Box]:
     yield FoldBox(page.ink, page.width, words, colour_kind(fact.kind), OpenFold(fact.fold), undone=undone)
 
 
+def _changes(at: At) -> Iterator[Box]:
+    page, item = at.page, at.item
+    yield FoldBox(page.ink, page.width, item.text, Kind.CONVERSATION, OpenChanges(item.seq), undone=False)
+
+
 def _note(at: At) -> Iterator[Box]:
     page, item = at.page, at.item
     failed = isinstance(item.fact, TurnEnded) and item.fact.reason is TurnEnd.FAILED
@@ -327,6 +333,7 @@ _MAKERS: dict[ItemKind, Callable[[At], Iterator[Box]]] = {
     ItemKind.LIVE_REASONING: _live_reasoning,
     ItemKind.CALL: _call,
     ItemKind.LIVE_CALL: _live_call,
+    ItemKind.CHANGES: _changes,
     ItemKind.FOLD: _fold,
     ItemKind.NOTE: _note,
     ItemKind.PLAN: _plan,

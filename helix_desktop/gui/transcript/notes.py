@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from helix_desktop.engine.blocks import Waiting
-from helix_desktop.engine.facts import Fact, FoldFailed, Forgotten, ModelReplied, Stop, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import (
+    Fact,
+    FilesChanged,
+    FoldFailed,
+    Forgotten,
+    ModelReplied,
+    Stop,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.words import count, tr
@@ -40,6 +52,16 @@ def _on_behalf(by: str) -> str:
         "agent": tr("A message from the agent that delegated this."),
     }
     return words.get(kind, by)
+
+
+def changed_files(facts: Sequence[FilesChanged]) -> str:
+    """What a turn did to files, in a line; empty where it did nothing."""
+    if not facts:
+        return ""
+    named = {name for fact in facts for name in fact.names}
+    files = len(named) + sum(max(0, fact.files - len(fact.names)) for fact in facts)
+    added, removed = sum(fact.added for fact in facts), sum(fact.removed for fact in facts)
+    return count(files, "{n} file changed", "{n} files changed") + f" +{added:,} −{removed:,}"
 
 
 def waiting(delta: Waiting) -> str:

@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import (
     Decided,
     DocumentEdited,
     Fact,
+    FilesChanged,
     Folded,
     FoldFailed,
     FoldKind,
@@ -43,7 +44,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.view import State
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
-from helix_desktop.gui.transcript.notes import note, waiting
+from helix_desktop.gui.transcript.notes import changed_files, note, waiting
 
 SHOWN_LIVE = 64 * 1024
 _NOT_YET = 1 << 60  # the number of what is being written: after all facts
@@ -78,6 +79,7 @@ class Items:
     _opened: set[int] = field(default_factory=set)  # the seqs of rewinds whose items are shown
     _away: list[tuple[int, int]] | None = field(default_factory=list)  # the ranges that are hidden; None: to be found
     _named: bool = False
+    _changes: list[FilesChanged] = field(default_factory=list)  # of the turn
 
     # --- growing
 
@@ -340,7 +342,15 @@ class Items:
         self._calls.clear()
         self._shown.clear()
         self._note(recorded, fact)
+        if words := changed_files(self._changes):
+            self._put(Item(ItemKind.CHANGES, recorded, 0, words))
+        self._changes = []
         return stopped
+
+    def _files(self, recorded: Recorded, fact: FilesChanged) -> Iterable[int]:
+        if fact.by != "undo":
+            self._changes.append(fact)
+        return ()
 
     def _rewind(self, recorded: Recorded, fact: Rewound) -> Iterable[int]:
         self._calls.clear()
@@ -459,6 +469,7 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     DocumentEdited: Items._edit,  # noqa: SLF001
     FoldFailed: Items._note,  # noqa: SLF001
     TodoSet: Items._plan,  # noqa: SLF001
+    FilesChanged: Items._files,  # noqa: SLF001
     TurnEnded: Items._ended,  # noqa: SLF001
     Rewound: Items._rewind,  # noqa: SLF001
     Forgotten: Items._note,  # noqa: SLF001

@@ -1,0 +1,151 @@
+"""One changed file at the right: its name, what can be done with it, and its difference; pictures and binaries in their own way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QImage, QPixmap
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+
+from helix_desktop.engine.changes.hunks import Hunk, binary
+from helix_desktop.engine.changes.story import FileChange, written
+from helix_desktop.engine.changes.tree import Item, Kind
+from helix_desktop.gui.changes.view import DifferenceView
+from helix_desktop.gui.shared.chip import ChipLabel
+from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.transcript.highlight import language_of
+from helix_desktop.gui.words import tr
+
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
+LARGEST = 32 << 20  # bytes of a picture that is shown
+MOST_PIXELS = 64_000_000
+EDGE = 420
+
+
+class FileBody(QWidget):
+    """`taken_back` and `opened` are about the file that is shown."""
+
+    taken_back = Signal()
+    kept = Signal()
+    opened = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._name = QLabel(self)
+        self._name.setTextFormat(Qt.TextFormat.PlainText)
+        self._name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        set_look(self._name, "mono")
+        self._by, self._hash = ChipLabel(theme, self), ChipLabel(theme, self)
+        self._open = self._button(tr("Open in editor"))
+        self._keep = self._button(tr("Keep file"))
+        self._back = self._button(tr("Take back file"))
+        self._open.clicked.connect(self.opened)
+        self._keep.clicked.connect(self.kept)
+        self._back.clicked.connect(self.taken_back)
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        for widget in (self._name, self._by, self._hash):
+            head.addWidget(widget)
+        head.addStretch(1)
+        for button in (self._open, self._keep, self._back):
+            head.addWidget(button)
+        self.view = DifferenceView(theme, self)
+        self._plain = QLabel(self)
+        self._plain.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._plain.setTextFormat(Qt.TextFormat.PlainText)
+        self._plain.setWordWrap(True)
+        self._pictures = (QLabel(self), QLabel(self))
+        both = QWidget(self)
+        beside = QHBoxLayout(both)
+        for label in self._pictures:
+            label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            beside.addWidget(label)
+        self._stack = QStackedWidget(self)
+        for page in (self.view, self._plain, both):
+            self._stack.addWidget(page)
+        column = QVBoxLayout(self)
+        theme.fit(self, column.setContentsMargins, 20, 12, 20, 12)
+        column.setSpacing(10)
+        column.addLayout(head)
+        column.addWidget(self._stack, 1)
+        self.clear("")
+
+    def _button(self, words: str) -> QPushButton:
+        button = QPushButton(words, self)
+        button.setAutoDefault(False)
+        set_look(button, "pill")
+        return button
+
+    def clear(self, words: str) -> None:
+        """No file: a sentence in its place."""
+        self._plain.setText(words)
+        self._stack.setCurrentIndex(1)
+        self._name.clear()
+        self._by.say("")
+        self._hash.say("")
+        for button in (self._open, self._keep, self._back):
+            button.hide()
+
+    def show_file(
+        self, file: FileChange, contents: tuple[bytes, bytes], hunks: Sequence[Hunk], kept: frozenset[str]
+    ) -> None:
+        self._name.setText(written(file.place))
+        step = tr("{tool}, step {step}", tool=file.by, step=file.step) if file.step else file.by
+        self._by.say(step)
+        before = file.change.before
+        digest = before.digest if before is not None else None
+        self._hash.say(tr("before {hash}", hash=digest.short) if digest is not None else tr("a new file"))
+        for button in (self._open, self._keep, self._back):
+            button.show()
+        self._open.setVisible(file.change.after is not None)
+        whole = "" in kept
+        self._keep.setEnabled(not whole)
+        self._keep.setText(tr("Kept") if whole else tr("Keep file"))
+        if file.place.lower().endswith(PICTURES) and max(map(len, contents)) < LARGEST:
+            self._show_pictures(contents)
+        elif binary(*contents) or not hunks:
+            self._plain.setText(_in_words(file))
+            self._stack.setCurrentIndex(1)
+        else:
+            all_kept = frozenset(hunk.id for hunk in hunks) if whole else kept
+            self.view.show_hunks(hunks, language=language_of(file.place), kept=all_kept)
+            self._stack.setCurrentIndex(0)
+
+    def _show_pictures(self, contents: tuple[bytes, bytes]) -> None:
+        edge = self._theme.px(EDGE)
+        for label, content, words in zip(self._pictures, contents, (tr("Before"), tr("After")), strict=True):
+            image = QImage.fromData(content)
+            label.setAccessibleName(words)
+            if image.isNull() or image.width() * image.height() > MOST_PIXELS:
+                label.setPixmap(QPixmap())
+                label.setText(tr("no picture") if content else "—")
+            else:
+                scaled = image.scaled(edge, edge, Qt.AspectRatioMode.KeepAspectRatio) if image.width() > edge else image
+                label.setPixmap(QPixmap.fromImage(scaled))
+        self._stack.setCurrentIndex(2)
+
+
+def _in_words(file: FileChange) -> str:
+    """A change that has no lines: kinds, sizes, hashes, modes."""
+    before, after = _version(file.change.before), _version(file.change.after)
+    return tr("Before: {before}\nAfter: {after}", before=before, after=after)
+
+
+def _version(item: Item | None) -> str:
+    if item is None:
+        return tr("nothing")
+    mode = f"{item.mode:o}"
+    match item.kind:
+        case Kind.FILE:
+            digest = item.digest.short if item.digest else ""
+            return tr("a file of {size}, {hash}, mode {mode}", size=size(item.size), hash=digest, mode=mode)
+        case Kind.LINK:
+            return tr("a link to {target}", target=written(item.content.decode("utf-8", "surrogateescape")))
+        case Kind.TWIN:
+            return tr("another name of {target}", target=written(item.content.decode("utf-8", "surrogateescape")[2:]))
+        case Kind.FOLDER:
+            return tr("a folder, mode {mode}", mode=mode)
+    return tr("a socket, pipe or device")

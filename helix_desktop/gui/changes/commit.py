@@ -1,0 +1,85 @@
+"""A commit of the changed files: which of them, and the message, which the fast model may propose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QLabel,
+    QListWidget,
+    QListWidgetItem,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.changes.story import FileChange, written
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.words import tr
+
+
+class CommitDialog(QDialog):
+    """`proposing`: a message is wanted for the chosen files."""
+
+    proposing = Signal()
+
+    def __init__(self, theme: Theme, files: Sequence[FileChange], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(tr("Commit"))
+        self.resize(theme.px(560), theme.px(440))
+        self._files = list(files)
+        self.list = QListWidget(self)
+        self.list.setAccessibleName(tr("Files to commit"))
+        for file in files:
+            item = QListWidgetItem(written(file.place), self.list)
+            item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
+            item.setCheckState(Qt.CheckState.Checked)
+        self.message = QPlainTextEdit(self)
+        self.message.setPlaceholderText(tr("Commit message"))
+        self.message.setAccessibleName(tr("Commit message"))
+        self.propose = QPushButton(tr("Propose a message"), self)
+        self.propose.setAutoDefault(False)
+        self.propose.clicked.connect(self._ask)
+        note = QLabel(tr("These files are committed as they are now; what else you have staged stays staged."), self)
+        note.setWordWrap(True)
+        set_look(note, "small")
+        buttons = QDialogButtonBox(self)
+        self.yes = buttons.addButton(tr("Commit"), QDialogButtonBox.ButtonRole.AcceptRole)
+        set_look(self.yes, "primary")
+        buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
+        buttons.accepted.connect(self.accept)
+        buttons.rejected.connect(self.reject)
+        self.message.textChanged.connect(self._enable)
+        column = QVBoxLayout(self)
+        for widget, stretch in ((self.list, 2), (self.message, 1), (self.propose, 0), (note, 0), (buttons, 0)):
+            column.addWidget(widget, stretch)
+        self._enable()
+
+    @property
+    def chosen(self) -> list[FileChange]:
+        checked = Qt.CheckState.Checked
+        return [file for row, file in enumerate(self._files) if self.list.item(row).checkState() == checked]
+
+    def show_proposal(self, message: str) -> None:
+        self.message.setPlainText(message)
+        self._ready()
+
+    def not_proposed(self) -> None:
+        self._ready()
+
+    def _ask(self) -> None:
+        self.propose.setEnabled(False)
+        self.propose.setText(tr("The model is writing…"))
+        self.proposing.emit()
+
+    def _ready(self) -> None:
+        self.propose.setEnabled(True)
+        self.propose.setText(tr("Propose a message"))
+
+    def _enable(self) -> None:
+        self.yes.setEnabled(bool(self.message.toPlainText().strip()))

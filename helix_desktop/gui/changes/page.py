@@ -1,0 +1,373 @@
+"""The page of changes: what each turn did to files, and keeping it, taking it back, telling the agent about it, committing it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from PySide6.QtCore import Qt, QUrl, Signal
+from PySide6.QtGui import QDesktopServices, QShowEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMenu, QPushButton, QSplitter, QVBoxLayout, QWidget
+
+from helix_desktop.engine.changes.hunks import Hunk, binary, hunks
+from helix_desktop.engine.changes.story import FileChange, Planned, Source, TurnOfChanges, comment, own
+from helix_desktop.engine.events import Event, FactAppended
+from helix_desktop.engine.facts import ChangeKept, FilesChanged
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.changes.body import FileBody
+from helix_desktop.gui.changes.commit import CommitDialog
+from helix_desktop.gui.changes.files import Entry, FileList
+from helix_desktop.gui.changes.port import Changes, Progress, Undone
+from helix_desktop.gui.changes.taking_back import TakingBack, ThreeVersions
+from helix_desktop.gui.questions import ask_text
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.words import count, tr
+
+WIDTH = 268
+SLOW = 200_000  # bytes of both versions beyond which hunks are found in a thread
+RUNS = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", ".cmd", ".exe", ".jar")
+
+
+class ChangesPage(QWidget):
+    """`wanted` is for the window, as of every page; `said` carries what the agent is to be told, `told` what is to be said to the user."""
+
+    wanted = Signal(object)
+    said = Signal(str)
+    told = Signal(str)
+
+    def __init__(self, theme: Theme, doing: Doing, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._doing = doing
+        self._changes: Changes | None = None
+        self._conversation = ""
+        self._turns: Sequence[TurnOfChanges] = ()
+        self._files: list[FileChange] = []
+        self._scope, self._revision = "turns", ""
+        self._fresh = False
+        self._wanted = 0  # the fact whose turn is to be shown when it is known
+        self._shown: FileChange | None = None
+        self.files = FileList(theme, self)
+        self.body = FileBody(theme, self)
+        self.scope, self.columns = self._pill(tr("Each turn")), self._pill(tr("Unified"))
+        self._note = QLabel(self)
+        self._note.setTextFormat(Qt.TextFormat.PlainText)
+        set_look(self._note, "muted")
+        self.undo_button, self.commit_button = self._pill(tr("Undo turn…")), QPushButton(tr("Commit…"), self)
+        set_look(self.commit_button, "primary")
+        self.commit_button.setAutoDefault(False)
+        self._lay(theme)
+        self.files.opened.connect(self._open)
+        self.scope.clicked.connect(self._choose_scope)
+        self.columns.clicked.connect(self._choose_columns)
+        self.undo_button.clicked.connect(self._undo_turn)
+        self.commit_button.clicked.connect(self._commit)
+        self.body.taken_back.connect(lambda: self._take_back([self._shown] if self._shown else []))
+        self.body.kept.connect(lambda: self._keep(""))
+        self.body.opened.connect(self._open_in_editor)
+        self.body.view.take_back.connect(self._take_back_hunk)
+        self.body.view.keep.connect(self._keep)
+        self.body.view.commented.connect(self._say)
+
+    def _pill(self, words: str) -> QPushButton:
+        button = QPushButton(words, self)
+        button.setAutoDefault(False)
+        set_look(button, "pill")
+        return button
+
+    def _lay(self, theme: Theme) -> None:
+        bar = QWidget(self)
+        row = QHBoxLayout(bar)
+        theme.fit(self, row.setContentsMargins, 20, 10, 20, 10)
+        theme.fit(self, bar.setFixedHeight, 53)
+        row.setSpacing(8)
+        for widget in (self.scope, self.columns, self._note):
+            row.addWidget(widget)
+        row.addStretch(1)
+        row.addWidget(self.undo_button)
+        row.addWidget(self.commit_button)
+        rule = QFrame(self)
+        set_look(rule, "rule")
+        rule.setFixedHeight(1)
+        split = QSplitter(Qt.Orientation.Horizontal, self)
+        split.setHandleWidth(1)
+        split.addWidget(self.files)
+        split.addWidget(self.body)
+        split.setStretchFactor(1, 1)
+        split.setCollapsible(0, False)
+        split.setSizes([theme.px(WIDTH), theme.px(850)])
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(bar)
+        column.addWidget(rule)
+        column.addWidget(split, 1)
+
+    # --- what is shown
+
+    def open(self, changes: Changes | None, conversation: str) -> None:
+        """The changes of a conversation; empty: of one that has not begun."""
+        self._changes, self._conversation = changes, conversation
+        self._turns, self._shown, self._fresh = (), None, False
+        self.files.show_entries(())
+        self.body.clear("")
+        if self.isVisible():
+            self.refresh()
+
+    def hear(self, events: Sequence[Event]) -> None:
+        """What happened in the conversation that is shown."""
+        facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
+        if any(isinstance(fact, FilesChanged | ChangeKept) for fact in facts):
+            self._fresh = False
+            if self.isVisible():
+                self.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not self._fresh:
+            self.refresh()
+
+    def show_turn(self, seq: int) -> None:
+        """The turn that ended at a fact, from the chat."""
+        if not self._turns:
+            self._wanted = seq
+            return
+        turn = next((turn for turn in self._turns if turn.seq <= seq <= turn.end), None)
+        if turn is not None:
+            for row, entry in enumerate(self.files.files.entries):
+                if entry.turn is turn and entry.file is not None:
+                    self.files.setCurrentIndex(self.files.files.index(row))
+                    return
+
+    def refresh(self) -> None:
+        """Ask again for what there is."""
+        self._fresh = True
+        changes, conversation = self._changes, self._conversation
+        if changes is None:
+            self.body.clear(tr("No workspace is open."))
+            return
+        self._do(self._gathered(changes, conversation), name="list the changes", then=self._take)
+
+    async def _gathered(
+        self, changes: Changes, conversation: str
+    ) -> tuple[Changes, str, Sequence[TurnOfChanges], list[Entry]]:
+        turns = await changes.turns(conversation) if conversation else ()
+        entries: list[Entry] = []
+        match self._scope:
+            case "revision":
+                files = await changes.since_revision(self._revision)
+                entries = _group(tr("Since {revision}", revision=self._revision), files, None)
+            case "conversation":
+                sources = [source for turn in turns for source in turn.sources]
+                entries = _group(tr("The whole conversation"), await changes.files(sources), None)
+            case _:
+                for turn in reversed(turns):
+                    files = await changes.files(turn.sources)
+                    entries += _group(_turn_words(turn), files, turn)
+        left = changes.not_covered()
+        if left:
+            entries.append(Entry(heading=tr("Not covered")))
+            entries += [Entry(left=one) for one in left]
+        return changes, conversation, turns, entries
+
+    def _take(self, gathered: tuple[Changes, str, Sequence[TurnOfChanges], list[Entry]]) -> None:
+        changes, conversation, turns, entries = gathered
+        if changes is not self._changes or conversation != self._conversation:
+            return
+        self._turns = turns
+        self._files = [entry.file for entry in entries if entry.file is not None]
+        wanted, self._shown = (self._shown.path if self._shown else ""), None
+        self.files.show_entries(entries, wanted)
+        if not self._files:
+            self.body.clear(tr("The agent has not changed any files here."))
+        self._show_note(changes.progress)
+        if self._wanted and self._turns:
+            seq, self._wanted = self._wanted, 0
+            self.show_turn(seq)
+        self.undo_button.setEnabled(bool(self._turns))
+        self.commit_button.setEnabled(bool(self._files))
+
+    def _show_note(self, progress: Progress) -> None:
+        words = {
+            "reading": tr(
+                "The first checkpoint is being made: {done} of {all} files.", done=progress.files, all=progress.of_files
+            ),
+            "too much": tr("This folder is not covered: it is larger than the limit."),
+            "off": tr("Checkpoints are switched off for this workspace."),
+            "failed": tr("The last checkpoint failed: {why}", why=progress.why),
+        }
+        usual = tr("Changed by the agent and its commands; your own edits stay out.")
+        self._note.setText(words.get(progress.state, usual))
+
+    def _open(self, entry: Entry) -> None:
+        file, changes = entry.file, self._changes
+        if file is None or changes is None:
+            return
+        self._shown = file
+        self._do(self._looked(changes, file), name="show a change", then=self._show)
+
+    async def _looked(
+        self, changes: Changes, file: FileChange
+    ) -> tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], frozenset[str]]:
+        before, after = await changes.contents(file)
+        found: Sequence[Hunk] = ()
+        if not binary(before, after):
+            slow = len(before) + len(after) > SLOW
+            found = await asyncio.to_thread(hunks, before, after) if slow else hunks(before, after)
+        kept = await changes.kept(self._conversation) if self._conversation else {}
+        return file, (before, after), found, kept.get(file.path, frozenset())
+
+    def _show(self, looked: tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], frozenset[str]]) -> None:
+        file, contents, found, kept = looked
+        if file is self._shown:
+            self.body.show_file(file, contents, found, kept)
+
+    # --- choosing
+
+    def _choose_scope(self) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction(tr("Each turn")).triggered.connect(lambda: self.show_scope("turns"))
+        menu.addAction(tr("The whole conversation")).triggered.connect(lambda: self.show_scope("conversation"))
+        menu.addAction(tr("Since a git revision…")).triggered.connect(self._ask_revision)
+        menu.popup(self.scope.mapToGlobal(self.scope.rect().bottomLeft()))
+
+    def show_scope(self, scope: str, revision: str = "") -> None:
+        """turns, conversation or revision."""
+        self._scope, self._revision = scope, revision
+        words = {"turns": tr("Each turn"), "conversation": tr("The whole conversation")}
+        self.scope.setText(words.get(scope, tr("Since {revision}", revision=revision)))
+        self.refresh()
+
+    def _ask_revision(self) -> None:
+        ask_text(
+            self, tr("Changes since"), tr("Revision"), "HEAD", lambda text: self.show_scope("revision", text.strip())
+        )
+
+    def _choose_columns(self) -> None:
+        two = self.columns.text() == tr("Unified")
+        self.columns.setText(tr("Side by side") if two else tr("Unified"))
+        self.body.view.show_columns(two=two)
+
+    # --- doing
+
+    def _keep(self, hunk: str) -> None:
+        if self._changes is not None and self._shown is not None and self._conversation:
+            work = self._changes.keep(self._conversation, self._shown.path, hunk)
+            self._do(work, name="keep a change")
+
+    def _take_back_hunk(self, hunk: str) -> None:
+        if self._changes is not None and self._shown is not None:
+            work = self._changes.take_back_hunks(self._shown, [hunk], conversation=self._conversation)
+            self._do(work, name="take back a hunk", then=self._taken_back)
+
+    def _undo_turn(self) -> None:
+        """The turn of the file that is shown, or the last one: all of it, its folders too."""
+        entry = self.files.current
+        turn = (
+            entry.turn if entry is not None and entry.turn is not None else (self._turns[-1] if self._turns else None)
+        )
+        if turn is None or self._changes is None:
+            return
+        sources: Sequence[Source] = own(turn.sources) or turn.sources
+        undoes = [source.seq for source in sources if source.conversation == self._conversation]
+
+        def found(files: Sequence[FileChange]) -> None:
+            self._take_back(files, undoes, tr("Undo turn {number}", number=turn.number))
+
+        self._do(self._changes.with_folders(sources), name="list what a turn changed", then=found)
+
+    def _take_back(self, files: Sequence[FileChange], undoes: Sequence[int] = (), title: str = "") -> None:
+        changes = self._changes
+        if changes is None or not files:
+            return
+
+        def planned(plan: Sequence[Planned]) -> None:
+            dialog = TakingBack(self._theme, title or tr("Take back"), files, plan, self._compare, self)
+            dialog.accepted.connect(lambda: self._really(files, dialog.choices, undoes))
+            dialog.open()
+
+        self._do(changes.plan(files), name="plan taking back", then=planned)
+
+    def _really(self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int]) -> None:
+        if self._changes is not None:
+            work = self._changes.take_back(files, conversation=self._conversation, choices=choices, undoes=undoes)
+            self._do(work, name="take back changes", then=self._taken_back)
+
+    def _compare(self, planned: Planned) -> None:
+        if self._changes is not None:
+            place = planned.path.partition("/")[2]
+            self._do(
+                self._changes.versions(planned),
+                name="compare three versions",
+                then=lambda versions: ThreeVersions(self._theme, place, versions, self).open(),
+            )
+
+    def _taken_back(self, undone: Undone) -> None:
+        lines = [count(len(undone.restored), "{n} file was put back.", "{n} files were put back.")]
+        lines += [tr("{place} was left as it is: {why}.", place=place, why=why) for place, why in undone.left[:6]]
+        self.told.emit("\n".join(lines))
+        self.refresh()
+
+    def _say(self, line: int, text: str, words: str) -> None:
+        if self._shown is not None:
+            self.said.emit(comment(self._shown.place, line, text, words))
+
+    def _open_in_editor(self) -> None:
+        """The file, or its folder where opening it might run it."""
+        if self._changes is None or self._shown is None:
+            return
+        path, item = self._changes.file_path(self._shown), self._shown.change.after
+        runs = path.suffix.lower() in RUNS or (item is not None and bool(item.mode & 0o111))
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(path.parent if runs else path)))
+
+    def _commit(self) -> None:
+        changes = self._changes
+        files = list({file.path: file for file in self._files}.values())
+        if changes is None or not files:
+            return
+        dialog = CommitDialog(self._theme, files, self)
+
+        def proposed() -> None:
+            self._doing.do(
+                self._proposal(changes, dialog.chosen),
+                name="propose a message",
+                then=dialog.show_proposal,
+                owner=dialog,
+                failed=lambda error: self._not_proposed(dialog, error),
+            )
+
+        def commit() -> None:
+            work = changes.repository.commit([file.path for file in dialog.chosen], dialog.message.toPlainText())
+            self._do(work, name="commit", then=self.told.emit)
+
+        dialog.proposing.connect(proposed)
+        dialog.accepted.connect(commit)
+        dialog.open()
+
+    async def _proposal(self, changes: Changes, files: Sequence[FileChange]) -> str:
+        return await changes.repository.propose(await changes.patch(files))
+
+    def _not_proposed(self, dialog: CommitDialog, error: HelixError) -> None:
+        dialog.not_proposed()
+        self.told.emit(str(error))
+
+    def _do(self, work: Coroutine[Any, Any, Any], *, name: str, then: Any = None) -> None:
+        self._doing.do(work, name=name, then=then, owner=self)
+
+
+def _group(words: str, files: Sequence[FileChange], turn: TurnOfChanges | None) -> list[Entry]:
+    if not files:
+        return []
+    heading = f"{words} · {count(len(files), '{n} file', '{n} files')}"
+    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+    return [
+        Entry(heading=heading, turn=turn, added=added, removed=removed),
+        *(Entry(file=file, turn=turn) for file in files),
+    ]
+
+
+def _turn_words(turn: TurnOfChanges) -> str:
+    return tr("Turn {number}", number=turn.number)

@@ -1,0 +1,148 @@
+"""Before files are put back: what will be done, and what the user wants where somebody else has changed something since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.changes.hunks import binary
+from helix_desktop.engine.changes.story import FileChange, How, Planned, written
+from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.line_view import LineView
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.words import count, tr
+
+SHOWN = 12  # names of files that are put back
+Compare = Callable[[Planned], object]
+
+
+class TakingBack(QDialog):
+    """`choices` after it was accepted: by path, what is to become of what somebody else has changed."""
+
+    def __init__(
+        self,
+        theme: Theme,
+        title: str,
+        files: Sequence[FileChange],
+        planned: Sequence[Planned],
+        compare: Compare,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(title)
+        self.resize(theme.px(620), theme.px(360))
+        self._places = {file.path: file.place for file in files}
+        self._boxes: dict[str, QComboBox] = {}
+        column = QVBoxLayout(self)
+        column.setSpacing(theme.px(10))
+        conflicts = [one for one in planned if one.how is How.CONFLICT]
+        for words in self._sentences(planned):
+            label = QLabel(words, self)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setWordWrap(True)
+            column.addWidget(label)
+        if conflicts:
+            column.addWidget(self._conflicts(conflicts, compare), 1)
+        note = QLabel(tr("Git's HEAD and index stay as they are. You can undo this again on this page."), self)
+        note.setWordWrap(True)
+        set_look(note, "small")
+        column.addWidget(note)
+        column.addStretch(0 if conflicts else 1)
+        buttons = QDialogButtonBox(self)
+        self.yes = buttons.addButton(tr("Take back"), QDialogButtonBox.ButtonRole.AcceptRole)
+        set_look(self.yes, "primary")
+        buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
+        buttons.accepted.connect(self.accept)
+        buttons.rejected.connect(self.reject)
+        column.addWidget(buttons)
+
+    @property
+    def choices(self) -> dict[str, str]:
+        return {path: str(box.currentData()) for path, box in self._boxes.items()}
+
+    def _sentences(self, planned: Sequence[Planned]) -> list[str]:
+        found = []
+        back = [self._place(one) for one in planned if one.how is How.RESTORE]
+        already = sum(one.how is How.ALREADY for one in planned)
+        if back:
+            names = ", ".join(back[:SHOWN]) + ("…" if len(back) > SHOWN else "")
+            found.append(count(len(back), "{n} file is put back: ", "{n} files are put back: ") + names)
+        if already:
+            found.append(count(already, "{n} file is as it was already.", "{n} files are as they were already."))
+        if any(one.how is How.CONFLICT for one in planned):
+            found.append(tr("Changed by you or another program since. Choose what becomes of each:"))
+        return found or [tr("There is nothing to take back.")]
+
+    def _place(self, one: Planned) -> str:
+        return written(self._places.get(one.path, one.path.partition("/")[2]))
+
+    def _conflicts(self, planned: Sequence[Planned], compare: Compare) -> QScrollArea:
+        inner = QWidget()
+        grid = QGridLayout(inner)
+        grid.setContentsMargins(0, 0, 0, 0)
+        for row, one in enumerate(planned):
+            name = QLabel(self._place(one), inner)
+            name.setTextFormat(Qt.TextFormat.PlainText)
+            set_look(name, "mono")
+            box = QComboBox(inner)
+            box.setAccessibleName(self._place(one))
+            box.addItem(tr("Leave it as it is now"), "now")
+            box.addItem(tr("As it was before the agent"), "before")
+            box.addItem(tr("Take back the agent's lines, keep the others"), "merge")
+            look = QPushButton(tr("Compare…"), inner)
+            look.setAutoDefault(False)
+            look.clicked.connect(lambda _=False, one=one: compare(one))
+            self._boxes[one.path] = box
+            for column, widget in enumerate((name, box, look)):
+                grid.addWidget(widget, row, column)
+        grid.setColumnStretch(0, 1)
+        grid.setRowStretch(len(planned), 1)
+        area = QScrollArea(self)
+        area.setWidgetResizable(True)
+        area.setWidget(inner)
+        return area
+
+
+class ThreeVersions(QDialog):
+    """Before the agent, after it, and now, beside each other."""
+
+    def __init__(
+        self, theme: Theme, place: str, versions: tuple[bytes, bytes, bytes], parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(written(place))
+        self.resize(theme.px(1200), theme.px(640))
+        row = QHBoxLayout(self)
+        self.views: list[LineView] = []
+        titles = (tr("Before the agent"), tr("After the agent"), tr("Now"))
+        for title, content in zip(titles, versions, strict=True):
+            side = QVBoxLayout()
+            label = QLabel(title, self)
+            set_look(label, "heading")
+            view = LineView(theme, self)
+            view.setAccessibleName(title)
+            shown = size(len(content)) if binary(content) else content.decode("utf-8", "replace")
+            view.show_lines(shown.split("\n"))
+            self.views.append(view)
+            side.addWidget(label)
+            side.addWidget(view, 1)
+            row.addLayout(side)
+        for view in self.views:
+            for other in self.views:
+                if other is not view:
+                    view.verticalScrollBar().valueChanged.connect(other.verticalScrollBar().setValue)

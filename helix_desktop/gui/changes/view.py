@@ -1,0 +1,307 @@
+"""A file's difference, in one column or two: only what is in sight is laid out, whatever its length."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QHBoxLayout, QPushButton, QWidget
+
+from helix_desktop.engine.changes.hunks import Hunk
+from helix_desktop.gui.changes.comment import CommentBox
+from helix_desktop.gui.changes.rows import Line, Row, rows
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.transcript.drawing import Ink, format_range, wrapping
+from helix_desktop.gui.transcript.harmless import harmless
+from helix_desktop.gui.transcript.highlight import highlight
+from helix_desktop.gui.words import tr
+
+LONGEST = 1_000
+LAID = 400
+GUTTER, HEAD, GAP, BOX = 44, 34, 14, 128
+
+
+class HunkButtons(QWidget):
+    """What can be done with one hunk."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.hunk = -1
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        self.back, self.keep = QPushButton(tr("Take back"), self), QPushButton(tr("Keep"), self)
+        for button in (self.back, self.keep):
+            set_look(button, "pill")
+            button.setAutoDefault(False)
+            row.addWidget(button)
+
+
+class DifferenceView(QAbstractScrollArea):
+    """`take_back` and `keep` carry a hunk's id; `commented` a line's number, its text, and what the user says about it."""
+
+    take_back = Signal(str)
+    keep = Signal(str)
+    commented = Signal(int, str, str)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._ink = Ink(theme)
+        self._hunks: Sequence[Hunk] = ()
+        self._kept: frozenset[str] = frozenset()
+        self._rows: list[Row] = []
+        self._tops: list[float] = [0.0]
+        self._columns = False
+        self._language = ""
+        self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
+        self._buttons: list[HunkButtons] = []
+        self._asking = -1  # the row whose line is commented
+        self._actions = True
+        self._comment = CommentBox(theme, self.viewport())
+        self._comment.hide()
+        self._comment.sent.connect(self._send)
+        self._comment.cancelled.connect(self._close_comment)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName(tr("Difference"))
+        self.viewport().setMouseTracking(True)
+        theme.changed.connect(self._restyled)
+
+    # --- what is shown
+
+    def show_hunks(
+        self,
+        hunks: Sequence[Hunk],
+        *,
+        language: str = "",
+        kept: frozenset[str] = frozenset(),
+        actions: bool = True,
+    ) -> None:
+        """Another file, from its top. `actions`: hunks can be kept and taken back."""
+        self._hunks, self._language, self._kept, self._actions = hunks, language, kept, actions
+        self._close_comment()
+        self._lay()
+        self.verticalScrollBar().setValue(0)
+
+    def show_kept(self, kept: frozenset[str]) -> None:
+        self._kept = kept
+        self._place()
+
+    def show_columns(self, *, two: bool) -> None:
+        """Before and after beside each other, or below each other."""
+        self._columns = two
+        self._lay()
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        return self._rows
+
+    def _lay(self) -> None:
+        self._rows = rows(self._hunks, columns=self._columns)
+        self._laid.clear()
+        self._measure()
+
+    def _measure(self) -> None:
+        px, line = self._ink.px, self._ink.code_line
+        tops = [0.0]
+        for number, row in enumerate(self._rows):
+            height = (px(HEAD) + (px(GAP) if number else 0)) if row.head else line
+            if number == self._asking:
+                height += px(BOX)
+            tops.append(tops[-1] + height)
+        self._tops = tops
+        self._fit()
+
+    def _fit(self) -> None:
+        bar = self.verticalScrollBar()
+        bar.setRange(0, max(0, round(self._tops[-1]) + self._ink.px(24) - self.viewport().height()))
+        bar.setPageStep(self.viewport().height())
+        bar.setSingleStep(round(self._ink.code_line * 3))
+        self._place()
+
+    def _place(self) -> None:
+        """Buttons and the comment's box, where they are in sight."""
+        first, last = self._seen()
+        heads = [number for number in range(first, last) if self._rows[number].head] if self._actions else []
+        while len(self._buttons) < len(heads):
+            buttons = HunkButtons(self.viewport())
+            buttons.back.clicked.connect(lambda _=False, b=buttons: self.take_back.emit(self._hunks[b.hunk].id))
+            buttons.keep.clicked.connect(lambda _=False, b=buttons: self.keep.emit(self._hunks[b.hunk].id))
+            self._buttons.append(buttons)
+        for buttons, number in zip(self._buttons, heads, strict=False):
+            buttons.hunk = self._rows[number].hunk
+            kept = self._hunks[buttons.hunk].id in self._kept
+            buttons.keep.setText(tr("Kept") if kept else tr("Keep"))
+            buttons.keep.setEnabled(not kept)
+            size = buttons.sizeHint()
+            top = self._head_top(number) + (self._ink.px(HEAD) - size.height()) / 2
+            buttons.setGeometry(self.viewport().width() - size.width() - 10, round(top), size.width(), size.height())
+            buttons.show()
+        for buttons in self._buttons[len(heads) :]:
+            buttons.hide()
+        if self._asking >= 0:
+            bottom = self._tops[self._asking + 1] - self.verticalScrollBar().value()
+            left, px = self._code_left(self._columns), self._ink.px
+            wide = self.viewport().width() - left - px(16)
+            self._comment.setGeometry(left, round(bottom - px(BOX - 6)), wide, px(BOX - 12))
+        self.viewport().update()
+
+    def _head_top(self, number: int) -> float:
+        gap = self._ink.px(GAP) if number else 0
+        return self._tops[number] + gap - self.verticalScrollBar().value()
+
+    def _seen(self) -> tuple[int, int]:
+        """The rows in sight: the first, and the one behind the last."""
+        at = self.verticalScrollBar().value()
+        first = max(0, bisect_right(self._tops, at) - 1)
+        last = bisect_right(self._tops, at + self.viewport().height())
+        return first, min(last, len(self._rows))
+
+    def _code_left(self, right: bool) -> int:  # noqa: FBT001 -- which column
+        gutter = self._ink.px(GUTTER)
+        if self._columns:
+            return (self.viewport().width() // 2 if right else 0) + gutter + self._ink.px(10)
+        return 2 * gutter + self._ink.px(14)
+
+    # --- drawing
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        painter.fillRect(event.rect(), self._ink.colour("panel"))
+        first, last = self._seen()
+        offset = self.verticalScrollBar().value()
+        for number in range(first, last):
+            row, y = self._rows[number], self._tops[number] - offset
+            if row.head:
+                self._paint_head(painter, number, row)
+            elif self._columns:
+                half = self.viewport().width() // 2
+                self._paint_line(painter, number, row.left, QRectF(0, y, half - 1, self._ink.code_line), right=False)
+                self._paint_line(painter, number, row.right, QRectF(half, y, half, self._ink.code_line), right=True)
+            else:
+                whole = QRectF(0, y, self.viewport().width(), self._ink.code_line)
+                self._paint_line(painter, number, row.right, whole, right=True)
+        painter.end()
+
+    def _paint_head(self, painter: QPainter, number: int, row: Row) -> None:
+        top = self._head_top(number)
+        place = QRectF(0, top, self.viewport().width(), self._ink.px(HEAD))
+        painter.fillRect(place, self._ink.colour("code"))
+        painter.setFont(self._ink.mono)
+        painter.setPen(self._ink.colour("faint"))
+        painter.drawText(place.adjusted(self._ink.px(12), 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, row.head)
+
+    def _paint_line(self, painter: QPainter, number: int, line: Line | None, place: QRectF, *, right: bool) -> None:
+        tones = {"-": "danger_soft", "+": "added_soft", " ": ""}
+        tone = "free" if line is None else tones[line.sign]
+        if tone:
+            painter.fillRect(place, self._ink.colour(tone))
+        if line is None:
+            return
+        painter.setFont(self._ink.mono)
+        painter.setPen(self._ink.colour("faint"))
+        self._paint_numbers(painter, line, place, right=right)
+        layout = self._layout(number, line, right=right)
+        left = self._code_left(right)
+        painter.save()
+        painter.setClipRect(QRectF(left - 2, place.top(), place.right() - left + 2, place.height()))
+        painter.setPen(self._ink.colour("text"))
+        layout.draw(painter, QPointF(left, place.top()))
+        painter.restore()
+
+    def _paint_numbers(self, painter: QPainter, line: Line, place: QRectF, *, right: bool) -> None:
+        gutter = self._ink.px(GUTTER)
+        flags = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        columns = [(line.new if right else line.old, 0)] if self._columns else [(line.old, 0), (line.new, gutter)]
+        for figure, at in columns:
+            if figure:
+                spot = QRectF(place.left() + at, place.top(), gutter - self._ink.px(8), place.height())
+                painter.drawText(spot, flags, str(figure))
+
+    def _layout(self, number: int, line: Line, *, right: bool) -> QTextLayout:
+        key = (number, right)
+        laid = self._laid.get(key)
+        if laid is not None:
+            self._laid.move_to_end(key)
+            return laid
+        text = harmless(line.text[:LONGEST]) + ("…" if len(line.text) > LONGEST else "")
+        laid = self._laid[key] = QTextLayout(text, self._ink.mono)
+        option = wrapping(wrap=False)
+        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
+        option.setTabStopDistance(4 * self._ink.letter)
+        laid.setTextOption(option)
+        formats = [
+            format_range(at, size, self._ink.coloured(name)) for at, size, name in highlight(text, self._language)
+        ]
+        marked = "danger" if line.sign == "-" else "output"
+        for at, size in line.marks:
+            colour = self._ink.colour(marked)
+            colour.setAlpha(64)
+            found = format_range(at, size, self._ink.coloured("text"))
+            found.format.setBackground(colour)
+            formats.append(found)
+        laid.setFormats(formats)
+        laid.beginLayout()
+        made = laid.createLine()
+        made.setLineWidth(1e7)
+        made.setPosition(QPointF(0, (self._ink.code_line - made.height()) / 2))
+        laid.endLayout()
+        if len(self._laid) > LAID:
+            self._laid.popitem(last=False)
+        return laid
+
+    # --- hands
+
+    def row_at(self, point: QPoint) -> int:
+        number = bisect_right(self._tops, point.y() + self.verticalScrollBar().value()) - 1
+        return number if 0 <= number < len(self._rows) else -1
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """A click on a line opens the box for a comment about it."""
+        number = self.row_at(event.position().toPoint())
+        if event.button() == Qt.MouseButton.LeftButton and number >= 0 and not self._rows[number].head:
+            self.comment_on(number)
+        event.accept()
+
+    def comment_on(self, number: int) -> None:
+        """Ask what the agent is to be told about a line."""
+        line = self._rows[number].right or self._rows[number].left
+        if line is None:
+            return
+        self._asking = number
+        self._comment.open(tr("Line {number}", number=line.new or line.old))
+        self._measure()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Cancel) and self._asking >= 0:
+            self._close_comment()
+        else:
+            super().keyPressEvent(event)
+
+    def _send(self, words: str) -> None:
+        line = self._rows[self._asking].right or self._rows[self._asking].left
+        if line is not None:
+            self.commented.emit(line.new or line.old, line.text, words)
+        self._close_comment()
+
+    def _close_comment(self) -> None:
+        self._comment.hide()
+        if self._asking >= 0:
+            self._asking = -1
+            self._measure()
+            self.setFocus()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        self._place()
+
+    def _restyled(self) -> None:
+        self._ink = Ink(self._theme)
+        self._lay()

@@ -1,0 +1,131 @@
+"""The page of changes: files by turn, hunks that are kept or taken back, a comment for the agent, a commit."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine.changes.hunks import hunks
+from helix_desktop.engine.changes.story import Left
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.changes.commit import CommitDialog
+from helix_desktop.gui.changes.page import ChangesPage
+from helix_desktop.gui.changes.taking_back import TakingBack, ThreeVersions
+from helix_desktop.gui.theme import Theme
+from tests.gui.fake_changes import FakeChanges
+from tests.gui.fake_desk import now
+
+BEFORE = b"".join(b"line %d\n" % n for n in range(60))
+AFTER = BEFORE.replace(b"line 5\n", b"LINE 5\n").replace(b"line 40\n", b"line forty\nmore\n")
+
+
+@pytest.fixture
+def changes() -> FakeChanges:
+    made = FakeChanges()
+    made.fill({"src/a.py": (BEFORE, AFTER), "new.txt": (b"", b"new\n"), "gone.txt": (b"gone\n", b"")})
+    made.left = [Left("target/", "target/ beside Cargo.toml")]
+    return made
+
+
+@pytest.fixture
+def page(theme: Theme, changes: FakeChanges, application: QApplication) -> ChangesPage:
+    made = ChangesPage(theme, Doing(now))
+    made.resize(1100, 800)
+    made.open(changes, "c1")
+    made.show()
+    return made
+
+
+def dialog(page: ChangesPage, kind: type) -> object:
+    found: list[object] = list(page.findChildren(kind))
+    return found[0]
+
+
+def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: ChangesPage) -> None:
+    words = [entry.heading or (entry.file or entry.left).place for entry in page.files.files.entries]  # type: ignore[union-attr]
+    assert words == ["Turn 12 · 3 files", "src/a.py", "new.txt", "gone.txt", "Not covered", "target/"]
+    assert page.files.current is not None
+    assert page.files.current.file is not None
+    assert page.files.current.file.place == "src/a.py"
+    assert [row.head for row in page.body.view.rows if row.head] == ["@@ -3,7 +3,7 @@", "@@ -38,7 +38,8 @@"]
+
+
+def test_a_hunk_is_taken_back_and_another_kept(page: ChangesPage, changes: FakeChanges) -> None:
+    first, second = hunks(BEFORE, AFTER)
+    said: list[str] = []
+    page.told.connect(said.append)
+    page.body.view.take_back.emit(first.id)
+    page.body.view.keep.emit(second.id)
+    assert changes.now["src/a.py"] == AFTER.replace(b"LINE 5\n", b"line 5\n")
+    assert changes.kept_hunks == {"0/src/a.py": {second.id}}
+    assert said == ["1 file was put back."]
+
+
+def test_an_undo_asks_first_and_what_somebody_else_changed_is_the_users_choice(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    changes.now["new.txt"] = b"mine\n"
+    page.undo_button.click()
+    asked = dialog(page, TakingBack)
+    assert isinstance(asked, TakingBack)
+    assert asked.choices == {"0/new.txt": "now"}
+    assert changes.now["src/a.py"] == AFTER, "nothing is done before the answer"
+    asked.accept()
+    assert changes.undone == [{"0/new.txt": "now"}]
+    assert changes.now["src/a.py"] == BEFORE
+    assert changes.now["new.txt"] == b"mine\n"
+
+
+def test_three_versions_are_shown(page: ChangesPage, changes: FakeChanges, theme: Theme) -> None:
+    shown = ThreeVersions(theme, "a", (b"one", b"two\n", b"\0"), page)
+    assert [[view.lines[n] for n in range(len(view.lines))] for view in shown.views] == [["one"], ["two", ""], ["1 B"]]
+
+
+def test_a_comment_goes_to_the_agent_with_its_place(page: ChangesPage) -> None:
+    said: list[str] = []
+    page.said.connect(said.append)
+    view = page.body.view
+    number = next(i for i, row in enumerate(view.rows) if row.right is not None and row.right.text == "LINE 5")
+    view.comment_on(number)
+    view._comment.words.setPlainText("Why capitals?")
+    view._comment._send()
+    assert said == ["About src/a.py, line 6:\n\n    LINE 5\n\nWhy capitals?"]
+
+
+def test_a_commit_takes_the_chosen_files_with_a_proposed_message(page: ChangesPage, changes: FakeChanges) -> None:
+    page.commit_button.click()
+    asked = dialog(page, CommitDialog)
+    assert isinstance(asked, CommitDialog)
+    assert not asked.yes.isEnabled()
+    asked.propose.click()
+    assert asked.message.toPlainText() == "Change 3 files"
+    asked.accept()
+    assert changes.repository.committed == [(("0/src/a.py", "0/new.txt", "0/gone.txt"), "Change 3 files")]
+
+
+def test_both_columns_hold_the_same_lines(page: ChangesPage) -> None:
+    page.columns.click()
+    rows = [row for row in page.body.view.rows if not row.head]
+    assert [row.left.text for row in rows if row.left and row.left.sign == "-"] == ["line 5", "line 40"]
+    assert [row.right.text for row in rows if row.right and row.right.sign == "+"] == ["LINE 5", "line forty", "more"]
+    page.grab()
+
+
+def test_a_binary_and_a_picture_have_their_own_way(page: ChangesPage, changes: FakeChanges) -> None:
+    changes.fill({"x.bin": (b"\0a", b"\0b"), "y.png": (b"", b"no picture")})
+    page.refresh()
+    assert "a file of 2 B" in page.body._plain.text()
+    page.files.setCurrentIndex(page.files.files.index(2))
+    assert page.body._stack.currentIndex() == 2
+
+
+def test_500_files_with_50000_changed_lines_show_at_once(page: ChangesPage, changes: FakeChanges) -> None:
+    before = b"".join(b"x = %d\n" % n for n in range(100))
+    changes.fill({f"src/f{n}.py": (before, before.replace(b"x", b"y")) for n in range(500)})
+    began = time.perf_counter()
+    page.refresh()
+    page.grab()
+    assert time.perf_counter() - began < 3, "tests/benchmarks has the figure"
+    assert len(page.files.files.entries) == 503
