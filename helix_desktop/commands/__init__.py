@@ -19,6 +19,7 @@ NOUNS = (
     "workspace",
     "conversation",
     "cache",
+    "changes",
     "forget",
     "ask",
     "tour",

@@ -143,7 +143,7 @@ class TopBar(QWidget):
         in the settings and in Ctrl+K as well.
         """
         px = self._theme.px
-        tight = self.width() < px(480)
+        tight = self.width() < px(560)
         self._row.setContentsMargins(px(12 if tight else 20), 0, px(12 if tight else 20), 0)
         buttons = [each for each in (self._side, self._inspect) if not each.isHidden()]
         room = self.width() - px(24 if tight else 40) - 14 - 36 * len(buttons)
@@ -179,7 +179,7 @@ class TopBar(QWidget):
 
     def _restyled(self) -> None:
         self.setFixedHeight(self._theme.px(HEIGHT))
-        self.setMinimumWidth(self._theme.px(280))  # less than its buttons need: some of them make room
+        self.setMinimumWidth(self._theme.px(360))  # less than its buttons need: some of them make room
         self._row.setContentsMargins(self._theme.px(20), 0, self._theme.px(20), 0)
         for button in (self._side, self._inspect):
             button.setIcon(icon(button.objectName(), self._theme.colour("muted")))

@@ -69,7 +69,7 @@ def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
     bar.model.show_choice("m", "claude-sonnet")
     bar.show()
     seen = []
-    for width in (700, 460, 300):
+    for width in (780, 540, 380):
         bar.resize(width, 48)
         seen.append((bar._tabs["timeline"].isVisible(), bar.model.isVisible(), bar.policy.isVisible()))
     assert seen == [(True, True, True), (True, True, False), (True, False, False)]
@@ -82,14 +82,14 @@ def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) ->
     bar.resize(900, 48)
     bar.show()
     assert bar.model.text() == "openrouter/anthropic/claude-4.5 ▾"
-    bar.resize(560, 48)
+    bar.resize(640, 48)
     assert bar.policy.isVisible()
     begins, _, ends = bar.model.text().removesuffix(" ▾").partition("…")
     assert len(begins) > 2
     assert len(ends) > 2
     assert "openrouter/anthropic/claude-4.5".startswith(begins)
     assert "openrouter/anthropic/claude-4.5".endswith(ends)
-    assert bar.minimumSizeHint().width() <= 560
+    assert bar.minimumSizeHint().width() <= 640
     bar.model.show_choice("m", "openrouter/anthropic/claude-4.6")
     bar.fit()
     assert "…" in bar.model.text()
@@ -109,7 +109,7 @@ def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, inspector: 
     layout = bar.layout()
     assert layout is not None
     step = 3 * bar.model.fontMetrics().horizontalAdvance("m")  # what shortening goes by, in any font
-    for width in range(480, 760, 9):
+    for width in range(560, 840, 9):
         bar.resize(width, 48)
         assert layout.minimumSize().width() <= width
         if "…" in bar.model.text():
