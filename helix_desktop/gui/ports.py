@@ -18,7 +18,7 @@ from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Recorded, Us
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import State
-from helix_desktop.gui.changes.port import Changes
+from helix_desktop.gui.changes_port import Changes
 
 Report = Callable[[int, int], None]  # bytes done, and of how many
 

@@ -1,4 +1,4 @@
-"""Changes of files in memory; implements gui/changes/port.py. It starts without any: `fill` makes some."""
+"""Changes of files in memory; implements gui/changes_port.py. It starts without any: `fill` makes some."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.changes.body import FileBody
 from helix_desktop.gui.changes.commit import CommitDialog
 from helix_desktop.gui.changes.files import Entry, FileList
-from helix_desktop.gui.changes.port import Changes, Progress, Undone
 from helix_desktop.gui.changes.taking_back import TakingBack, ThreeVersions
+from helix_desktop.gui.changes_port import Changes, Progress, Undone
 from helix_desktop.gui.questions import ask_text
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import count, tr

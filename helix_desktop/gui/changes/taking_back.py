@@ -21,8 +21,8 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.changes.hunks import binary
 from helix_desktop.engine.changes.story import FileChange, How, Planned, written
 from helix_desktop.gui.shared.figures import size
-from helix_desktop.gui.shared.line_view import LineView
 from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.views.line_view import LineView
 from helix_desktop.gui.words import count, tr
 
 SHOWN = 12  # names of files that are put back
