@@ -367,7 +367,8 @@ class _Line:
                 rest.pop(0)
             elif re.match(r"-[vi]*S|--split-string", word):
                 value = word.partition("=")[2] if word.startswith("--") else word[word.index("S") + 1 :]
-                return [*found, *self.env(_split(value or (rest.pop(0) if rest else "")) + rest)]
+                value = value or (rest.pop(0) if rest else "")
+                return [*found, *self.env(_split(value) + rest), *self._guesses([value])]
             elif word.startswith(("--unset=", "--chdir=", "-u", "-C")) and certain(word):
                 continue
             elif word.startswith("-"):

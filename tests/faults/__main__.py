@@ -49,6 +49,8 @@ ALL = (
     Trial("plan_mode", "fuzzed calls in plan mode: nothing on the disk may change", "--calls", 10_000, 100),
     Trial("histories", "histories of other programs, cut and changed", "--files", 2_000, 100),
     Trial("sandbox", "commands that misbehave", "--rounds", 10, 1, seeded=False),
+    Trial("spellings", "denied commands in every spelling, and what a real shell starts", "--lines", 40_000, 1_000),
+    Trial("planting", "what commands leave to be run later, and ways out of the sandbox", "--ways", 0, 10),
     Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),
 )
 LONGEST_SHORT = 600.0  # seconds of a short round; one that takes longer hangs

@@ -117,7 +117,7 @@ def wrapped(wrap: str, line: str) -> str:
     """A program is given words; what is more than words goes through a shell."""
     if (
         re.match(r"(A=\S+ )*[\w/-]{3,}", wrap)
-        and "{}" in wrap
+        and ("{}" in wrap or wrap.startswith("env -S"))
         and not wrap.startswith(_OF_THE_SHELL)
         and not re.fullmatch(r"[\w ./:-]+", line)
     ):

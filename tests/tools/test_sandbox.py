@@ -168,6 +168,42 @@ async def test_gits_hooks_and_settings_stay_as_they_are(box: Sandbox) -> None:
     assert list((box.folders[0] / ".git" / "hooks").iterdir()) == []
 
 
+async def test_a_command_has_no_powers_of_root_and_gets_none(box: Sandbox) -> None:
+    assert (await ran(box, "grep -c 'CapEff:.0000000000000000' /proc/self/status")).strip() == "1"
+    for line in (
+        "cat /proc/sys/kernel/panic > v; cat v > /proc/sys/kernel/panic",
+        "echo h > /proc/sysrq-trigger",
+        "mount -t tmpfs x .",
+        "unshare -U true",
+        "chroot / true",
+        "hostname changed",
+    ):
+        assert "reached" not in await ran(box, f"{{ {line}; }} 2>/dev/null && echo reached")
+
+
+async def test_too_many_processes_and_too_much_memory_end_a_command(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "limits", lambda: {"processes": 30, "memory": 0, "file": 1 << 20, "handles": 64})
+    assert "started more than 30 processes" in await ran(box, "for i in $(seq 60); do sleep 30 & done; wait")
+    assert "reached" not in await ran(box, "head -c 3000000 /dev/zero > large && echo reached")
+    assert (await ran(box, "ulimit -n")).strip() == "64"
+    few = {"processes": 4096, "memory": 200 << 20, "file": 1 << 30, "handles": 1024}
+    monkeypatch.setattr(module, "limits", lambda: few)
+    hungry = f"{PYTHON} -c 'import time; held = bytearray(300 << 20); time.sleep(30)'"
+    assert "used more than 200 MB of memory" in await ran(box, hungry)
+
+
+async def test_keys_stay_hidden_though_the_home_is_the_folder(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(base))
+    (base / ".ssh").mkdir()
+    (base / ".ssh/id").write_text("content")
+    (base / "scratch").mkdir()
+    box = Sandbox(Kind.BUBBLEWRAP, (base,), base / "scratch")
+    if await module.holds(box):
+        assert "content" not in await ran(box, "cat .ssh/id")
+
+
 async def test_what_the_user_allowed_outside_is_free(box: Sandbox, base: Path) -> None:
     await ran(box, f"echo x > {base}/outside/new", free=True)
     assert (base / "outside" / "new").read_text() == "x\n"
