@@ -19,11 +19,11 @@ from helix_desktop.settings import SHORTCUTS, Settings
 OF_A_WORKSPACE = (
     "new", "workspace-settings", "workspace-folder", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
     "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
-    "lab", "model", "mode",
+    "lab", "model", "mode", "brought",
 )  # fmt: skip
 OF_A_CONVERSATION = (
     "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html", "fold-marker",
-    "fold-observations", "fold-reflection", "fold-handover",
+    "fold-observations", "fold-reflection", "fold-handover", "agents",
 )  # fmt: skip
 OF_A_QUESTION = ("allow-once", "allow-conversation", "allow-always", "refuse")
 
@@ -106,6 +106,8 @@ def _of_conversations() -> tuple[Action, ...]:
         Action("fold-reflection", tr("Merge the observations now"), context),
         Action("fold-handover", tr("Hand over now"), context, "Ctrl+Shift+H"),
         Action("policy", tr("Choose a policy"), context),
+        Action("agents", tr("Show the agents of this conversation…"), context),
+        Action("brought", tr("Rules, skills, hooks and agents of the folder…"), context),
         Action("lab", tr("Replay lab: compare policies…"), context),
         Action("model", tr("Choose a model"), context, "Ctrl+M"),
         Action("mode", tr("Choose the permission mode"), context, "Ctrl+Shift+M"),

@@ -136,6 +136,17 @@ def _wire_top(window: MainWindow) -> None:
     on("policy", top.policy.open)
     on("model", top.model.open)
     on("mode", window.chat.composer.open_modes)
+    on("agents", partial(_agents, window))
+    on("brought", lambda: window.settings_wanted.emit("brought"))
+
+
+def _agents(window: MainWindow) -> None:
+    """The agents of the open conversation, in a window that stays beside it."""
+    bench, session = window.bench, window.session
+    if bench is not None and session is not None:
+        from helix_desktop.gui.agents import AgentsDialog
+
+        AgentsDialog(bench, session.id, lambda agent: window.go(Place("conversation", bench.id, agent)), window).show()
 
 
 def _choose(window: MainWindow, what: str, name: str) -> None:

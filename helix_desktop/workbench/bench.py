@@ -61,7 +61,7 @@ from helix_desktop.workbench.rows import ConversationRow, Rows
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.sessions import Sessions
 from helix_desktop.workbench.size_limit import Room
-from helix_desktop.workbench.workforce import Workforce
+from helix_desktop.workbench.workforce import AgentRow, Workforce
 
 Listener = Callable[[Event], None]
 Writer = Callable[[str], ModelClient]
@@ -545,6 +545,30 @@ class Workbench:
         """A message that begins with the name of a command, as what the command stands for; any other as it is."""
         await self.project.look_again()
         return await slash.expanded(self.project.now, session, parts, self._shared.access.tokens)
+
+    async def brought(self) -> Sequence[Item]:
+        """Everything the folders and the user's own bring, used or not."""
+        return (await self.project.look_again()).items
+
+    async def switch_item(self, key: str, *, on: bool) -> None:
+        """Use a rules file, a skill, a command, a hook or an agent, or do not."""
+        await self.project.switch(key, on=on)
+
+    async def trust_outside(self, item: Item) -> None:
+        """A hook with exactly this content may run outside of the sandbox."""
+        await self.project.trust_outside(item)
+
+    def agents(self, conversation: str) -> Sequence[AgentRow]:
+        """All agents below a conversation, at every depth."""
+        return self.workforce.rows(conversation)
+
+    def stop_agent(self, agent: str) -> None:
+        """End an agent, with all it has delegated itself."""
+        self.workforce.stop(agent)
+
+    def stop_agents(self, conversation: str) -> None:
+        """End every agent below a conversation."""
+        self.workforce.stop_all(conversation)
 
     def to_trust(self) -> Sequence[Item]:
         """What the folders bring that is new or has changed since the user agreed to it: shown, then trusted or left."""

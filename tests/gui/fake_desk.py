@@ -45,6 +45,7 @@ from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import NotThere, Refused, StoreFailed
 from helix_desktop.project.item import Item
+from helix_desktop.workbench.workforce import AgentRow
 from tests.gui import story
 from tests.gui.fake_changes import FakeChanges
 
@@ -310,6 +311,8 @@ class FakeWorkbench:
         self.sessions: dict[str, FakeSession] = {}
         self.rules: list[Item] = []
         self.named: list[Item] = []
+        self.team: list[AgentRow] = []
+        self.switched: list[tuple[str, bool]] = []
         self.trusted: list[Item] = []
         self.notes: tuple[str, ...] = ()
         self.proposed = ""
@@ -391,6 +394,24 @@ class FakeWorkbench:
 
     async def expanded(self, session: Any, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
         return (Text("expanded"), *parts[1:])
+
+    async def brought(self) -> Sequence[Item]:
+        return tuple(self.rules)
+
+    async def switch_item(self, key: str, *, on: bool) -> None:
+        self.switched.append((key, on))
+
+    async def trust_outside(self, item: Item) -> None:
+        self.switched.append((f"{item.key}#outside", True))
+
+    def agents(self, conversation: str) -> Sequence[AgentRow]:
+        return self.team
+
+    def stop_agent(self, agent: str) -> None:
+        self.switched.append((agent, False))
+
+    def stop_agents(self, conversation: str) -> None:
+        self.switched.append((conversation, False))
 
     def to_trust(self) -> Sequence[Item]:
         return [rules for rules in self.rules if rules not in self.trusted]

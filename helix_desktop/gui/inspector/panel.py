@@ -235,6 +235,12 @@ class Inspector(QWidget):
             gap = 0.0
         held = short(figures.recallable(state) * meter.factor)
         yield FigureBox(ink, width, tr("Cached, recallable"), held, dot=ink.theme.kind(Kind.OUTPUT), ring=True)
+        tools = state.settings.tools
+        sent = tr("Tools sent: {n}", n=f"{len(tools.tools):,}")
+        yield FigureBox(ink, width, sent, short(round(tools.tokens * meter.factor)))
+        if tools.withheld:
+            words = tr("Tools not sent, found by searching: {n}", n=f"{tools.withheld:,}")
+            yield FigureBox(ink, width, words, short(round(tools.withheld_tokens * meter.factor)))
 
     def _next(self, ink: Ink, width: float) -> Iterator[Box]:
         yield heading(ink, width, tr("Coming up"), gap=float(ink.px(22)))

@@ -22,6 +22,7 @@ from helix_desktop.gui.keys import presses
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.about import AboutPage
+from helix_desktop.gui.settings.brought import BroughtPage
 from helix_desktop.gui.settings.declared import DeclaredPage
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.permissions import PermissionsPage
@@ -102,6 +103,7 @@ class SettingsDialog(QDialog):
             self._page("models", tr("Models"), lambda: ModelsPage(bench, program, doing, self._models))
             self._page("policy", tr("Policy"), lambda: PolicyPage(bench, program, doing))
             self._page("permissions", tr("Permissions"), lambda: self._permissions(bench))
+            self._page("brought", tr("Rules and skills"), lambda: BroughtPage(window.theme, bench, doing))
             self._page("servers", tr("MCP servers"), lambda: ServersPage(bench, program, doing))
             self._page("limits", tr("Limits"), lambda: LimitsPage(bench, program, doing))
             self._page("storage", tr("Storage"), lambda: self._storage(bench))

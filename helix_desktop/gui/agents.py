@@ -1,0 +1,135 @@
+"""The agents below a conversation as a tree: what each does, how full its context is, what it costs; stop one or all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import (
+    QDialog,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.gui.meter import short
+from helix_desktop.gui.ports import AgentRow, Workbench
+from helix_desktop.gui.shared.figures import money
+from helix_desktop.gui.transcript.harmless import harmless
+from helix_desktop.gui.words import count, tr
+
+EVERY = 500  # milliseconds; a panel that is open looks this often
+
+
+class AgentsDialog(QDialog):
+    """`open_conversation` is called with an agent's conversation."""
+
+    def __init__(
+        self, bench: Workbench, conversation: str, open_conversation: Callable[[str], object], parent: QWidget
+    ) -> None:
+        super().__init__(parent)
+        self._bench, self._conversation, self._open = bench, conversation, open_conversation
+        self._rows: tuple[AgentRow, ...] = ()
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(tr("Agents"))
+        self.resize(860, 420)
+        self._sum = QLabel(self)
+        self._sum.setProperty("look", "muted")
+        self._tree = QTreeWidget(self)
+        self._tree.setHeaderLabels([tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")])
+        self._tree.setAccessibleName(tr("Agents"))
+        for number, width in enumerate((170, 320, 90, 110, 70)):
+            self._tree.setColumnWidth(number, width)
+        self._tree.itemDoubleClicked.connect(lambda item, _column: self._show(item))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 16, 20, 16)
+        for widget in (self._sum, self._tree):
+            column.addWidget(widget)
+        column.addLayout(self._buttons())
+        timer = QTimer(self)
+        timer.timeout.connect(self.look)
+        timer.start(EVERY)
+        self.look()
+
+    def _buttons(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.addStretch(1)
+        for text, look, act in (
+            (tr("Open"), "", self._show_current),
+            (tr("Stop"), "", self._stop),
+            (tr("Stop all"), "danger", self._stop_all),
+            (tr("Close"), "primary", self.accept),
+        ):
+            button = QPushButton(text, self)
+            if look:
+                button.setProperty("look", look)
+            button.setAutoDefault(False)
+            button.clicked.connect(lambda _checked=False, a=act: a())
+            row.addWidget(button)
+        return row
+
+    def look(self) -> None:
+        """Show them as they are now; nothing is painted where nothing has changed."""
+        rows = tuple(self._bench.agents(self._conversation))
+        if rows == self._rows and rows:
+            return
+        self._rows = rows
+        items: dict[str, QTreeWidgetItem] = {}
+        chosen = self._chosen()
+        self._tree.clear()
+        for row in rows:
+            item = QTreeWidgetItem(_cells(row))
+            item.setData(0, Qt.ItemDataRole.UserRole, row.id)
+            item.setToolTip(1, harmless(row.task))
+            above = items.get(row.parent)
+            if above is not None:
+                above.addChild(item)
+            else:
+                self._tree.addTopLevelItem(item)
+            items[row.id] = item
+            if row.id == chosen:
+                self._tree.setCurrentItem(item)
+        self._tree.expandAll()
+        working = sum(row.state in ("working", "asking", "waiting") for row in rows)
+        said = count(len(rows), "{n} agent", "{n} agents")
+        cost = money(sum(row.cost for row in rows))
+        words = tr("{agents}, {working} at work, {cost}", agents=said, working=working, cost=cost)
+        self._sum.setText(words if rows else tr("Nothing was delegated in this conversation."))
+
+    def _chosen(self) -> str:
+        item = self._tree.currentItem()
+        return str(item.data(0, Qt.ItemDataRole.UserRole)) if item is not None else ""
+
+    def _show_current(self) -> None:
+        if chosen := self._chosen():
+            self._open(chosen)
+
+    def _show(self, item: QTreeWidgetItem) -> None:
+        self._open(str(item.data(0, Qt.ItemDataRole.UserRole)))
+
+    def _stop(self) -> None:
+        if chosen := self._chosen():
+            self._bench.stop_agent(chosen)
+            self.look()
+
+    def _stop_all(self) -> None:
+        self._bench.stop_agents(self._conversation)
+        self.look()
+
+
+def _cells(row: AgentRow) -> list[str]:
+    states = {
+        "working": tr("working"),
+        "asking": tr("asks you"),
+        "waiting": tr("waiting"),
+        "done": tr("done"),
+        "failed": tr("failed"),
+        "stopped": tr("stopped"),
+    }
+    meter = f"{short(row.used)} / {short(row.window)}"
+    name, task = harmless(row.name), harmless(row.task)
+    return [name, task, states.get(row.state, row.state), meter, money(row.cost), f"{row.seconds:.0f} s"]

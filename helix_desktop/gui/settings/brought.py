@@ -1,0 +1,118 @@
+"""What the workspace's folders and the user's own bring for agents: what is used now and why, and each can be switched off."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.engine import exact
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.chat.trust_dialog import TrustDialog, kinds
+from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.layouts import clear
+from helix_desktop.gui.ports import Brought, Workbench
+from helix_desktop.gui.settings.page import Page
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.words import tr
+
+
+class BroughtPage(Page):
+    """A card for each item; what is new or has changed comes first within its kind."""
+
+    def __init__(self, theme: Theme, bench: Workbench, doing: Doing, parent: QWidget | None = None) -> None:
+        super().__init__(tr("Rules and skills"), parent)
+        self._theme, self._bench, self._doing = theme, bench, doing
+        self.sentence(
+            tr(
+                "Rules, skills, slash commands, hooks and agents of the folder. Nothing new or changed is used before you trust it."
+            )
+        )
+        self._items = QVBoxLayout()
+        self._items.setSpacing(6)
+        self.add_layout(self._items)
+        self.look()
+
+    def look(self) -> None:
+        self._doing.do(self._bench.brought(), name="look at what the folder brings", then=self._fill, owner=self)
+
+    def _fill(self, items: object) -> None:
+        clear(self._items)
+        found = list(items) if isinstance(items, tuple | list) else []
+        if not found:
+            self._items.addWidget(self._label(tr("There is nothing of the kind here."), "faint"))
+        for kind, words in kinds().items():
+            own = sorted(
+                (item for item in found if item.kind == kind), key=lambda item: (item.state == "in use", item.name)
+            )
+            if own:
+                self._items.addWidget(self._label(words, "heading"))
+            for item in own:
+                self._items.addWidget(self._card(item))
+
+    def _card(self, item: Brought) -> QWidget:
+        card = QWidget(self.inside)
+        card.setProperty("look", "card")
+        card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        column = QVBoxLayout(card)
+        column.setContentsMargins(12, 8, 10, 8)
+        column.setSpacing(2)
+        line = QHBoxLayout()
+        line.addWidget(self._label(exact.one_line(item.name), "title"), 1)
+        line.addWidget(self._label(states().get(item.state, item.state), "small"))
+        for text, act in self._ways(item):
+            line.addWidget(self._button(text, item, act))
+        line.addWidget(self._switch(item))
+        column.addLayout(line)
+        for text in filter(None, [item.about, _why(item), *map(said, item.notes)]):
+            column.addWidget(self._label(exact.shown(text[:400]), "muted"))
+        column.addWidget(self._label(exact.one_line(str(item.path)), "faint"))
+        return card
+
+    def _ways(self, item: Brought) -> list[tuple[str, object]]:
+        ways: list[tuple[str, object]] = [(tr("Read"), lambda: self._read(item))]
+        if item.kind == "hook" and item.state == "in use":
+            ways.append((tr("Run outside the sandbox"), lambda: self._do(self._bench.trust_outside(item))))
+        return ways
+
+    def _button(self, text: str, item: Brought, act: object) -> QPushButton:
+        button = QPushButton(text, self.inside)
+        button.setProperty("look", "link")
+        button.setAutoDefault(False)
+        button.setAccessibleName(f"{text}: {item.name}")
+        button.clicked.connect(lambda _checked=False: act() if callable(act) else None)
+        return button
+
+    def _switch(self, item: Brought) -> QCheckBox:
+        box = QCheckBox(tr("Use"), self.inside)
+        box.setChecked(not item.off)
+        box.setAccessibleName(tr("Use {name}", name=item.name))
+        box.toggled.connect(lambda on: self._do(self._bench.switch_item(item.key, on=on)))
+        return box
+
+    def _read(self, item: Brought) -> None:
+        TrustDialog(self._theme, item, lambda: self._do(self._bench.trust(item)), self).open()
+
+    def _do(self, work: object) -> None:
+        self._doing.do(work, name="change what is used", then=lambda _done: self.look(), owner=self)  # type: ignore[arg-type]
+
+    def _label(self, text: str, look: str) -> QLabel:
+        label = QLabel(text, self.inside)
+        label.setProperty("look", look)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setWordWrap(look in ("muted", "heading"))
+        return label
+
+
+def states() -> dict[str, str]:
+    """`project.item.Item.state` in the user's language."""
+    return {
+        "in use": tr("In use"),
+        "off": tr("Off"),
+        "cannot be used": tr("Cannot be used"),
+        "new: not trusted yet": tr("New: not trusted yet"),
+        "changed: not trusted yet": tr("Changed: not trusted yet"),
+    }
+
+
+def _why(item: Brought) -> str:
+    return tr("In force because {why}.", why=item.why) if item.why else ""

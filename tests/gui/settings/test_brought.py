@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton
+
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.chat.trust_dialog import TrustDialog
+from helix_desktop.gui.settings.brought import BroughtPage
+from helix_desktop.gui.theme import Theme
+from helix_desktop.project.item import Item
+from tests.gui.fake_desk import FakeDesk, now
+
+ITEM = Item("skill", "pdf", Path("/x/SKILL.md"), "---\nname: pdf\n---\nRead it.", "Read it.", "Reads PDF files")
+
+
+def test_items_are_shown_trusted_and_switched(theme: Theme, desk: FakeDesk) -> None:
+    bench = desk.benches["parser"]
+    bench.rules = [
+        ITEM,
+        replace(ITEM, kind="hook", name="Stop", path=Path("/x/s.json"), trusted=True, why="it says so"),
+    ]
+    page = BroughtPage(theme, bench, Doing(now))
+    words = [label.text() for label in page.findChildren(QLabel)]
+    assert "New: not trusted yet" in words
+    assert "In force because it says so." in words
+    next(each for each in page.findChildren(QPushButton) if each.accessibleName() == "Read: pdf").click()
+    dialog = page.findChildren(TrustDialog)[0]
+    next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust").click()
+    assert bench.trusted == [ITEM]
+    next(each for each in page.findChildren(QCheckBox) if each.accessibleName() == "Use pdf").click()
+    assert bench.switched == [("/x/SKILL.md", False)]
