@@ -6,12 +6,13 @@ python -m tests.benchmarks.view [--quick]      1,000, 10,000 and 100,000 message
 from __future__ import annotations
 
 import gc
+import random
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
 
-from helix_desktop.engine import budget, policy, view
+from helix_desktop.engine import budget, laws, policy, view
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.strategies import caching, handover, observation, reflection
 from helix_desktop.engine.strategies.plan import Situation
@@ -21,6 +22,7 @@ from tests.engine.talk import Talk
 
 LENGTHS = (1_000, 10_000, 100_000)
 STEPS = 200
+MOMENTS = 100
 
 
 def conversation(messages: int) -> Talk:
@@ -77,7 +79,24 @@ def _rows_at(length: int) -> list[Row]:
     parts_ = [
         Row(f"{name} at {length:,}", "ms", Figure.of(each), series=name, at=length) for name, each in taken.items()
     ]
-    return [step, *parts_]
+    return [step, *parts_, _past(talk, length)]
+
+
+def _past(talk: Talk, length: int) -> Row:
+    """Any earlier moment: its view, and the request it was."""
+    gc.freeze()  # the window collects on its own thread, when nothing waits (gui/garbage.py)
+    chosen = random.Random(length)
+    seqs = [chosen.randrange(1, talk.state.seq) for _ in range(MOMENTS)]
+    taken = [_milliseconds(partial(_request_at, talk, seq)) for seq in seqs]
+    highest = max(taken)
+    return Row(
+        f"the request of any earlier step, of {length:,} messages", "ms of the processor", Figure.of(taken), {},
+        "all < 50 ms", highest < 50, series="an earlier step", at=length, note=f"at most {highest:.1f} ms",
+    )  # fmt: skip
+
+
+def _request_at(talk: Talk, seq: int) -> object:
+    return laws.request(talk.state.at(seq).view(), {})
 
 
 RULES = policy.preset("layered")

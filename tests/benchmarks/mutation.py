@@ -1,0 +1,69 @@
+"""How many one-line mistakes in the modules that carry the truth the tests notice: mutmut over engine/history and beside it.
+
+python -m tests.benchmarks.mutation [MODULE ...]     goes on where the last run ended; judged survivors stand in JUDGED
+
+What is mutated, and with which tests, is in pyproject.toml ([tool.mutmut]); results lie in mutants/. A benchmark: whole, it
+takes hours of one core.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.benchmarks.row import Figure, Row
+
+ROOT = Path(__file__).parents[2]
+QUICK = ("helix_desktop.engine.history.covers",)
+ASKED = 0.9
+CAUGHT = frozenset({"killed", "timeout", "segfault", "suspicious"})
+JUDGED: Mapping[str, str] = {}  # a survivor, and why no test can or need catch it
+
+
+def rows(*, quick: bool) -> list[Row]:
+    """The share that is caught, module by module."""
+    run(QUICK if quick else ())
+    return [_row(module, counted) for module, counted in sorted(results().items()) if sum(counted.values())]
+
+
+def run(modules: Sequence[str]) -> None:
+    """Test the mutants of these modules, all without any, that were not tested yet."""
+    chosen = [f"{module}*" for module in modules]
+    subprocess.run([sys.executable, "-m", "mutmut", "run", "--max-children", "1", *chosen], cwd=ROOT, check=False)
+
+
+def results() -> dict[str, Counter[str]]:
+    """By module, how many mutants ended how; those that were not tested yet are left out."""
+    said = subprocess.run(
+        [sys.executable, "-m", "mutmut", "results", "--all", "true"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    found: dict[str, Counter[str]] = {}
+    for line in said.splitlines():
+        name, _, ended = line.strip().partition(": ")
+        if ended and ended != "not checked" and name not in JUDGED:
+            found.setdefault(name.rpartition(".")[0], Counter())[ended] += 1
+    return found
+
+
+def _row(module: str, counted: Counter[str]) -> Row:
+    whole = sum(counted.values())
+    caught = sum(number for ended, number in counted.items() if ended in CAUGHT)
+    return Row(
+        f"mutants of {module} that are caught", "share", Figure.of([caught / whole]), {}, f"≥ {ASKED:g}",
+        caught >= ASKED * whole, note=f"{caught} of {whole}",
+    )  # fmt: skip
+
+
+def main() -> int:
+    run(sys.argv[1:])
+    for row in (_row(module, counted) for module, counted in sorted(results().items())):
+        sys.stdout.write(f"{row.name}: {row.note}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
