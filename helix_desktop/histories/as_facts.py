@@ -42,6 +42,7 @@ from helix_desktop.histories.recording import Compaction, Picture, RecordedMessa
 from helix_desktop.store.incoming_content import line_count
 
 TITLE = 80
+LONG = 200  # characters of a text that is nobody's own words: a longer one stands as an attachment
 HEAD = 2_000  # characters of an output that stand in its fact
 SUMMARY = "[Conversation History Summary]"
 PICTURE_TOKENS = 1_000
@@ -158,8 +159,14 @@ class _Writing:
         if not message.beside:
             self._end_turn(message.time, TurnEnd.STOPPED if self.waiting else TurnEnd.DONE)
         text = message.text if message.role == "user" else f"[System message]\n{message.text}"
-        parts: list[UserPart] = [Text(text, self.tokens.count(text))] if text.strip() else []
-        contents = []
+        parts: list[UserPart] = []
+        contents: list[Content] = []
+        if message.beside and len(text) > LONG:
+            name = " ".join(text.split("\n", 1)[0].strip("[]<>").split())[:60] or "text"
+            parts.append(Attachment(name, stored(text.encode("utf-8", "replace")), self.tokens.count(text)))
+            contents.append((text.encode("utf-8", "replace"), About("user", name)))
+        elif text.strip():
+            parts.append(Text(text, self.tokens.count(text)))
         for number, picture in enumerate(message.pictures, 1):
             name = picture.name or f"picture {number}"
             parts.append(Attachment(name, stored(picture.data, picture.media_type), self._picture_tokens(picture)))
