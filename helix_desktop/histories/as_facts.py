@@ -6,6 +6,7 @@ call stands as an attachment, a failed request ends a turn, what the other progr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -162,7 +163,7 @@ class _Writing:
         parts: list[UserPart] = []
         contents: list[Content] = []
         if message.beside and len(text) > LONG:
-            name = " ".join(text.split("\n", 1)[0].strip("[]<>").split())[:60] or "text"
+            name = " ".join(re.sub(r"[<>\[\]]", " ", text.split("\n", 1)[0]).split())[:60] or "text"
             parts.append(Attachment(name, stored(text.encode("utf-8", "replace")), self.tokens.count(text)))
             contents.append((text.encode("utf-8", "replace"), About("user", name)))
         elif text.strip():
