@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from PySide6.QtGui import QAction
 
@@ -106,10 +107,22 @@ async def mentions(bench: Workbench, asked: Asked) -> list[Offer]:
     """What `@` offers: files of the workspace by name, then entries of the cache by their content."""
     files = await bench.files(asked.letters, 6)
     offers = [Offer(name, f"@{name} ", icon="folder" if name.endswith("/") else "entry") for name in files]
+    letters = asked.letters.casefold()
+    for server, uri, name in bench.resources():
+        if letters and letters in f"{server}:{name} {uri}".casefold():
+            offers.append(Offer(f"{server}: {name}", value=Resource(server, uri), icon="entry", note=uri[:60]))
     if len(asked.letters) >= 2:
         hits = await bench.search(asked.letters, limit=12)
         offers += [_entry(hit) for hit in hits if hit.digest is not None][:4]
     return offers
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What a server offers to be attached."""
+
+    server: str
+    uri: str
 
 
 def _entry(hit: Hit) -> Offer:

@@ -112,5 +112,8 @@ def take(window: MainWindow, offered: Offer) -> None:
     """What was taken is more than text: an entry to recall, a command to run."""
     if isinstance(offered.value, Digest):
         recall(window, offered.value)
+    elif isinstance(offered.value, finding.Resource) and window.bench is not None:
+        work = window.bench.attach_resource(offered.value.server, offered.value.uri)
+        window.doing.do(work, name="attach a resource", then=window.attacher(), owner=window)
     else:
         finding.run(offered)

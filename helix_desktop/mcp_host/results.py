@@ -28,7 +28,7 @@ def converted(result: Any) -> HostResult:
     texts: list[str] = []
     images: list[tuple[str, bytes]] = []
     for part in result.content:
-        _part(part, texts, images)
+        add_part(part, texts, images)
     structured = getattr(result, "structured_content", None)
     if structured is not None and not any(_same(text, structured) for text in texts):
         texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
@@ -36,7 +36,7 @@ def converted(result: Any) -> HostResult:
     return HostResult(text, not getattr(result, "is_error", False), tuple(images))
 
 
-def _part(part: Any, texts: list[str], images: list[tuple[str, bytes]]) -> None:
+def add_part(part: Any, texts: list[str], images: list[tuple[str, bytes]]) -> None:
     kind = getattr(part, "type", "")
     if kind == "text":
         texts.append(part.text)
@@ -48,11 +48,15 @@ def _part(part: Any, texts: list[str], images: list[tuple[str, bytes]]) -> None:
         about = f": {part.description}" if part.description else ""
         texts.append(f"[link to the resource {part.uri} ({part.name}){about}]")
     elif kind == "resource":
-        inner = part.resource
-        if getattr(inner, "text", None) is not None:
-            texts.append(f"[resource {inner.uri}]\n{inner.text}")
-        else:
-            _binary(inner.blob, inner.mime_type or "application/octet-stream", f"resource {inner.uri}", texts, images)
+        add_resource(part.resource, texts, images)
+
+
+def add_resource(inner: Any, texts: list[str], images: list[tuple[str, bytes]]) -> None:
+    """What a server gives to read, with its address in front."""
+    if getattr(inner, "text", None) is not None:
+        texts.append(f"[resource {inner.uri}]\n{inner.text}")
+    else:
+        _binary(inner.blob, inner.mime_type or "application/octet-stream", f"resource {inner.uri}", texts, images)
 
 
 def _binary(data: str, kind: str, what: str, texts: list[str], images: list[tuple[str, bytes]]) -> None:

@@ -23,7 +23,7 @@ from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import CallContext, Question
 from helix_desktop.errors import HelixError, NotThere, Unreachable
 from helix_desktop.mcp_host.config import ServerConfig, filled, references
-from helix_desktop.mcp_host.results import HostResult, converted, spec_of
+from helix_desktop.mcp_host.results import HostResult, add_part, add_resource, converted, spec_of
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -104,6 +104,25 @@ class HostTool:
         return await self.server.call(self.own_name, values, context)
 
 
+@dataclass(frozen=True, slots=True)
+class HostPrompt:
+    """A prompt of a server, which the user says with a slash: `/server:name`."""
+
+    server: str
+    name: str
+    about: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostResource:
+    """What a server offers to read; the user attaches it with @."""
+
+    server: str
+    uri: str
+    name: str
+
+
 @dataclass(slots=True)
 class Hosted:
     """A configured server. `run` is its task; everything else may be called from anywhere on the loop."""
@@ -112,6 +131,8 @@ class Hosted:
     needs: Needs
     status: Status = Status(State.OFF)
     all_tools: tuple[HostTool, ...] = ()
+    prompts: tuple[HostPrompt, ...] = ()
+    resources: tuple[HostResource, ...] = ()
     log: Any = None
     _client: Any = None
     _calls: list[CallContext] = field(default_factory=list)
@@ -323,6 +344,7 @@ class Hosted:
             cursor = page.next_cursor
             if not cursor:
                 break
+        await self._list_more()
         usable = [each for each in found if not _needs_tasks(each)]
         self.all_tools = tuple(self._tool(each) for each in usable)
         notes = []
@@ -332,6 +354,52 @@ class Hosted:
             notes.append(f"{len(found) - len(usable)} of its tools run only as tasks, which are not supported.")
         version = str(self._client.protocol_version or "")
         self._tell(Status(State.READY, " ".join(notes), tools=len(usable), version=version))
+
+    async def _list_more(self) -> None:
+        """Its prompts and resources, where it has any; one that fails at them still has its tools."""
+        able, own = self._client.server_capabilities, self.config.name
+        try:
+            if able and able.prompts:
+                listed = (await self._client.list_prompts()).prompts[:MOST_TOOLS]
+                self.prompts = tuple(
+                    HostPrompt(own, p.name, p.description or p.title or "", tuple(a.name for a in p.arguments or ()))
+                    for p in listed
+                )
+            if able and able.resources:
+                offered = (await self._client.list_resources()).resources[:MOST_TOOLS]
+                self.resources = tuple(HostResource(own, str(r.uri), r.title or r.name) for r in offered)
+        except Exception as error:
+            log.info("MCP server %s does not list its prompts", own, exc_info=_wordless(error))
+
+    async def prompt(self, name: str, values: Mapping[str, str]) -> str:
+        """What a prompt says with these arguments, as text."""
+        found = await self._asked(name, lambda: self._client.get_prompt(name, dict(values)))
+        texts: list[str] = []
+        for message in found.messages:
+            add_part(message.content, texts, [])
+        return "\n\n".join(texts)
+
+    async def read(self, uri: str) -> HostResult:
+        """A resource, as text and pictures."""
+        found = await self._asked(uri, lambda: self._client.read_resource(uri))
+        texts: list[str] = []
+        images: list[tuple[str, bytes]] = []
+        for content in found.contents:
+            add_resource(content, texts, images)
+        return HostResult("\n".join(texts), images=tuple(images))
+
+    async def _asked(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer to a question that is no call; every failure is a sentence that names the server."""
+        if self._client is None or self._lost:
+            raise Unreachable(f"The server {self.config.name} is not ready. {self.status.why}".strip())
+        try:
+            return await asyncio.wait_for(ask(), self.config.call_seconds)
+        except TimeoutError:
+            raise Unreachable(self._unanswered(name)) from None
+        except HelixError:
+            raise
+        except Exception as error:
+            raise Unreachable(self._failure(name, error)) from error
 
     def _tool(self, tool: Any) -> HostTool:
         spec = spec_of(self.config.name, tool)

@@ -539,12 +539,28 @@ class Workbench:
 
     def commands(self) -> Sequence[Item]:
         """What can be said with a slash now: the folders' commands, and skills by their names."""
-        return (*self.project.now.in_force("command"), *self.project.now.in_force("skill"))
+        prompts = [
+            Item("command", f"{each.server}:{each.name}", Path(each.server), "", "", each.about, trusted=True)
+            for each in self.servers.prompts()
+        ]
+        return (*self.project.now.in_force("command"), *self.project.now.in_force("skill"), *prompts)
+
+    def resources(self) -> Sequence[tuple[str, str, str]]:
+        """What the servers offer to be attached: server, address, name."""
+        return [(each.server, each.uri, each.name) for each in self.servers.resources()]
+
+    async def attach_resource(self, server: str, uri: str) -> Attachment:
+        """A resource of a server, for the next message."""
+        found = await self.servers.resource(server, uri)
+        if found.images and not found.text.strip():
+            kind, data = found.images[0]
+            return await self.attach(uri, data, kind)
+        return await self.attach(uri, found.text.encode("utf-8", "replace"), "text/plain")
 
     async def expanded(self, session: Session, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
         """A message that begins with the name of a command, as what the command stands for; any other as it is."""
         await self.project.look_again()
-        return await slash.expanded(self.project.now, session, parts, self._shared.access.tokens)
+        return await slash.expanded(self.project.now, session, parts, self._shared.access.tokens, self.servers)
 
     async def brought(self) -> Sequence[Item]:
         """Everything the folders and the user's own bring, used or not."""

@@ -19,7 +19,8 @@ from helix_desktop.tools.runner import ForeignTool
 if TYPE_CHECKING:
     from helix_desktop.mcp_host.config import Pasted, ServerConfig
     from helix_desktop.mcp_host.host import Host
-    from helix_desktop.mcp_host.server import Hosted, HostTool, Status
+    from helix_desktop.mcp_host.results import HostResult
+    from helix_desktop.mcp_host.server import Hosted, HostPrompt, HostResource, HostTool, Status
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,20 @@ class Servers:
     def tools(self) -> Sequence[ForeignTool]:
         """What the servers that are ready offer now."""
         return self._host.tools() if self._host else ()
+
+    def prompts(self) -> Sequence[HostPrompt]:
+        """What the servers that are ready offer to be said with a slash."""
+        return [prompt for server in self.servers if server.tools or server.prompts for prompt in server.prompts]
+
+    def resources(self) -> Sequence[HostResource]:
+        """What they offer to be read."""
+        return [one for server in self.servers for one in server.resources]
+
+    async def prompt(self, server: str, name: str, values: Mapping[str, str]) -> str:
+        return await (await self._hosting()).server(server).prompt(name, values)
+
+    async def resource(self, server: str, uri: str) -> HostResult:
+        return await (await self._hosting()).server(server).read(uri)
 
     @property
     def servers(self) -> Sequence[Hosted]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine.facts import Attachment, Text, ToolCall, UserPart
 from helix_desktop.engine.ports import Outcome, Tokens
@@ -11,12 +11,13 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.project import commands
 from helix_desktop.project.folder import Brought
+from helix_desktop.workbench.servers import Servers
 
 MOST_OUTPUT = 32 * 1024
 
 
 async def expanded(
-    brought: Brought, session: Session, parts: tuple[UserPart, ...], tokens: Tokens
+    brought: Brought, session: Session, parts: tuple[UserPart, ...], tokens: Tokens, servers: Servers
 ) -> tuple[UserPart, ...]:
     """The parts of the message; unchanged where it begins with no command that is known."""
     first = parts[0] if parts else None
@@ -31,7 +32,17 @@ async def expanded(
     if brought.find("skill", name) is not None:
         words = f'Use the skill "{name}" (call_tool, use_skill). {arguments}'.strip()
         return (Text(words), *parts[1:])
+    for offered in servers.prompts():
+        if name == f"{offered.server}:{offered.name}":
+            said = await servers.prompt(offered.server, offered.name, _values(offered.arguments, arguments))
+            return (Text(f"[Prompt {offered.name} of the server {offered.server}]\n{said}"), *parts[1:])
     return parts
+
+
+def _values(names: Sequence[str], arguments: str) -> dict[str, str]:
+    """The words in the order of a prompt's arguments; the last one takes the rest."""
+    words = arguments.split(maxsplit=max(0, len(names) - 1))
+    return dict(zip(names, words, strict=False))
 
 
 async def _filled(prompt: commands.Prompt, session: Session, tokens: Tokens) -> list[UserPart]:

@@ -395,6 +395,12 @@ class FakeWorkbench:
     async def expanded(self, session: Any, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
         return (Text("expanded"), *parts[1:])
 
+    def resources(self) -> Sequence[tuple[str, str, str]]:
+        return [("docs", "docs://style", "The style guide")]
+
+    async def attach_resource(self, server: str, uri: str) -> Attachment:
+        return await self.attach(uri, f"{server} {uri}".encode(), "text/plain")
+
     async def brought(self) -> Sequence[Item]:
         return tuple(self.rules)
 

@@ -15,6 +15,18 @@ class Wish(BaseModel):
     name: str
 
 
+@server.prompt()
+def review(file: str, focus: str = "faults") -> str:
+    """Reviews a file."""
+    return f"Review {file} and look for {focus}."
+
+
+@server.resource("docs://style", name="style")
+def style() -> str:
+    """How we write."""
+    return "Four spaces."
+
+
 @server.tool()
 async def grow(context: Context) -> str:
     """Adds a tool."""

@@ -225,3 +225,23 @@ async def test_signing_in_says_how_it_ended_and_the_token_stays_with_the_keyring
             await desk.aclose()
     written = [path for path in tmp_path.rglob("*") if path.is_file() and b"token-" in path.read_bytes()]
     assert written == []
+
+
+async def test_prompts_are_said_with_a_slash_and_resources_are_attached(tmp_path: Path) -> None:
+    desk = desk_at(tmp_path)
+    try:
+        folder = tmp_path / "project"
+        folder.mkdir()
+        bench = await desk.create("Prompts", folder)
+        await bench.servers.paste(PASTED)
+        await ready(bench)
+        session = await bench.new_conversation()
+        assert [item.name for item in bench.commands()] == ["modern:review"]
+        (said,) = await bench.expanded(session, (Text("/modern:review src/a.py wrong names and types"),))
+        assert isinstance(said, Text)
+        assert said.text.endswith("Review src/a.py and look for wrong names and types.")
+        ((server, uri, _),) = bench.resources()
+        attached = await bench.attach_resource(server, uri)
+        assert b"Four spaces." in await bench.read(attached.stored.digest, 0, attached.stored.size)
+    finally:
+        await desk.aclose()

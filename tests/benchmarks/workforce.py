@@ -1,0 +1,106 @@
+"""200 agents in a tree of depth 3 against a scripted model: `python -m tests.benchmarks.workforce`.
+
+Whether the limit of their number holds exactly, how long it takes until all have stopped, what is left after quitting, whether
+anything of one agent is in another's context but its result, memory, and how long the event loop was held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import tempfile
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from helix_desktop import places
+from helix_desktop.engine.blocks import Reply
+from helix_desktop.engine.facts import Stop, Text, ToolCall
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk, Workbench
+from tests.engine.agent import calls
+from tests.workbench.test_workforce import Team
+
+NUMBER = 200
+
+
+def delegates(tasks: list[str]) -> Reply:
+    made = [part for task in tasks for part in calls("delegate", task=task).parts]
+    return Reply(tuple(replace(p, id=f"d{n}") for n, p in enumerate(made) if isinstance(p, ToolCall)), Stop.CALLS)
+
+
+def memory() -> int:
+    """Of this process now, in megabytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() >> 20
+
+
+async def main() -> None:
+    team = Team({})
+    Workbench._client = lambda *_: team  # type: ignore[method-assign]
+    with tempfile.TemporaryDirectory() as base:
+        folder = Path(base) / "project"
+        folder.mkdir()
+        where = places.find(Path(base) / "home")
+        desk = Desk(where, Secrets(where.key_file, environ={}))
+        bench = await desk.create("Agents", folder)
+        await bench.change({"limits.agents": NUMBER, "limits.agents_depth": 3, "limits.agents_at_once": NUMBER})
+        session = await bench.new_conversation()
+        team.hold = asyncio.Event()
+        top, middle = [f"TOP-{n}-" for n in range(5)], [f"MIDDLE-{n}.{m}-" for n in range(5) for m in range(6)]
+        leaves = [f"LEAF-{n}-" for n in range(30 * 7)]  # more than there may be
+        team.answers = {"ROOT": [delegates(top)], "LEAF": []}
+        team.answers |= {task: [delegates(middle[n * 6 : n * 6 + 6])] for n, task in enumerate(top)}
+        team.answers |= {task: [delegates(leaves[n * 7 : n * 7 + 7])] for n, task in enumerate(middle)}
+        before = memory()
+        worst, done = 0.0, False
+
+        async def watch() -> None:
+            nonlocal worst
+            while not done:
+                started = time.perf_counter()
+                await asyncio.sleep(0.005)
+                worst = max(worst, time.perf_counter() - started - 0.005)
+
+        watching = asyncio.ensure_future(watch())  # noqa: TID251
+        started = time.perf_counter()
+        session.send((Text("ROOT"),))
+        while len(bench.agents(session.id)) < NUMBER or team.working < NUMBER - 35:
+            await asyncio.sleep(0.01)
+        print(
+            f"{len(bench.agents(session.id))} agents of {5 + 30 + 210} wanted began in {time.perf_counter() - started:.1f} s"
+        )
+        print(
+            f"memory: {before} MB before, {memory()} MB with all of them; the loop was held {worst * 1000:.0f} ms at the most"
+        )
+        _contexts(team)
+        started = time.perf_counter()
+        bench.stop_agents(session.id)
+        session.stop()
+        await session.idle()
+        while team.working or any(row.state in ("working", "waiting", "asking") for row in bench.agents(session.id)):
+            await asyncio.sleep(0.005)
+        print(
+            f"all stopped after {time.perf_counter() - started:.2f} s; started in all: {bench.workforce.team(session.id).started}"
+        )
+        print("states:", dict(Counter(row.state for row in bench.agents(session.id))))
+        done = True
+        await watching
+        await desk.aclose()
+        left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        print(f"after quitting: {team.working} requests, {len(left)} tasks")
+
+
+def _contexts(team: Team) -> None:
+    """Whether a request holds a task of another branch of the tree."""
+    strange = 0
+    for request in team.requests:
+        said = "\n".join(getattr(part, "text", "") for message in request.messages for part in message.parts)
+        own = [word for word in ("TOP-", "MIDDLE-", "LEAF-") if word in said.partition("\n")[0]]
+        first = next((getattr(part, "text", "") for message in request.messages for part in message.parts), "")
+        strange += "LEAF-" in first and ("TOP-" in said or "MIDDLE-" in said or len(own) > 1)
+    print(f"{len(team.requests)} requests; {strange} of agents with something of another agent in them")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
