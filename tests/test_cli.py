@@ -20,6 +20,7 @@ import pytest
 
 from helix_desktop import __version__, cli, places
 from helix_desktop.commands import open_workspace
+from helix_desktop.durable import Beside
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, ToolReturned
 from helix_desktop.engine.ports import About
 from helix_desktop.store.workspace import Workspaces
@@ -450,10 +451,10 @@ def test_doctor_finds_this_installation_sound(helix: Helix, workspace: str, tmp_
 def test_diagnostics_that_found_no_room_are_not_said_to_be_written(
     helix: Helix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_beside: Path, _target: Path) -> None:
+    def full(_beside: Beside) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("helix_desktop.console._rename", full)
+    monkeypatch.setattr(Beside, "take_place", full)
     said = helix("doctor", "-o", tmp_path / "report")
     assert (said.code, said.out) == (1, "")
     assert "could not be written" in said.err

@@ -39,17 +39,21 @@ def add(nouns: Subparsers) -> None:
     one = _verb(verbs, "get", "write an entry's bytes to a file or standard output", get)
     one.add_argument("hash", metavar="HASH", help="may be shortened while it is unique")
     one.add_argument("--output", "-o", type=Path, metavar="FILE", default=STANDARD)
-    one.set_defaults(run=lambda arguments: open_workspace.run(arguments, target=_file(arguments.output)), counts=False)
+    one.set_defaults(
+        run=lambda arguments: open_workspace.run(arguments, target=_file(arguments.output)), counts=False, reads=True
+    )
     one = _verb(verbs, "list", "the entries, the newest first", list_entries)
     one.add_argument("--tool", default="", help="only what this tool returned")
     one.add_argument("--sort", default="time", choices=("time", "tool", "source", "size", "tokens", "uses"))
     one.add_argument("--limit", type=_count, default=50, metavar="N", help="0: all of them")
+    one.set_defaults(reads=True)
     one = _verb(verbs, "search", "entries that hold the words", search)
     one.add_argument("words", nargs="+", metavar="WORD")
     one.add_argument("--tool", default="", help="only in what this tool returned")
     one.add_argument("--limit", type=_count, default=20, metavar="N", help="0: all of them")
-    _verb(verbs, "verify", "read every entry and compare it with its hash", verify)
-    _verb(verbs, "stats", "how much there is", stats)
+    one.set_defaults(reads=True)
+    _verb(verbs, "verify", "read every entry and compare it with its hash", verify).set_defaults(reads=True)
+    _verb(verbs, "stats", "how much there is", stats).set_defaults(reads=True)
     one = _verb(verbs, "collect", "remove what no message uses and nobody put by hand", collect)
     one.add_argument(
         "--to", type=_count, default=0, metavar="BYTES", help="stop when the cache takes no more than this"
@@ -149,7 +153,7 @@ def _readable(content: bytes) -> dict[str, str]:
 async def list_entries(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     from helix_desktop.store.catalogue import Filter, Sort
 
-    await workspace.index.caught_up()
+    await open_workspace.caught_up(workspace, console)
     chosen = Filter(tool=arguments.tool)
     rows = await workspace.index.entries(
         chosen,
@@ -186,7 +190,7 @@ def _described(row: Row) -> dict[str, Any]:
 
 
 async def search(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
-    await workspace.index.caught_up()
+    await open_workspace.caught_up(workspace, console)
     hits = await workspace.index.search(
         " ".join(arguments.words), tool=arguments.tool, limit=arguments.limit or -1, entries_only=True
     )
@@ -230,7 +234,7 @@ async def verify(arguments: argparse.Namespace, workspace: Workspace, console: C
 
 
 async def stats(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
-    await workspace.index.caught_up()
+    await open_workspace.caught_up(workspace, console)
     found = await workspace.index.stats()
     over = await workspace.over_limit()
     figures = {**found.named(), "limit": workspace.settings.limit, "over_limit": over}

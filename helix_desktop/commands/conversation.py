@@ -25,15 +25,17 @@ SHOWN = 60  # characters of what a block says
 def add(nouns: Subparsers) -> None:
     noun = nouns.add_parser("conversation", help="what was said in a workspace, and what the model saw of it")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    _verb(verbs, "list", "all of them, the one that changed last first", list_all)
+    _verb(verbs, "list", "all of them, the one that changed last first", list_all).set_defaults(reads=True)
     one = _verb(verbs, "difference", "what came into the context, went, or took another form", difference)
     one.add_argument("conversation", metavar="CONVERSATION", help="its id; may be shortened while it is unique")
     one.add_argument("before", type=int, metavar="FROM", help="the number of a fact: the context as it was then")
     one.add_argument("after", type=int, nargs="?", metavar="TO", help="the number of a fact; without it: now")
+    one.set_defaults(reads=True)
     bringing_in.add(verbs)
     written = _verb(
         verbs, "export", "one as another program reads it, a line for each message, to standard output", export
     )
+    written.set_defaults(reads=True)
     written.add_argument("conversation", metavar="CONVERSATION", help="its id; may be shortened while it is unique")
     written.add_argument("--as", dest="form", choices=("claude-code", "openai"), default="openai", help="openai: messages of chat completions; claude-code: a session for ~/.claude/projects/FOLDER/SESSION.jsonl")  # fmt: skip
 

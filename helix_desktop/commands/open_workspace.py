@@ -18,18 +18,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop import commands, places
+from helix_desktop import commands, places, tasks
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import Refused, Stopped, StoreBusy
+from helix_desktop.errors import Refused, Stopped, StoreBusy, StoreFailed
 
 if TYPE_CHECKING:
     from helix_desktop.instance import Owner
-    from helix_desktop.store.workspace import Workspace, Workspaces
+    from helix_desktop.store.index import Progress
+    from helix_desktop.store.workspace import Known, Workspace, Workspaces
     from helix_desktop.tokens import Counter
 
 Work = Callable[[argparse.Namespace, "Workspace", Console], Awaitable[int]]
 LATER = 75  # the exit code for "ask again in a moment", seen only between two of our processes
 LASTING_PATIENCE = 1.0
+TOLD_EVERY = 2.0  # seconds after which somebody who waits is told how far it is
 PATIENCE = 5.0  # seconds: another command may hold the workspace for a moment
 
 
@@ -50,10 +52,12 @@ def run(
 
 async def _reach(arguments: argparse.Namespace, identity: str, console: Console) -> int:
     from helix_desktop import instance
+    from helix_desktop.store import reading_copy
 
     where = arguments.places
     counting = Counting(wanted=_counts(arguments))
     workspaces = all_of(where, count=counting)
+    known = workspaces.find(identity)
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE
     while True:
@@ -67,8 +71,50 @@ async def _reach(arguments: argparse.Namespace, identity: str, console: Console)
             elif loop.time() > until:
                 raise
             await asyncio.sleep(0.05)
+        except StoreFailed:
+            if not getattr(arguments, "reads", False) or not reading_copy.takes_nothing(known.folder):
+                raise
+            return await _from_a_copy(arguments, known, counting, console)
         else:
             return await _as_owner(arguments, workspace, counting, console)
+
+
+async def _from_a_copy(arguments: argparse.Namespace, known: Known, counting: Counting, console: Console) -> int:
+    """What only reads is done on a disk that takes nothing."""
+    from helix_desktop.store import reading_copy
+    from helix_desktop.store.workspace import Workspace
+
+    with reading_copy.of(known.folder) as folder:
+        workspace = await Workspace.open(folder, count=counting)
+        try:
+            await console.complain(f"The disk of {known.folder} takes nothing, so this is read from a copy.")
+            return int(await arguments.work(arguments, workspace, console))
+        finally:
+            await workspace.aclose()
+
+
+async def caught_up(workspace: Workspace, console: Console) -> None:
+    """Wait for the index; what lasts is told on standard error."""
+    clock = asyncio.get_running_loop().time
+    told = clock()
+    late: list[str] = []
+
+    def report(progress: Progress) -> None:
+        nonlocal told
+        if clock() - told > TOLD_EVERY and not progress.done:
+            told = clock()
+            done, of = progress.words + progress.facts, progress.entries + progress.of_facts
+            late.append(f"Indexing what was stored since the last time: {done:,} of {of:,}…")
+
+    waiting = tasks.Tasks("command").spawn(workspace.index.caught_up(report), name="index")
+    try:
+        while not waiting.done():
+            await asyncio.wait([waiting], timeout=0.2)
+            while late:
+                await console.complain(late.pop(0))
+        await waiting
+    finally:
+        waiting.cancel()
 
 
 async def _as_owner(arguments: argparse.Namespace, workspace: Workspace, counting: Counting, console: Console) -> int:

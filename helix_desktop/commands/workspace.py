@@ -33,7 +33,7 @@ def add(nouns: Subparsers) -> None:
     one.add_argument("--trash", action="store_true", help="those in the trash instead")
     one = _verb(verbs, "show", "what there is to know about one", open_workspace.run)
     on_workspace(one, positional=True)
-    one.set_defaults(work=show)
+    one.set_defaults(work=show, reads=True)
     one = _verb(verbs, "rename", "give it another name", _changing)
     on_workspace(one, positional=True)
     one.add_argument("name", metavar="NAME")
@@ -47,7 +47,9 @@ def add(nouns: Subparsers) -> None:
     one = _verb(verbs, "export", "write history and cache to one file; keys never", open_workspace.run)
     on_workspace(one, positional=True)
     one.add_argument("file", type=Path, metavar="FILE")
-    one.set_defaults(work=export, run=lambda arguments: open_workspace.run(arguments, target=arguments.file))
+    one.set_defaults(
+        work=export, reads=True, run=lambda arguments: open_workspace.run(arguments, target=arguments.file)
+    )
     one = _verb(verbs, "empty-trash", "remove the conversations in its trash for good", _emptying)
     on_workspace(one, positional=True)
     one.add_argument("--yes", action="store_true", help="do it; without this, say what would go, and ask on a terminal")
@@ -172,7 +174,7 @@ async def _change(
 
 async def show(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     conversations = await workspace.journal.conversations()
-    await workspace.index.caught_up()
+    await open_workspace.caught_up(workspace, console)
     stored = await workspace.index.stats()
     figures = {
         "id": workspace.id,

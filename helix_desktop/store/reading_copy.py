@@ -1,0 +1,87 @@
+"""Reading a workspace whose disk takes nothing: it is full, or it may only be read.
+
+Opening the stores writes: LevelDB begins a log, SQLite shares memory through a file. So they are opened in a folder elsewhere
+that stands in for the workspace: small files are copied, and LevelDB's tables, which nothing ever changes, are links. Nothing of
+the workspace itself is touched, and what is written to the copy is gone with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from helix_desktop.errors import StoreBusy, StoreFailed
+from helix_desktop.store.config import NAME
+from helix_desktop.store.lock import Lock
+
+_COPIED = (NAME, "journal.sqlite3", "journal.sqlite3-wal", "journal.mended", "index.sqlite3", "index.sqlite3-wal")
+_TABLES = {".ldb", ".sst"}
+_SPARE = 64 << 20  # bytes for what opening writes
+
+
+def takes_nothing(folder: Path) -> bool:
+    """Whether the disk of this folder is full or may only be read."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(1 << 20))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        return True
+    return False
+
+
+@contextmanager
+def of(workspace: Path) -> Iterator[Path]:
+    """A folder of the same name that can be opened in its place. StoreBusy while somebody has the workspace open."""
+    held = _held(workspace)
+    try:
+        files = [
+            each
+            for each in (*(workspace / name for name in _COPIED), *(workspace / "cache").glob("*"))
+            if each.is_file()
+        ]
+        room = sum(each.stat().st_size for each in files if each.suffix not in _TABLES)
+        with tempfile.TemporaryDirectory(prefix="helix-reading-", dir=_place(room + _SPARE)) as outside:
+            copy = Path(outside) / workspace.name
+            (copy / "cache").mkdir(parents=True, mode=0o700)
+            for each in files:
+                _stand_in(each, copy / each.relative_to(workspace))
+            yield copy
+    except OSError as error:
+        raise StoreFailed(f"{workspace} cannot be read: {error.strerror}.", remedy="Nothing was changed.") from error
+    finally:
+        if held is not None:
+            held.release()
+
+
+def _held(workspace: Path) -> Lock | None:
+    """Where not even the lock can be opened nobody writes."""
+    try:
+        return Lock(workspace / "lock")
+    except StoreBusy:
+        raise
+    except StoreFailed:
+        return None
+
+
+def _stand_in(file: Path, copy: Path) -> None:
+    if file.suffix in _TABLES:
+        copy.symlink_to(file)
+    else:
+        shutil.copyfile(file, copy)
+
+
+def _place(room: int) -> str:
+    """Where there is as much room: memory, the user's own run folder, or the usual place."""
+    for place in ("/dev/shm", os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir()):  # noqa: S108
+        if place and os.access(place, os.W_OK) and shutil.disk_usage(place).free > room:
+            return place
+    raise StoreFailed(
+        f"The disk takes nothing, and {room >> 20:,} MB to read a copy are nowhere else.",
+        remedy="Nothing was changed. Make room, or name another folder with TMPDIR.",
+    )

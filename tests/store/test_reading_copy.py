@@ -1,0 +1,91 @@
+"""A workspace on a disk that takes nothing can be read, and not a byte of it changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import cli
+from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull
+from helix_desktop.store import reading_copy
+from helix_desktop.store.workspace import Workspace, Workspaces
+
+
+def state(folder: Path) -> dict[str, tuple[bytes, int]]:
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+async def filled(workspaces: Workspaces, folder: Path) -> Path:
+    known = workspaces.create("Work", folder)
+    opened = await workspaces.open(known.id)
+    for number in range(12):
+        await opened.cache.put(os.urandom(500_000) + b"%d" % number, About("shell"))
+    await opened.journal.append("c", [UserSaid((Text("hello"),))])
+    await opened.aclose()
+    return known.folder
+
+
+async def test_everything_is_there_and_nothing_changes(tmp_path: Path) -> None:
+    folder = await filled(Workspaces(tmp_path / "workspaces"), tmp_path)
+    before = state(folder)
+    with reading_copy.of(folder) as copy:
+        assert any(path.is_symlink() for path in (copy / "cache").iterdir()), "tables are not copied"
+        opened = await Workspace.open(copy)
+        assert (await opened.cache.verify()).checked == 12
+        assert [row.begins for row in await opened.journal.conversations()] == ["hello"]
+        await opened.cache.put(b"goes with the copy", About("shell"))
+        await opened.aclose()
+    assert state(folder) == before
+    assert not copy.exists()
+
+
+async def test_an_open_one_is_read_where_it_is_open(tmp_path: Path) -> None:
+    workspaces = Workspaces(tmp_path / "workspaces")
+    folder = await filled(workspaces, tmp_path)
+    opened = await workspaces.open(folder.name)
+    with pytest.raises(StoreBusy), reading_copy.of(folder):
+        pass
+    await opened.aclose()
+
+
+def test_where_there_is_no_room_for_a_copy_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_copy, "_SPARE", 1 << 60)
+    (tmp_path / "cache").mkdir()
+    with pytest.raises(StoreFailed, match="nowhere else"), reading_copy.of(tmp_path):
+        pass
+
+
+def test_a_disk_with_room_takes_something(tmp_path: Path) -> None:
+    assert not reading_copy.takes_nothing(tmp_path)
+    assert reading_copy.takes_nothing(tmp_path / "missing")
+
+
+def test_commands_that_read_work_and_those_that_write_say_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["workspace", "new", "Work", "--folder", str(tmp_path)]) == 0
+    (tmp_path / "file").write_text("content")
+    assert cli.main(["cache", "put", "-w", "Work", str(tmp_path / "file")]) == 0
+    digest = capfd.readouterr().out.split()[-1]
+
+    async def full(self: Workspaces, name_or_id: str) -> Workspace:
+        raise StoreFull("The cache cannot be opened: the disk is full.")
+
+    monkeypatch.setattr(Workspaces, "open", full)
+    monkeypatch.setattr(reading_copy, "takes_nothing", lambda _folder: True)
+    for line in (
+        ["cache", "get", digest],
+        ["cache", "list"],
+        ["cache", "stats"],
+        ["cache", "verify"],
+        ["conversation", "list"],
+    ):
+        assert cli.main([*line, "-w", "Work"]) == 0, line
+        assert "so this is read from a copy" in capfd.readouterr().err
+    assert cli.main(["cache", "put", "-w", "Work", str(tmp_path / "file")]) == 1
+    assert "the disk is full" in capfd.readouterr().err
