@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import places
+from helix_desktop.commands import as_json
 from helix_desktop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ def add(nouns: Subparsers) -> None:
     wrap.add_argument("--install", action="store_true", help="put the address into the agent's configuration")
     wrap.add_argument("--uninstall", action="store_true", help="take it out again, byte for byte")
     wrap.add_argument("--yes", action="store_true", help="with --install or --uninstall: without asking")
+    as_json(wrap)
     wrap.set_defaults(run=run)
 
 
@@ -48,12 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         before = {one["conversation"]: one for one in (wrapping.status(url) or {}).get("figures", [])}
         code = wrapping.run(agent, given, url)
         after = (wrapping.status(url) or {}).get("figures", [])
-    print(
-        wrapping.line(
-            [_since(one, before.get(one["conversation"])) for one in after if one != before.get(one["conversation"])]
-        ),
-        file=sys.stderr,
-    )
+    done = [_since(one, before.get(one["conversation"])) for one in after if one != before.get(one["conversation"])]
+    print(json.dumps(done) if arguments.json else wrapping.line(done), file=sys.stderr)
     return code
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from helix_desktop.errors import Refused, WrongUse
 from helix_desktop.gui.bring_in.port import Histories
+from helix_desktop.gui.connected.port import ConnectedAgents
 from helix_desktop.gui.engine_sentences import in_a_row
 from helix_desktop.gui.engine_sentences import said as told
 from helix_desktop.gui.links import open_link
@@ -64,6 +65,11 @@ class Keeping:
         from helix_desktop.desktop.histories import Histories as OfOthers
 
         return OfOthers(cast("Any", desk))
+
+    def connected_agents(self) -> ConnectedAgents:
+        from helix_desktop.desktop.connected_agents import ConnectedAgents as OnThisHome
+
+        return OnThisHome(self._where)
 
     # --- a workspace
 

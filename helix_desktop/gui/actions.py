@@ -51,6 +51,7 @@ def _of_the_window() -> tuple[Action, ...]:
         Action("workspace-settings", tr("Workspace settings"), file),
         Action("workspace-folder", tr("Change the workspace folder…"), file),
         Action("bring-in", tr("Bring in conversations…"), file),
+        Action("connect-agent", tr("Connect an agent…"), file),
         Action("export-workspace", tr("Export workspace…"), file),
         Action("import-workspace", tr("Import workspace…"), file),
         Action("forget-text", tr("Forget text everywhere…"), file),

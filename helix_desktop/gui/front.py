@@ -15,6 +15,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Spawn
 from helix_desktop.gui.bring_in.port import Group, Histories, Outcome
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, asks
+from helix_desktop.gui.connected.port import ConnectedAgents
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.notify import Notifier
 from helix_desktop.gui.links import Place, parse
@@ -68,7 +69,9 @@ class Front(QObject):
         window.actions_.on("tour", self.tour)
         window.actions_.on("lab", self.open_lab)
         window.actions_.on("bring-in", self.bring_in)
+        window.actions_.on("connect-agent", self.connect_agents)
         self._histories: Histories | None = None
+        self._agents: ConnectedAgents | None = None
         welcome.ready.connect(self._look_for_others)
 
     def _first_model(self) -> None:
@@ -217,6 +220,16 @@ class Front(QObject):
         dialog = BringInDialog(window, window.doing, self._of_others(), self._brought_in, window.refresh_conversations)
         dialog.open()
         dialog.look(at_once=at_once)
+
+    def connect_agents(self) -> None:
+        """The gateway's switch, and a line to copy or a button for each agent."""
+        from helix_desktop.gui.connected.dialog import AgentsDialog
+
+        if self._agents is None:
+            self._agents = self._installation.connected_agents()
+        dialog = AgentsDialog(self._window, self._window.doing, self._agents)
+        dialog.open()
+        dialog.look()
 
     def _brought_in(self, outcome: Outcome) -> None:
         window = self._window

@@ -38,6 +38,7 @@ from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 Json = Any
 READ, WRITE, OUTPUT = 0.1, 1.25, 5.0
 LOOK_BACK, LEAST, LIFETIME, STEP = 20, 1_024, 300.0, 10.0
+QUIET = 0.15  # seconds
 LONG = 140_000  # bytes of a session's file from which on it counts as long
 FOLDERS = ("pi-mono", "dgm-claude", "who-and-when")
 TRACES = Path(os.environ.get("HELIX_TRACES", "../shared/traces"))
@@ -257,6 +258,13 @@ class Playing:
             agent.results(batch)
             batch.clear()
 
+    def _settle(self) -> None:
+        """Ten seconds pass between two steps: what a fold's writer is asked in the background has been answered by then."""
+        heard = -1
+        while heard != self.biller.bill.requests:
+            heard = self.biller.bill.requests
+            time.sleep(QUIET)
+
     def _step(self, agent: Agent, message: RecordedMessage) -> list[tuple[str, str, str]]:
         if not agent.units or agent.units[-1]["role"] == "assistant":
             agent.say("(go on)")
@@ -267,7 +275,7 @@ class Playing:
         calls = agent.ask()
         self.biller.bill.waits.append(time.perf_counter() - began)
         self._reply = None
-        time.sleep(0.05)  # what a fold's writer is asked in the background
+        self._settle()
         return [(mine, call.id, call.name) for (mine, _, _), call in zip(calls, message.calls, strict=False)]
 
 

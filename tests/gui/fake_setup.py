@@ -10,6 +10,7 @@ from typing import Any
 from helix_desktop.errors import BadKey, HelixError, NoKeyring, NotThere, WrongUse
 from helix_desktop.gui.bring_in.port import Group
 from helix_desktop.gui.bring_in.port import Outcome as Brought
+from helix_desktop.gui.connected.port import ConnectedAgents
 from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Desk, Workbench
 from helix_desktop.gui.settings.program import Finding, Going, Kept, Server
@@ -130,6 +131,9 @@ class FakeInstallation:
 
     def histories(self, desk: Desk) -> FakeHistories:
         return self.of_others
+
+    def connected_agents(self) -> ConnectedAgents:
+        raise NotImplementedError
 
     def versions(self) -> Sequence[tuple[str, str]]:
         return [("PySide6-Essentials", "6.11.3")]

@@ -196,6 +196,7 @@ class Rail(QWidget):
         for name, text in (
             ("open-folder", tr("Open folder as workspace…")),
             ("bring-in", tr("Bring in conversations…")),
+            ("connect-agent", tr("Connect an agent…")),
             ("import-workspace", tr("Import workspace…")),
             ("workspace-trash", tr("Workspaces in the trash…")),
         ):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from helix_desktop.gui.bring_in.port import Histories
+from helix_desktop.gui.connected.port import ConnectedAgents
 from helix_desktop.gui.lab.port import Outcome, Wanted
 from helix_desktop.gui.ports import Desk, Workbench
 
@@ -117,6 +118,10 @@ class Installation(Protocol):
     async def tour(self, bench: Workbench) -> str: ...
     def histories(self, desk: Desk) -> Histories:
         """Conversations of other programs on this computer."""
+        ...
+
+    def connected_agents(self) -> ConnectedAgents:
+        """The gateway, and the agents that may use it."""
         ...
 
 
