@@ -98,7 +98,7 @@ class Secrets:
         """Keep it there and forget it elsewhere. NoKeyring when the keyring cannot; nothing is stored then."""
         self._seen(value)
         if where is Where.ENVIRONMENT:
-            raise Refused(f"Set {environment_variable(name)} before the program starts; it cannot do that itself.")
+            raise Refused(f"Set {environment_variable(name)} before the program starts. It can't do that itself.")
         if where is Where.FILE and not self._consent():
             raise Refused(
                 "Keys are stored in a file only if you allow it in the settings.",

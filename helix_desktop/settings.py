@@ -192,7 +192,7 @@ class Settings:
             except ConfigMistake as mistake:
                 self._mistakes[setting.key] = ConfigMistake(
                     f"{self._path}, line {_line_of(text, setting.key)}: {mistake.what}",
-                    remedy=f"Until it is mended, {setting.default!r} holds.",
+                    remedy=f"Until it is fixed, {setting.default!r} holds.",
                 )
         self._mistakes |= _mistyped(content, text, self._path)
 
@@ -206,7 +206,7 @@ def _parse(path: Path) -> tomlkit.TOMLDocument:
             remedy="The file is unchanged. The defaults apply until it is fixed.",
         ) from error
     except WrongUse as error:
-        raise ConfigMistake(error.what, remedy="The defaults hold until it is mended.") from error
+        raise ConfigMistake(error.what, remedy="The defaults apply until it is fixed.") from error
     except (UnicodeDecodeError, OSError) as error:
         raise ConfigMistake(
             f"{path} cannot be read: {error}.", remedy="The defaults apply until it can be read."

@@ -86,7 +86,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise StoreFailed(f"{file} cannot be read: {error.strerror}; nothing was written.") from error
     except ValueError as error:
         remedy = "Put in what is shown by hand; a file with comments is not written to."
-        raise ConfigMistake(f"{file} is no plain JSON ({error}); nothing was written.", remedy=remedy) from None
+        raise ConfigMistake(f"{file} is not valid JSON ({error}); nothing was written.", remedy=remedy) from None
     if not isinstance(whole, dict):
         raise ConfigMistake(f"{file} holds no JSON object; nothing was written.")
     return whole

@@ -114,7 +114,8 @@ class Session:
         """Say something: at once, or, while a turn runs, when it is over (`steer`: after its present step)."""
         if self.agent:
             raise Refused(
-                f"{self.agent} writes here.", remedy="Continue here: a copy goes on with this program's own agent."
+                f"{self.agent} writes here.",
+                remedy="Choose Continue here to go on in a copy with Helix Desktop's own agent.",
             )
         if not parts:
             return
@@ -406,9 +407,7 @@ class Session:
         for event, values in events:
             heard = await self._crew.happened(event, self.id, values)
             if heard.blocks and event == "UserPromptSubmit":
-                raise Refused(
-                    f"A hook did not let this message through: {heard.blocks}", remedy="Your words still wait."
-                )
+                raise Refused(f"A hook blocked this message: {heard.blocks}", remedy="Your message is still queued.")
             if heard.says:
                 text = self._counted(Text(f"[A hook for {event} says:]\n{heard.says}"))
                 found.append(UserSaid((text,), steering=True, by=f"hook:{event}"))

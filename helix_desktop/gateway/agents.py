@@ -134,9 +134,9 @@ def _loaded(text: str, what: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ConfigMistake(f"{what} is no plain JSON ({error}). Nothing was changed.") from None
+        raise ConfigMistake(f"{what} is not valid JSON ({error}). Nothing was changed.") from None
     if not isinstance(found, dict):
-        raise ConfigMistake(f"{what} holds no JSON object. Nothing was changed.")
+        raise ConfigMistake(f"{what} doesn't contain a JSON object. Nothing was changed.")
     return found
 
 

@@ -289,7 +289,7 @@ class Gateway:
         """
         last = self._last.get(conversation)
         if last is None:
-            raise ModelFailed("The agent has sent no request since the gateway was started.")
+            raise ModelFailed("The agent has sent no request since the gateway started.")
         wire: Any = WIRES[last.request.wire]
         body = _question(wire, last, question, alone, most)
         unwanted = {b"accept-encoding", b"content-encoding"}
@@ -308,7 +308,7 @@ class Gateway:
         try:
             answer = wire.answer(_value(wire, response))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelFailed("The agent's model answered with something that cannot be read.") from error
+            raise ModelFailed("The agent's model sent a reply that couldn't be read.") from error
         text = "\n".join(piece.text for piece in answer.message.pieces if piece.kind.value == "text")
         return text, answer.usage, answer.model
 

@@ -47,7 +47,7 @@ class FarRoom:
             self.ended = True
             for future in self._waiting.values():
                 if not future.done():
-                    future.set_exception(Stopped("The program that has the workspace open went away."))
+                    future.set_exception(Stopped("The program that had the workspace open has closed."))
 
     # --- the console's side
 
@@ -82,7 +82,7 @@ class FarRoom:
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         if self.ended:
-            raise Stopped("The program that has the workspace open went away.")
+            raise Stopped("The program that had the workspace open has closed.")
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future

@@ -51,7 +51,7 @@ def install(change: Change, config: Path) -> None:
     note = config / FOLDER / f"{change.agent}.json"
     if note.exists():
         raise Refused(
-            f"{change.agent} is connected already.", remedy=f"Take it out first: wrap --uninstall {change.agent}."
+            f"{change.agent} is already connected.", remedy=f"Disconnect it first: wrap --uninstall {change.agent}."
         )
     kept = None if change.before is None else base64.b64encode(change.before).decode()
     after = base64.b64encode(change.after or b"").decode()
@@ -67,14 +67,14 @@ def removal(agent: KnownAgent, config: Path) -> Change:
         before = None if kept["before"] is None else base64.b64decode(kept["before"])
         file, after = Path(kept["file"]), base64.b64decode(kept["after"])
     except FileNotFoundError:
-        raise NotThere(f"{agent.title} is not connected by this program.") from None
+        raise NotThere(f"{agent.title} was not connected by Helix Desktop.") from None
     except (OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
-        raise StoreFailed(f"{note} cannot be read, so it is not known what was there before.") from error
+        raise StoreFailed(f"{note} couldn't be read, so the previous settings are unknown.") from error
     now = _read(file)
     if now != after:
         raise Refused(
-            f"{file} was changed since it was connected. Nothing was written.",
-            remedy=f"Take the gateway's address out by hand, and delete {note}.",
+            f"{file} was changed after it was connected. Nothing was written.",
+            remedy=f"Remove the gateway's address yourself, and delete {note}.",
         )
     return Change(agent.name, file, now, before)
 

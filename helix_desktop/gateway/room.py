@@ -172,7 +172,7 @@ class Room:
                 if place.track is not None and self._tracks.find(arrival.chain, arrival.session, arrival.head) != place:
                     continue  # it went on meanwhile
                 if place.known < told:
-                    raise Refused("The conversation went on in another way meanwhile.")
+                    raise Refused("The conversation has continued elsewhere in the meantime.")
                 return await self._taken(arrival, messages, place, track)
 
     async def look(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:

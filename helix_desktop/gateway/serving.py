@@ -68,7 +68,7 @@ def listening(port: int) -> socket.socket:
     except OSError as error:
         found.close()
         raise WrongUse(
-            f"Port {port} is taken: {error.strerror}.", remedy="Name another with --port, or 0 for a free one."
+            f"Port {port} is taken: {error.strerror}.", remedy="Choose another with --port, or 0 for any free port."
         ) from error
     found.listen(BACKLOG)
     return found

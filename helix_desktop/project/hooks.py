@@ -64,7 +64,7 @@ def of_file(path: Path, within: Path, folder: Path, *, own: bool = False) -> Ite
         return
     for event, groups in table.items():
         if event not in EVENTS:
-            why = f"The event {event} is not supported; its hooks do not run."
+            why = f"The event {event} is not supported, so its hooks don't run."
             yield Item(
                 "hook", str(event)[:60], path, json.dumps(groups, indent=1), "", own=own, notes=(why,), broken=True
             )
@@ -88,7 +88,7 @@ def _item(event: str, number: int, matcher: str, hook: Any, path: Path, folder: 
     command = hook.get("command") if isinstance(hook, dict) else None
     kind = hook.get("type", "command") if isinstance(hook, dict) else ""
     if kind != "command" or not isinstance(command, str) or not command.strip():
-        why = f"Hooks of the type {str(kind)[:40]!r} are not supported; this one does not run."
+        why = f"Hooks of the type {str(kind)[:40]!r} are not supported, so this one doesn't run."
         return Item("hook", name, path, json.dumps(hook, indent=1), "", own=own, notes=(why,), broken=True)
     seconds = hook.get("timeout", USUAL_SECONDS)
     seconds = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else USUAL_SECONDS
@@ -176,7 +176,7 @@ class Answer:
 def answer_of(event: str, code: int | None, printed: str, complained: str) -> Answer:
     """Of an exit code and what was printed. 2 blocks with what stands on standard error; other failures do nothing."""
     if code == 2:
-        return Answer(blocks=complained.strip() or "A hook said no.")
+        return Answer(blocks=complained.strip() or "A hook denied it.")
     if code != 0:
         return Answer(note=f"it ended with exit code {code}. {complained.strip()[:300]}".strip())
     found = _object(printed)
@@ -190,7 +190,7 @@ def _decided(event: str, found: Mapping[str, Any]) -> Answer:
     inner = found.get("hookSpecificOutput")
     inner = inner if isinstance(inner, dict) else {}
     decision = inner.get("permissionDecision") or found.get("decision") or ""
-    why = inner.get("permissionDecisionReason") or found.get("reason") or found.get("stopReason") or "A hook said no."
+    why = inner.get("permissionDecisionReason") or found.get("reason") or found.get("stopReason") or "A hook denied it."
     says = str(inner.get("additionalContext") or "")
     if found.get("continue") is False or decision in ("block", "deny"):
         return Answer(blocks=str(why), says=says)
@@ -198,9 +198,9 @@ def _decided(event: str, found: Mapping[str, Any]) -> Answer:
         return Answer(asks=str(why), says=says)
     notes = []
     if decision in ("allow", "approve") and event == "PreToolUse":
-        notes.append("it wanted to allow a call; hooks cannot do that here, so the usual rules decide.")
+        notes.append("it tried to allow a call. Hooks can't do that here, so the usual rules apply.")
     if "updatedInput" in inner:
-        notes.append("it wanted to change a call's arguments; that is not supported.")
+        notes.append("it tried to change a call's arguments, which is not supported.")
     return Answer(says=says, note=" ".join(notes))
 
 

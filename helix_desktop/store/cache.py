@@ -451,7 +451,7 @@ def _after(kind: bytes) -> bytes:
 
 def _corrupt(digest: Digest, why: str) -> CacheCorrupt:
     return CacheCorrupt(
-        f"The entry {digest} is damaged on the disk ({why}) and was put into quarantine.",
+        f"The entry {digest} is damaged on the disk ({why}) and was quarantined.",
         remedy="Storing the same content again repairs it. A backup of the folder has it too.",
     )
 

@@ -108,7 +108,7 @@ def _mended(workspace: Path, path: Path, log: journal_repair.Log | None, note: N
     mending.replace(path.with_name(_MENDED))
     sync_folder(workspace)
     _put_in_place(path)
-    note(f"The journal was damaged and has been mended: {result.kept} facts are intact, {len(result.lost)} are lost.")
+    note(f"The journal was damaged and has been repaired: {result.kept} facts are intact, {len(result.lost)} are lost.")
     if not result.kept:
         note(f"The journal couldn't be read. Its original files are in {aside}.")
     for lost in result.lost[:100]:

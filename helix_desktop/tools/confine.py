@@ -351,7 +351,7 @@ def _unchanged(roots: Roots, place: Place, expected: Digest | None) -> None:
     now = content_or_none(roots, place)
     if (None if now is None else Digest.of(now)) != expected:
         raise Refused(
-            f"{roots.shown(place)} has changed since it was read; nothing was written.", remedy="Read it again first."
+            f"{roots.shown(place)} has changed since it was read. Nothing was written.", remedy="Read it again first."
         )
 
 
@@ -394,9 +394,9 @@ def _sentences(shown: str, folder: Place | None = None) -> Iterator[None]:
 
 def _sentence(shown: str, error: OSError) -> HelixError:
     no_file = f"{shown} is a device, a pipe or a socket, not a file."
-    no_room = f"There is no room on the disk for {shown}; the file is as it was."
+    no_room = f"The disk is full, so there is no room for {shown}. The file is unchanged."
     leads_out = f"{shown} leads outside the workspace's folders, or was changed while it was being opened."
-    forbidden = f"The system does not allow that with {shown} ({error.strerror})."
+    forbidden = f"The system doesn't allow that for {shown} ({error.strerror})."
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             found: HelixError = NotThere(

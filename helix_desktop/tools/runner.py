@@ -322,7 +322,7 @@ def _offered(spec: ToolSpec) -> ToolSpec:
 
 def _no(answer: Answer) -> str:
     words = f" They said: {answer.words.strip()}" if answer.words.strip() else ""
-    return f"The user did not allow this; it was not done.{words}"
+    return f"The user denied this, so it was not done.{words}"
 
 
 def _sentence(error: Exception) -> str:

@@ -248,7 +248,7 @@ class FileChanges:
         await self.checkpoints.look()
         now = self.checkpoints.item(file.path)
         if now is None or now.kind is not Kind.FILE:
-            raise Refused(f"{file.place} is no file any more.", remedy="Take back the whole file.")
+            raise Refused(f"{file.place} is no longer a file.", remedy="Revert the whole file.")
         before, after = await self.contents(file)
         current = await self.checkpoints.content(now)
         chosen = [hunk for hunk in hunks.hunks(before, after) if hunk.id in set(ids)]

@@ -60,7 +60,7 @@ class Hooks:
         self._tell(context.conversation, "PreToolUse", answers)
         for answer in answers:
             if answer.blocks:
-                raise Refused(f"A hook blocked this call; it was not run. {answer.blocks[:4_000]}")
+                raise Refused(f"A hook blocked this call, so it was not run. {answer.blocks[:4_000]}")
         for answer in answers:
             if answer.asks:
                 await _ask(call, context, answer.asks)
@@ -188,4 +188,4 @@ async def _whole(command: Command, stream: asyncio.StreamReader | None) -> str |
 async def _ask(call: ToolCall, context: CallContext, why: str) -> None:
     answer = await context.ask(Question(call, f"A hook asks about {call.name}", call.arguments, why[:300], ("once",)))
     if not answer.allowed:
-        raise Refused("The user did not allow this; it was not done.")
+        raise Refused("The user denied this, so it was not done.")

@@ -52,9 +52,9 @@ class Planning:
     async def _present(self, args: Arguments, use: Use) -> Result:
         plan = args.text("plan").strip()
         if self.permissions.mode is not Mode.PLAN:
-            raise Refused("This workspace is not in plan mode; begin with the work.")
+            raise Refused("This workspace is not in plan mode. Start working.")
         if not plan or len(plan) > _LONGEST:
-            raise WrongUse(f"A plan is needed, of up to {_LONGEST:,} characters.")
+            raise WrongUse(f"A plan is required, of up to {_LONGEST:,} characters.")
         answer = await use.context.ask(Question(use.call, "A plan to approve", plan, scopes=tuple(ON), plan=True))
         if not answer.allowed:
             words = f" They said: {answer.words}" if answer.words else ""

@@ -96,7 +96,7 @@ class Repository:
         models = self._bench.models
         client = models.client(ModelRole.FAST) or models.client(ModelRole.MAIN)
         if client is None:
-            raise WrongUse("No model is chosen that could propose a message.")
+            raise WrongUse("No model is available to suggest a message.")
         text = changes.decode("utf-8", "replace")[:_SHOWN]
         request = plain_request(text, _PROPOSE, Purpose.OTHER)
         return (await Asking(lambda _spent: None).text(client, request, _SECONDS)).strip()
@@ -162,7 +162,9 @@ def _git(root: Path, *arguments: str, given: bytes = b"") -> bytes:
             ["git", "-C", str(root), *arguments], input=given, capture_output=True, check=False, env=environment
         )
     except FileNotFoundError as error:
-        raise Refused("The program git was not found.", remedy="Install it, or commit in another way.") from error
+        raise Refused(
+            "The program git was not found.", remedy="Install git, or commit with another program."
+        ) from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
         raise Refused(f"git refused: {said[:500]}", remedy="Nothing was committed.")

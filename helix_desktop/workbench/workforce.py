@@ -150,9 +150,9 @@ class Workforce:
                 f"The agents of this conversation have cost ${team.cost:.2f}; the limit is ${limits.agents_cost:.2f}."
             )
         if limits.agents_seconds and self._left(team) <= 0:
-            raise Refused(f"The agents of this conversation have used up their {limits.agents_seconds:g} s.")
+            raise Refused(f"The agents in this conversation have used all of their {limits.agents_seconds:g} s.")
         if self._closed:
-            raise Refused("The workspace is being closed.")
+            raise Refused("The workspace is closing.")
 
     def _left(self, team: Team) -> float:
         return team.began + self.limits().agents_seconds - time.time()
@@ -283,7 +283,7 @@ class Workforce:
     async def _message(self, args: Arguments, use: Use) -> Result:
         agent = self._own(args.text("agent"), use)
         if agent.ended:
-            raise Refused(f"{agent.label} has finished already.", remedy="Delegate again.")
+            raise Refused(f"{agent.label} has already finished.", remedy="Delegate again.")
         agent.session.say_for("agent", f"[From the agent that delegated this:]\n\n{args.text('text')}")
         return Result(f"{agent.label} reads it at its next step.", source=agent.label)
 
@@ -301,7 +301,10 @@ class Workforce:
         """No conversation reaches another one's agents."""
         found = self.team(use.context.conversation).agents.get(agent)
         if found is None or found.parent != use.context.conversation:
-            raise NotThere(f"You delegated nothing to an agent {agent[:60]!r}.", remedy="list_agents names them.")
+            raise NotThere(
+                f"You have not delegated anything to an agent named {agent[:60]!r}.",
+                remedy="Use list_agents to see them.",
+            )
         return found
 
 

@@ -37,7 +37,7 @@ async def test_exit_code_two_blocks_a_call_and_says_why(desks: Desks, folder: Pa
     session = await bench.new_conversation()
     await told(bench, session, model, calls("read_file", path="README.md"), calls("read_file", path="src/pairs.py"))
     first, second = [r.fact for r in session.facts if isinstance(r.fact, ToolReturned)]
-    assert "A hook blocked this call; it was not run. Not the README." in first.head
+    assert "A hook blocked this call, so it was not run. Not the README." in first.head
     assert second.ok
 
 

@@ -195,7 +195,7 @@ def _headed(content: bytes, what: str) -> memoryview:
     head, _, _ = content[:40].partition(b"\n")
     words = head.split(b" ")
     if len(words) != 3 or words[:2] != [b"helix", what.encode()]:
-        raise WrongUse(f"This entry is no {what} of a checkpoint.")
+        raise WrongUse(f"This entry is not a {what} of a checkpoint.")
     if int(words[2]) > VERSION:
         raise NewerVersion("This checkpoint was written by a newer Helix Desktop.", remedy="Update the program.")
     return memoryview(content)[len(head) + 1 :]

@@ -163,7 +163,7 @@ class _Restoring:
             why = str(error)
         except OSError as error:
             why = (
-                "it holds files that are not part of this"
+                "it contains files that aren't part of this"
                 if error.errno == errno.ENOTEMPTY
                 else error.strerror or "refused"
             )
