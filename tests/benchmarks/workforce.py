@@ -77,11 +77,14 @@ async def main() -> None:
         started = time.perf_counter()
         bench.stop_agents(session.id)
         session.stop()
+        while team.working:
+            await asyncio.sleep(0)
+        print(f"no request runs any more after {time.perf_counter() - started:.3f} s")
         await session.idle()
         while team.working or any(row.state in ("working", "waiting", "asking") for row in bench.agents(session.id)):
             await asyncio.sleep(0.005)
         print(
-            f"all stopped after {time.perf_counter() - started:.2f} s; started in all: {bench.workforce.team(session.id).started}"
+            f"all recorded after {time.perf_counter() - started:.2f} s; started in all: {bench.workforce.team(session.id).started}"
         )
         print("states:", dict(Counter(row.state for row in bench.agents(session.id))))
         done = True
