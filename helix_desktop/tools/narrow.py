@@ -23,20 +23,18 @@ WITH = {
         """status log show diff add commit branch tag blame shortlog describe rev-parse ls-files ls-tree cat-file stash restore
         switch checkout reset merge cherry-pick revert fetch pull push remote rm mv reflog name-rev rev-list count-objects"""
     ),
-    "cargo": names("build check test clippy fmt doc tree metadata bench clean update add remove"),
-    "go": names("build vet fmt list mod doc version env"),
-    "npm": names("test ci ls outdated view audit install"),
-    "pnpm": names("test ls outdated audit install"),
-    "yarn": names("test list outdated audit install"),
-    "pip": names("list show freeze check install"),
-    "uv": names("sync lock tree"),
-    "poetry": names("check show lock install"),
+    "cargo": names("build check test clippy fmt doc tree metadata bench clean remove"),
+    "go": names("build test vet fmt list doc version"),
+    "npm": names("test ls outdated view audit"),
+    "pnpm": names("test ls outdated audit"),
+    "yarn": names("test list outdated audit"),
+    "pip": names("list show freeze check"),
+    "uv": names("tree"),
+    "poetry": names("check show"),
     "docker": names("ps images logs inspect"),
     "kubectl": names("get describe logs"),
     "gh": names("pr issue repo release run"),
     "dotnet": names("build test restore clean"),
-    "apt": names("list show search"),
-    "brew": names("list info search"),
 }
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
 # The shell's own words: what follows them is no argument.

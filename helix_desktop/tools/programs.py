@@ -540,6 +540,8 @@ class _Line:
             self.doubts.append("git is given another name for a command")
         if name in ("filter-branch", "for-each-repo", "hook", "difftool", "mergetool", "instaweb", "send-email"):
             self.doubts.append(f"git {name} runs other programs")
+        if name in ("merge", "pull") and any(re.match(r"-s|--strategy(=|$)", word) for word in rest):
+            self.doubts.append("git is told which program merges")
         values = _values(rest, tuple(starters.GIT_COMMAND_OPTIONS - {"-u", "-x"}))
         if name == "rebase":
             values += _values(rest, ("-x",))
@@ -624,7 +626,7 @@ def _values(rest: Sequence[str], options: Sequence[str], *, clusters: bool = Fal
             behind = rest[at + 1] if at + 1 < len(rest) else ""
             if word == option:
                 found.append(behind)
-            elif option.startswith("--") and word.startswith(f"{option}="):
+            elif len(option) > 2 and word.startswith(f"{option}="):
                 found.append(word[len(option) + 1 :])
             elif not option.startswith("--") and len(option) == 2 and word.startswith(option):
                 found.append(word[2:])

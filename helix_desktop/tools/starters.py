@@ -119,6 +119,15 @@ COMMAND_OPTIONS = {
     "dpkg": ("--pre-invoke", "--post-invoke"),
     "pytest": ("--pdbcls",),
     "cmake": ("-E",),
+    "cargo": ("--config",),
+    "go": ("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool"),
+    "npm": ("--script-shell", "--node-options", "--shell", "--git"),
+    "pnpm": ("--script-shell", "--node-options", "--shell", "--config.script-shell"),
+    "yarn": ("--script-shell", "--use-yarnrc"),
+    "kubectl": ("--kubeconfig",),
+    "mypy": ("--python-executable",),
+    "pyright": ("--pythonpath",),
+    "jest": ("--runner", "--testRunner"),
 }  # fmt: skip
 
 # Options with which these read a program of their own from the command line.

@@ -83,6 +83,44 @@ def test_a_rule_about_a_command_is_not_stretched_to_another(rule: str, line: str
     assert verdict(command(line), Mode.ASK, Rule("allow", "run_command", command=rule)) == ("allow" if fits else "ask")
 
 
+ALLOWED = (
+    "git log *",
+    "git diff *",
+    "ls *",
+    "cargo test *",
+    "npm test *",
+    "python3 *",
+    "find *",
+    "tar *",
+    "pytest -q *",
+)
+STRETCHES = (
+    "{}; rm x", "{} && rm x", "{} || rm x", "{} | sh", "{} & rm x", "{}\nrm x", "{} $(rm x)", "{} `rm x`", '{} "$(rm x)"', "{} <(rm x)", "{} >(rm x)", "{} > ~/.bashrc", "{} >> x", "{} 2> x", "{} &> x", "{} <<< x", "{} $x", '{} "$@"',
+    "({})", "{{ {}; }}", "if true; then {}; fi", "for i in 1; do {}; done", "f() {{ rm x; }}; {}", "PATH=/evil {}", "LD_PRELOAD=x {}", "GIT_PAGER=x {}", "A=1 {}", "sudo {}", "env {}", "nice {}", "timeout 5 {}", "nohup {}", "xargs {}", "exec {}", "eval {}",
+    "command {}", "time {}", "./{}", "/tmp/{}", "~/{}", "bash -c '{}; rm x'", "sh {}", "{} *", "{} {{a,b}}", "! {}", "{} # x", "\\{}", "alias ls=rm; {}", "{}\\\n x", "trap 'rm x' EXIT; {}",
+)  # fmt: skip
+OPTIONS = (
+    ("git *", "git -c core.pager=x log"), ("git *", "git -c alias.z='!x' z"), ("git *", "git --exec-path=x log"), ("git fetch *", "git fetch --upload-pack=x o"), ("git fetch *", "git fetch ext::x"), ("git push *", "git push --receive-pack=x o"), ("git push *", "git push --exec x o"),
+    ("git merge *", "git merge -s x y"), ("git rebase *", "git rebase -x y"), ("git grep *", "git grep -Ox y"), ("git submodule *", "git submodule foreach x"), ("git bisect *", "git bisect run x"), ("git clone *", "git clone -c core.fsmonitor=x a"), ("git clone *", "git clone -u x a"),
+    ("find *", "find . -exec rm {} +"), ("find *", "find . -execdir rm ';'"), ("tar *", "tar --to-command=x -xf a"), ("tar *", "tar -I x -xf a"), ("tar *", "tar --checkpoint-action=exec=x -cf a b"), ("python3 *", "python3 -c x"), ("python3 *", "python3 -Ic x"), ("python3 *", "python3 -"), ("perl *", "perl -e x"),
+    ("node *", "node -e x"), ("ruby *", "ruby -e x"), ("awk *", "awk x y"), ("sed *", "sed s/a/b/e x"), ("xargs *", "xargs rm"), ("env *", "env rm x"), ("sort *", "sort --compress-program=x y"), ("rsync *", "rsync -e x a b"), ("rg *", "rg --pre x y"), ("go test *", "go test -exec x"), ("go build *", "go build -toolexec=x"),
+    ("cargo build *", "cargo build --config x"), ("npm test *", "npm test --script-shell=x"), ("make *", "make --eval=x"), ("make *", "make SHELL=x"), ("bash *", "bash -c x"), ("sh *", "sh -c x"), ("mypy *", "mypy --python-executable x y"), ("uv *", "uv run x"), ("docker *", "docker run x"), ("watch *", "watch x"), ("vim *", "vim -c x"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", ALLOWED)
+def test_no_rule_that_allows_is_stretched(rule: str) -> None:
+    base = rule.removesuffix(" *")
+    lines = [stretch.format(base) for stretch in STRETCHES]
+    assert [line for line in lines if verdict(command(line), Mode.ASK, Rule("allow", command=rule)) == "allow"] == []
+
+
+def test_options_that_start_a_program_are_asked_for() -> None:
+    assert [
+        line for rule, line in OPTIONS if verdict(command(line), Mode.ASK, Rule("allow", command=rule)) == "allow"
+    ] == []
+
+
 def test_each_command_of_a_line_needs_a_rule_of_its_own() -> None:
     rules = [Rule("allow", command="git *"), Rule("allow", command="tail *")]
     assert verdict(command("git log | tail -3"), Mode.ASK, *rules) == "allow"
