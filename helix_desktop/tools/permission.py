@@ -17,8 +17,8 @@ from itertools import takewhile
 
 from helix_desktop.errors import WrongUse
 from helix_desktop.tools import narrow
-from helix_desktop.tools.command_line import certain
 from helix_desktop.tools.programs import Known, Started, Unknown, Written, program, programs
+from helix_desktop.tools.shell_words import certain
 
 SCOPES = ("once", "conversation", "always")
 DECISIONS = ("allow", "ask", "deny")

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from helix_desktop.tools import starters
-from helix_desktop.tools.command_line import ANY, MANY, Hidden, Simple, certain, read
+from helix_desktop.tools.command_line import read
+from helix_desktop.tools.shell_words import ANY, MANY, Hidden, Simple, certain
 from helix_desktop.tools.starters import Prefix
 
 _DEEPEST = 10

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.tools.command_line import ANY, MANY, Hidden, Reading, certain, read
+from helix_desktop.tools.command_line import read
+from helix_desktop.tools.shell_words import ANY, MANY, Hidden, Reading, certain
 
 
 def words(line: str) -> list[list[str]]:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.tools.command_line import ANY, MANY
 from helix_desktop.tools.programs import Known, Unknown, program, programs
+from helix_desktop.tools.shell_words import ANY, MANY
 
 
 def started(line: str) -> list[str]:
