@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from helix_desktop.tools.programs import Written
+from helix_desktop.tools.started import Written
 from helix_desktop.tools.starters import names
 
 # Whatever their arguments are, they start nothing else; where an option does, `programs` sees it.

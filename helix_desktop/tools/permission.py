@@ -17,8 +17,10 @@ from itertools import takewhile
 
 from helix_desktop.errors import WrongUse
 from helix_desktop.tools import narrow
-from helix_desktop.tools.programs import Known, Started, Unknown, Written, program, programs
+from helix_desktop.tools.own_code import program
+from helix_desktop.tools.programs import Known, Unknown, programs
 from helix_desktop.tools.shell_words import certain
+from helix_desktop.tools.started import Started, Written
 
 SCOPES = ("once", "conversation", "always")
 DECISIONS = ("allow", "ask", "deny")

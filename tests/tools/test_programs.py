@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.tools.programs import Known, Unknown, program, programs
+from helix_desktop.tools.own_code import program
+from helix_desktop.tools.programs import Known, Unknown, programs
 from helix_desktop.tools.shell_words import ANY, MANY
 
 
