@@ -200,6 +200,7 @@ class Line:
     def guesses(self, rest: Sequence[str]) -> list[Started]:
         """Any of these words may be a program with the words behind it."""
         if self.guessing:
+            self.doubts.append("it starts programs within programs")
             return []
         self.guessing = True
         found: list[Started] = []
