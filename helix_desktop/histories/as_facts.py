@@ -39,6 +39,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.history.folds import DOCUMENTS
 from helix_desktop.engine.ports import About, Tokens
 from helix_desktop.engine.view import State, state_of
+from helix_desktop.histories import keys
 from helix_desktop.histories.recording import Compaction, Picture, RecordedMessage, Recording
 from helix_desktop.store.incoming_content import line_count
 
@@ -82,7 +83,10 @@ def started(recording: Recording, *, parent: str = "", fork: tuple[str, int] = (
 def title_of(recording: Recording) -> str:
     """Its title, or how a person's first words begin."""
     said = (message.text for message in recording.messages if message.role == "user" and not message.beside)
-    return " ".join((recording.title or next(said, "")).split())[:TITLE]
+    text = (recording.title or next(said, ""))[:2_000]
+    for key in keys.found(text):  # a title is shown in many places
+        text = text.replace(key, keys.masked(key))
+    return " ".join(text.split())[:TITLE]
 
 
 def origin_of(recording: Recording) -> Origin:

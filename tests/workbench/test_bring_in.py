@@ -29,7 +29,7 @@ from tests.peers.chat_server import ChatServer
 from tests.peers.gemini_server import GeminiServer
 from tests.peers.peer import Answer, Peer
 from tests.peers.responses_server import ResponsesServer
-from tests.peers.strict import strictly
+from tests.peers.strict import RULES, strictly
 
 
 class Words:
@@ -298,4 +298,5 @@ async def test_every_kind_goes_on_with_every_protocol(tmp_path: Path, protocol: 
             ended = next(fact.fact for fact in reversed(session.facts) if isinstance(fact.fact, TurnEnded))
             assert ended.reason is TurnEnd.DONE, f"{one.kind}: {ended.why}"
             assert "I look." in json.dumps(server.bodies[-1])
+        assert [wrong for body in server.bodies for wrong in RULES[protocol](body)] == []
         await desk.aclose()
