@@ -7,13 +7,15 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
 
-both = pytest.mark.parametrize("streams", [True, False])
 all_protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
+both = pytest.mark.parametrize("streams", [True, False])
+streamed = pytest.mark.parametrize("streams", [True])
 LARGE = "\n".join(f"line {n}: the quick brown fox number {n * 7919}" for n in range(1_500))
 DIGEST = hashlib.sha256(LARGE.encode()).hexdigest()
 
@@ -30,7 +32,7 @@ def scripted(*replies: Sequence[Block] | int) -> tuple[list[Asked], object]:
 
 
 @all_protocols
-@both
+@streamed
 def test_with_folds_off_the_body_arrives_as_it_was_sent(tmp_path: Path, protocol: str, streams: bool) -> None:
     _, script = scripted([Thinks("let me see"), Says("I look"), Calls(TOOL, {"command": "ls"})], [Says("fine")])
     with Provider(script) as provider, running(tmp_path, provider.url, folds=False) as url:  # type: ignore[arg-type]
@@ -77,7 +79,7 @@ def test_a_large_output_goes_on_short_and_a_recall_of_it_is_answered_inside(
 
 
 @all_protocols
-@both
+@streamed
 def test_a_recall_beside_a_call_of_the_client_waits_for_its_results(
     tmp_path: Path, protocol: str, streams: bool
 ) -> None:
@@ -135,7 +137,7 @@ def test_a_session_with_hidden_recalls_goes_on_after_a_restart_and_without_the_g
 
 
 @all_protocols
-@both
+@streamed
 def test_a_model_that_recalls_in_a_loop_is_ended(tmp_path: Path, protocol: str, streams: bool) -> None:
     def script(asked: Asked) -> Sequence[Block]:
         return [Calls("search_cached_content", {"query": "fox"})] if b"loop" in asked.raw else [Says("x")]
@@ -146,3 +148,73 @@ def test_a_model_that_recalls_in_a_loop_is_ended(tmp_path: Path, protocol: str, 
         assert agent.ask() == []
         assert 5 < len(provider.asked) < 20
         assert provider.refused == []
+
+
+def test_the_key_of_the_client_stands_in_no_file(tmp_path: Path) -> None:
+    _, script = scripted([Calls(TOOL, {"command": "ls"})], [Says("fine")])
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        agent = Agent("anthropic", url, headers={"authorization": "Bearer token-planted-4711"})
+        agent.say("look around")
+        agent.results([(call, name, LARGE) for call, name, _ in agent.ask()])
+        agent.ask()
+        assert provider.asked[-1].headers["authorization"] == "Bearer token-planted-4711"
+    kept = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert b"look around" in kept
+    assert b"secret-key-of-the-client" not in kept
+    assert b"planted-4711" not in kept
+
+
+def test_who_may_not_come_in_is_refused_and_what_is_not_understood_goes_through(tmp_path: Path) -> None:
+    _, script = scripted([Says("fine")])
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        assert httpx.post(f"{url}/v1/messages", headers={"origin": "https://page.example"}, json={}).status_code == 403
+        assert httpx.post(f"{url}/v1/messages", headers={"host": "page.example"}, json={}).status_code == 403
+        assert provider.asked == []
+        assert httpx.get(f"{url}/v1/models").json() == {"passed": True, "path": "/v1/models"}
+        broken = httpx.post(f"{url}/v1/messages", content=b"{no json", headers={"x-api-key": "k"})
+        assert broken.status_code == 400
+        assert provider.asked[-1].raw == b"{no json"
+
+
+@all_protocols
+def test_an_error_of_the_provider_reaches_the_client_as_it_is(tmp_path: Path, protocol: str) -> None:
+    _, script = scripted(529)
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        agent = Agent(protocol, url)
+        agent.say("look around")
+        with pytest.raises(AssertionError, match=r"529: .*busy"):
+            agent.ask()
+        assert agent.ask() == []
+
+
+def test_a_request_the_provider_finds_too_long_is_folded_and_sent_again(tmp_path: Path) -> None:
+    heard, script = scripted(*([Calls(TOOL, {"command": f"{n}"})] for n in range(12)), 400, [Says("done")])
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        agent = Agent("anthropic", url)
+        agent.say("look around")
+        for _ in range(12):
+            agent.results([(call, name, LARGE[:9_000]) for call, name, _ in agent.ask()])
+        assert agent.ask() == []
+        assert provider.refused == []
+        assert len(heard[-1].raw) < len(heard[-2].raw)
+
+
+def test_a_client_that_rewinds_goes_on_from_there_and_two_without_a_name_do_not_mix(tmp_path: Path) -> None:
+    said: list[Sequence[Block]] = [[Says("one")], [Says("two")], [Says("other")], [Says("three")]]
+    heard, script = scripted(*said)
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        first, second = Agent("openai-chat", url), Agent("openai-chat", url)
+        for agent in (first, second):
+            agent.say("the same beginning")
+        first.ask()
+        first.say("mine")
+        first.ask()
+        second.units.append(first.units[1])
+        second.say("another")
+        second.ask()
+        first.say("goes on")
+        first.ask()
+        assert provider.refused == []
+        assert b"another" not in heard[3].raw
+        found = httpx.get(f"{url}/.helix/status").json()["figures"]
+        assert sorted(one["requests"] for one in found) in ([1, 3], [2, 3])

@@ -276,6 +276,7 @@ class Row:
     updated: float
     parts: Mapping[Kind, int] = field(default_factory=dict)
     window: int = 128_000
+    agent: str = ""
     pinned: bool = False
     archived: bool = False
     trashed: bool = False

@@ -238,7 +238,7 @@ class ConversationPainter(QStyledItemDelegate):
         box = self._placed(inner, box)
         painter.setFont(theme.font(13))
         painter.setPen(theme.colour("text"))
-        title, usual = row.title or tr("New conversation"), painter.layoutDirection()
+        title, usual = _title(row), painter.layoutDirection()
         if right_to_left(title):
             painter.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         shown = QFontMetrics(painter.font()).elidedText(title, Qt.TextElideMode.ElideRight, box.width())
@@ -347,3 +347,9 @@ class ConversationList(QListView):
     def _restyled(self) -> None:
         self.scheduleDelayedItemsLayout()
         self.viewport().update()
+
+
+def _title(row: ConversationRow) -> str:
+    """With the agent's name before it, where a connected agent writes there."""
+    title = row.title or tr("New conversation")
+    return f"{row.agent}: {title}" if row.agent else title
