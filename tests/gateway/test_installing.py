@@ -42,6 +42,6 @@ def test_a_file_that_somebody_changed_since_is_left_alone(tmp_path: Path) -> Non
     installing.install(installing.planned(agent, URL, tmp_path, {}), config)
     file = agent.file(tmp_path, {})
     file.write_text("{}")
-    with pytest.raises(Refused, match="changed since"):
+    with pytest.raises(Refused, match="was changed"):
         installing.removal(agent, config)
     assert file.read_text() == "{}"
