@@ -138,7 +138,8 @@ class FileChanges:
                 content = await self._bench.workspace.cache.get(source.fact.difference.digest)
                 for change in tree.read_difference(content):
                     changes.append(change)
-                    last[change.path] = source
+                    if source.fact.by != "undo" or change.path not in last:
+                        last[change.path] = source
         whole, broken = tree.joined(changes)
         found = [self._file(change, last.get(change.path), change.path in broken) for change in tree.files_of(whole)]
         return await self._counted(found)
@@ -247,6 +248,8 @@ class FileChanges:
         """Take back some hunks of a text. What has changed elsewhere in it since stays."""
         await self.checkpoints.look()
         now = self.checkpoints.item(file.path)
+        if file.change.after is None:  # a file that was deleted has one hunk: all of it
+            return await self.take_back([file], conversation=conversation)
         if now is None or now.kind is not Kind.FILE:
             raise Refused(f"{file.place} is no longer a file.", remedy="Revert the whole file.")
         before, after = await self.contents(file)

@@ -123,7 +123,9 @@ _PROPOSE = (
 
 
 def _commit(root: Path, names: Sequence[str], message: str) -> str:
-    listed = b"".join(os.fsencode(name) + b"\0" for name in names)
+    tracked = _git(root, *_READING, "ls-files", "-z").split(b"\0")
+    raw = [os.fsencode(name) for name in names if os.path.lexists(root / name) or os.fsencode(name) in tracked]
+    listed = b"".join(name + b"\0" for name in raw)
     files = ("--pathspec-from-file=-", "--pathspec-file-nul")
     literal = ("--literal-pathspecs",)
     _git(root, *literal, "add", "--all", *files, given=listed)

@@ -11,7 +11,7 @@ from PySide6.QtGui import QDesktopServices, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMenu, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk, binary, hunks
-from helix_desktop.engine.changes.story import FileChange, Planned, Source, TurnOfChanges, comment, own
+from helix_desktop.engine.changes.story import FileChange, Planned, TurnOfChanges, comment, own
 from helix_desktop.engine.events import Event, FactAppended
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
 from helix_desktop.errors import HelixError
@@ -26,6 +26,7 @@ from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import count, tr
 
 WIDTH = 268
+ARROW = " ▾"
 SLOW = 200_000  # bytes of both versions beyond which hunks are found in a thread
 RUNS = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", ".cmd", ".exe", ".jar")
 
@@ -51,7 +52,7 @@ class ChangesPage(QWidget):
         self._shown: FileChange | None = None
         self.files = FileList(theme, self)
         self.body = FileBody(theme, self)
-        self.scope, self.columns = self._pill(tr("Each turn")), self._pill(tr("Unified"))
+        self.scope, self.columns = self._pill(tr("Each turn") + ARROW), self._pill(tr("Unified") + ARROW)
         self._note = QLabel(self)
         self._note.setTextFormat(Qt.TextFormat.PlainText)
         set_look(self._note, "muted")
@@ -79,6 +80,9 @@ class ChangesPage(QWidget):
 
     def _lay(self, theme: Theme) -> None:
         bar = QWidget(self)
+        for each in (bar, self.body):
+            set_look(each, "page")
+            each.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         row = QHBoxLayout(bar)
         theme.fit(self, row.setContentsMargins, 20, 10, 20, 10)
         theme.fit(self, bar.setFixedHeight, 53)
@@ -238,7 +242,7 @@ class ChangesPage(QWidget):
         """turns, conversation or revision."""
         self._scope, self._revision = scope, revision
         words = {"turns": tr("Each turn"), "conversation": tr("The whole conversation")}
-        self.scope.setText(words.get(scope, tr("Since {revision}", revision=revision)))
+        self.scope.setText(words.get(scope, tr("Since {revision}", revision=revision)) + ARROW)
         self.refresh()
 
     def _ask_revision(self) -> None:
@@ -247,8 +251,8 @@ class ChangesPage(QWidget):
         )
 
     def _choose_columns(self) -> None:
-        two = self.columns.text() == tr("Unified")
-        self.columns.setText(tr("Side by side") if two else tr("Unified"))
+        two = self.columns.text() == tr("Unified") + ARROW
+        self.columns.setText((tr("Side by side") if two else tr("Unified")) + ARROW)
         self.body.view.show_columns(two=two)
 
     # --- doing
@@ -271,13 +275,18 @@ class ChangesPage(QWidget):
         )
         if turn is None or self._changes is None:
             return
-        sources: Sequence[Source] = own(turn.sources) or turn.sources
-        undoes = [source.seq for source in sources if source.conversation == self._conversation]
+        undoes = [source.seq for source in own(turn.sources) if source.conversation == self._conversation]
 
         def found(files: Sequence[FileChange]) -> None:
             self._take_back(files, undoes, tr("Undo turn {number}", number=turn.number))
 
-        self._do(self._changes.with_folders(sources), name="list what a turn changed", then=found)
+        self._do(self._to_undo(self._changes, turn), name="list what a turn changed", then=found)
+
+    async def _to_undo(self, changes: Changes, turn: TurnOfChanges) -> Sequence[FileChange]:
+        """What is left of a turn; where all of it is undone already, the last undo: that is a redo."""
+        left = await changes.with_folders(turn.sources)
+        undone = [source for source in turn.sources if source.fact.by == "undo"]
+        return left or (await changes.with_folders(undone[-1:]) if undone else ())
 
     def _take_back(self, files: Sequence[FileChange], undoes: Sequence[int] = (), title: str = "") -> None:
         changes = self._changes

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout
+from PySide6.QtGui import QColor, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QHBoxLayout, QPushButton, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk
@@ -54,6 +54,7 @@ class DifferenceView(QAbstractScrollArea):
         self._hunks: Sequence[Hunk] = ()
         self._kept: frozenset[str] = frozenset()
         self._rows: list[Row] = []
+        self._heads: list[int] = []
         self._tops: list[float] = [0.0]
         self._columns = False
         self._language = ""
@@ -102,6 +103,7 @@ class DifferenceView(QAbstractScrollArea):
 
     def _lay(self) -> None:
         self._rows = rows(self._hunks, columns=self._columns)
+        self._heads = [number for number, row in enumerate(self._rows) if row.head]
         self._laid.clear()
         self._measure()
 
@@ -185,7 +187,20 @@ class DifferenceView(QAbstractScrollArea):
             else:
                 whole = QRectF(0, y, self.viewport().width(), self._ink.code_line)
                 self._paint_line(painter, number, row.right, whole, right=True)
+        for number in {self._rows[at].hunk for at in range(first, last)}:
+            self._paint_frame(painter, number)
         painter.end()
+
+    def _paint_frame(self, painter: QPainter, hunk: int) -> None:
+        """A line around a hunk."""
+        head = self._heads[hunk]
+        end = self._heads[hunk + 1] if hunk + 1 < len(self._heads) else len(self._rows)
+        top, bottom = self._head_top(head), self._tops[end] - self.verticalScrollBar().value()
+        place = QRectF(0.5, top + 0.5, self.viewport().width() - 1, bottom - top - 1)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(self._ink.colour("line"))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(place, self._ink.px(8), self._ink.px(8))
 
     def _paint_head(self, painter: QPainter, number: int, row: Row) -> None:
         top = self._head_top(number)
@@ -239,7 +254,7 @@ class DifferenceView(QAbstractScrollArea):
         ]
         marked = "danger" if line.sign == "-" else "output"
         for at, size in line.marks:
-            colour = self._ink.colour(marked)
+            colour = QColor(self._ink.colour(marked))
             colour.setAlpha(64)
             found = format_range(at, size, self._ink.coloured("text"))
             found.format.setBackground(colour)

@@ -1,0 +1,148 @@
+"""Checkpoints of a folder, in one run beside git on the same tree with a warm index: the first, unchanged ones, and their room.
+
+python -m tests.benchmarks.checkpoints [--quick]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import zstandard
+
+from helix_desktop.engine.changes.hunks import hunks
+from helix_desktop.store.workspace import Workspaces
+from helix_desktop.tools.changes.checkpoints import Checkpoints
+from helix_desktop.tools.changes.coverage import Coverage
+from tests.benchmarks.row import Figure, Row
+
+FIRST, UNCHANGED, WATCHED, ROOM = 5_000, 3.0, 20, 1.1
+RUNS = 7
+
+
+def rows(*, quick: bool = False) -> list[Row]:
+    """Of 20,000 files of source, and of 200,000; asked as in the issue."""
+    found: list[Row] = []
+    for files in (2_000,) if quick else (20_000, 200_000):
+        found += asyncio.run(_measured(files))
+    return [*found, *_hunks()]
+
+
+async def _measured(files: int) -> list[Row]:
+    base = Path(tempfile.mkdtemp(prefix="helix-checkpoints-"))
+    try:
+        folder = base / "tree"
+        _fill(folder, files)
+        _git(folder, "init", "-q", ".")
+        _git(folder, "add", "-A")
+        _git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")
+        time.sleep(0.1)  # out of the clock's resolution
+        known = Workspaces(base / "home")
+        workspace = await known.open(known.create("bench", folder).id)
+        checkpoints = Checkpoints([folder], workspace.cache, coverage=Coverage(most_files=0), file=base / "known")
+        try:
+            return await _rows(files, folder, checkpoints, base / "home")
+        finally:
+            await checkpoints.aclose()
+            await workspace.aclose()
+    finally:
+        shutil.rmtree(base)
+
+
+async def _rows(files: int, folder: Path, checkpoints: Checkpoints, home: Path) -> list[Row]:
+    name = f"{files:,} files"
+    began = time.perf_counter()
+    await checkpoints.prepare()
+    first = 1000 * (time.perf_counter() - began)
+    await checkpoints.look(thorough=True)
+    await asyncio.sleep(1)
+    walks, watched, stash, add = [], [], [], []
+    for _ in range(RUNS):
+        walks.append(await _took(checkpoints, thorough=True))
+        watched.append(await _took(checkpoints, thorough=False))
+        stash.append(_timed(lambda: _git(folder, "stash", "create")))
+        add.append(_timed(lambda: _git(folder, "add", "-A")))
+    peers = {"git stash create": Figure.of(stash), "git add -A": Figure.of(add)}
+    slow, quick = Figure.of(walks), Figure.of(watched)
+    git = max(peers["git stash create"].median, peers["git add -A"].median)
+    asked_first = "at most 5 s" if files == 20_000 else ""
+    return [
+        Row(f"first checkpoint, {name}", "ms", Figure(first, first, first), {}, asked_first, first <= FIRST or None),
+        Row(f"unchanged by a walk, {name}", "ms", slow, peers, "at most 3 × git", slow.median <= UNCHANGED * git),
+        Row(f"unchanged with the watcher, {name}", "ms", quick, {}, "at most 20 ms", quick.median <= WATCHED),
+        await _room(folder, checkpoints, home, name),
+    ]
+
+
+async def _took(checkpoints: Checkpoints, *, thorough: bool) -> float:
+    began = time.perf_counter()
+    await checkpoints.look(thorough=thorough)
+    return 1000 * (time.perf_counter() - began)
+
+
+async def _room(folder: Path, checkpoints: Checkpoints, home: Path, name: str) -> Row:
+    """What 20 steps, each with five changed files, add to the store, as a share of their contents compressed by themselves."""
+    chance = random.Random(5)
+    packer = zstandard.ZstdCompressor(level=1)
+    paths = sorted(path for path in folder.rglob("*.py"))
+    before, alone = await _kept(checkpoints), 0
+    for number in range(20):
+        for path in chance.sample(paths, 5):
+            content = _source(chance, 120) + b"# %d\n" % number
+            path.write_bytes(content)
+            alone += len(packer.compress(content))
+        await checkpoints.look()
+    share = (await _kept(checkpoints) - before) / alone
+    return Row(f"room of a step, {name}", "× compressed", Figure(share, share, share), {}, "at most 1.1", share <= ROOM)
+
+
+async def _kept(checkpoints: Checkpoints) -> int:
+    index = checkpoints.contents._index  # type: ignore[attr-defined]
+    return int((await index.checkpoints())[1])
+
+
+def _hunks() -> list[Row]:
+    """A file of 10,000 lines of which 5,000 are others: its hunks."""
+    before = b"".join(b"line %d\n" % n for n in range(10_000))
+    after = b"".join(b"line %d%s\n" % (n, b"!" * (n % 2)) for n in range(10_000))
+    return [
+        Row("hunks of 5,000 changed lines", "ms", Figure.of([_timed(lambda: hunks(before, after)) for _ in range(5)]))
+    ]
+
+
+def _timed(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return 1000 * (time.perf_counter() - began)
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-c", "gc.auto=0", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def _fill(folder: Path, files: int) -> None:
+    chance = random.Random(7)
+    for number in range(files):
+        above = folder / f"p{number // 1000}" / f"m{number // 20 % 50}"
+        if number % 20 == 0:
+            above.mkdir(parents=True, exist_ok=True)
+        (above / f"f{number}.py").write_bytes(_source(chance, 20 + number % 90))
+
+
+def _source(chance: random.Random, lines: int) -> bytes:
+    return b"".join(b"    value_%d = compute(%d, %r)\n" % (n, chance.randrange(10**6), b"name") for n in range(lines))
+
+
+if __name__ == "__main__":
+    for row in rows(quick="--quick" in sys.argv):
+        peers = ", ".join(f"{name} {figure.median:.1f}" for name, figure in row.peers.items())
+        print(
+            f"{row.name}: {row.ours.median:.2f} {row.unit} ({row.ours.least:.2f}-{row.ours.most:.2f}) {peers} {row.asked}"
+        )
