@@ -71,14 +71,12 @@ class MainWindow(Frame):
         self._listed: Sequence[WorkspaceRow] = ()
         self.doing = doing
         self.settings = settings
-        self.bench: Workbench | None = None
-        self.session: Session | None = None
         self._watched: dict[str, Watched] = {}
         self._wanted_workspace = ""  # what was asked for last: an answer to an earlier wish comes to nothing
         self._wanted_conversation = ""
         self._cost = 0.0
         self.actions_ = Actions(self, settings)
-        self.pages = Pages(theme, doing, lambda: self.bench, catalogue_of, memory, self)
+        self.pages = Pages(theme, doing, self.showing, catalogue_of, memory, self)
         self.chat = ChatPage(theme, memory, self.pages.transcript, self)
         self.add_page("chat", self.chat, self.pages.inspector)
         self.add_page("changes", self.pages.changes)
@@ -98,8 +96,18 @@ class MainWindow(Frame):
         self.acts = ConversationActs(
             self, doing, self.notices, changed=self.refresh_conversations, gone=memory.drop, opened=self.show_session_of
         )
-        self.attaching = Attaching(doing, lambda: self.bench, self.attacher)
+        self.attaching = Attaching(doing, lambda: self.showing.bench, self.attacher)
         doing.failed.connect(self.notices.tell_error)
+
+    @property
+    def bench(self) -> Workbench | None:
+        """The workspace in front."""
+        return self.showing.bench
+
+    @property
+    def session(self) -> Session | None:
+        """The conversation that is shown; None: one that has not begun."""
+        return self.showing.session
 
     def _composer_height(self) -> int:
         """What stands at the lower edge and must not be covered: the composer, and what waits for the user above it."""
@@ -225,7 +233,8 @@ class MainWindow(Frame):
             self.keep_layout()
             self.bridge.leave()
         self.notices.drop_offers()
-        self.bench, self.session, self._wanted_workspace = bench, None, bench.id
+        self._wanted_workspace = bench.id
+        self.showing.show_workspace(bench)
         last = self.memory.get("conversation", bench.id, default="")
         self.memory.put("workspace", value=bench.id)
         self._watch(bench)
@@ -234,7 +243,6 @@ class MainWindow(Frame):
         else:
             self.refresh_workspaces()
         self.sidebar.show_workspace(bench.name, next(iter(bench.folders), None))
-        self.pages.show_workbench(bench)
         self.show_choices()
         self.restore_layout(bench.id)
         self.refresh_conversations()
@@ -255,7 +263,7 @@ class MainWindow(Frame):
             self._wanted_workspace = ""
         if self.bench is not None and self.bench.id == workspace:
             self.bridge.leave()
-            self.bench = self.session = None
+            self.showing.show_workspace(None)
             self._enable()
             self._name_window()
 
@@ -387,10 +395,9 @@ class MainWindow(Frame):
         if bench is None:
             return
         self.bridge.leave()
-        self.session = session
+        self.showing.show_conversation(session)
         name = session.id if session else ""
         self.memory.put("conversation", bench.id, value=name)
-        self.pages.show_session(session)
         if session is not None:
             self.chat.transcript.hear(self._watched[bench.id].going_on(session))
         self.chat.show_begun(bench.name, begun=session is not None)

@@ -595,7 +595,7 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow
     assert not over.isVisible()
     for tell in bench.limit_heard:
         tell(12_000_000)
-    assert over.text() == "11.4 MB over the limit"
+    assert over.text() == "12.0 MB over the limit"
     QTest.mouseClick(over, Qt.MouseButton.LeftButton)
     assert wanted.at(0) == ["storage"]
     for tell in bench.limit_heard:
@@ -615,7 +615,7 @@ def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWind
     assert "flaky" in bench.rows
     next(each for each in box.buttons() if each.text() == "Delete permanently").click()
     assert "flaky" not in bench.rows
-    assert window.notices.text == "1 conversation deleted, 4.8 MB freed."
+    assert window.notices.text == "1 conversation deleted, 5.0 MB freed."
     assert [path for path in window.memory._values if "flaky" in path] == [], "nothing of it is remembered"
     assert window.memory.get("draft", bench.id, "new", default=list[int]()) == [1, 2]
     assert not empty.isVisible()

@@ -127,7 +127,7 @@ async def test_what_lasts_shows_how_far_it_is_and_stops(theme: Theme) -> None:
     lasting.follow(doing, work(), told.append, told.append)
     lasting.show()
     await asyncio.sleep(0)
-    assert "32.4 MB of 91.6 MB" in said(lasting)
+    assert "34.0 MB of 96.0 MB" in said(lasting)
     press(lasting, "Stop")
     await asyncio.sleep(0)
     assert begun.cancelled()

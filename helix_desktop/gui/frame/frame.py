@@ -16,6 +16,7 @@ from helix_desktop.gui.frame.sidebar import Sidebar
 from helix_desktop.gui.frame.top_bar import PAGES, TopBar
 from helix_desktop.gui.keys import presses
 from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.showing import Showing
 from helix_desktop.gui.theme import Theme
 
 SIDES = {"chat": 300, "timeline": 560}
@@ -31,7 +32,7 @@ class Frame(QWidget):
         super().__init__()
         self.theme = theme
         self.memory = memory
-        self.page = "chat"
+        self.showing = Showing(self)
         self._workspace = ""
         self._wants_sidebar = True
         self._wants_side = True
@@ -92,10 +93,15 @@ class Frame(QWidget):
             self._sides[name] = side
             self._side.addWidget(side)
 
+    @property
+    def page(self) -> str:
+        """The page in front."""
+        return self.showing.page
+
     def show_page(self, name: str) -> None:
         if name not in self._pages:
             return
-        self.page = name
+        self.showing.show_page(name)
         self._stack.setCurrentWidget(self._pages[name])
         self.top.setVisible(name in PAGES)
         if name in PAGES:

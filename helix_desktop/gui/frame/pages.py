@@ -19,7 +19,8 @@ from helix_desktop.gui.changes.page import ChangesPage
 from helix_desktop.gui.inspector.panel import Inspector
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.ports import Session, Workbench
+from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.showing import Showing
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.page import TimelinePage
 from helix_desktop.gui.transcript.pane import TranscriptPane
@@ -57,61 +58,64 @@ class Pages(QObject):
         self,
         theme: Theme,
         doing: Doing,
-        bench: Callable[[], Workbench | None],
+        showing: Showing,
         catalogue_of: CatalogueOf,
         memory: Memory,
         parent: QWidget,
     ) -> None:
         super().__init__(parent)
         self._memory = memory
-        self._session: Session | None = None
-        self._workspace = ""
-        self._bench = bench
+        self._showing = showing
         self._leave: Callable[[], object] = lambda: None
         self._catalogue_of = catalogue_of
-        self.transcript = TranscriptPane(theme, doing, Present(bench), parent)
+        self.transcript = TranscriptPane(theme, doing, Present(lambda: showing.bench), parent)
         self.cache = CachePage(theme, doing, parent)
         self.timeline = TimelinePage(theme, doing, parent)
         self.inspector = Inspector(theme, doing, parent)
         self.changes = ChangesPage(theme, doing, parent)
         for page in (self.transcript, self.cache, self.timeline, self.inspector, self.changes):
             page.wanted.connect(self.wanted)
+        self.inspector.looked_at.connect(showing.show_moment)
+        showing.leaving.connect(self.keep)
+        showing.workspace_changed.connect(self._show_workspace)
+        showing.conversation_changed.connect(self._show_conversation)
 
-    def show_workbench(self, bench: Workbench) -> None:
+    def _show_workspace(self) -> None:
         """The pages that are about the whole workspace, its table of entries with the columns it was left with."""
-        self.keep()
-        self._workspace, self._session = bench.id, None
+        bench = self._showing.bench
+        if bench is None:
+            return
         self.cache.restore_layout(self._memory.get("layout", bench.id, "cache", default=""))
         self._leave()
         self._leave = bench.watch_limit(self.cache.show_over)
         self.cache.show_over(bench.over_limit())
         self.cache.open(self._catalogue_of(bench), lambda: [(row.id, row.title) for row in bench.conversations()])
 
-    def show_session(self, session: Session | None) -> None:
-        """A conversation, where its reader was; None: one that has not begun."""
-        self.keep_place()
-        self._session = session
+    def _show_conversation(self) -> None:
+        """Where its reader was."""
+        session, bench = self._showing.session, self._showing.bench
         history = session.conversation.state if session else State()
         self.transcript.open(history, self._place_in(session.id) if session else None)
-        self.inspector.open(session, self._bench())
-        self.timeline.open(session, self._bench())
-        bench = self._bench()
+        self.inspector.open(session, bench)
+        self.timeline.open(session, bench)
         self.changes.open(bench.changes if bench else None, session.id if session else "")
 
     def keep(self) -> None:
         """Remember what a person has set up by hand."""
         self.keep_place()
-        if self._workspace:
-            self._memory.put("layout", self._workspace, "cache", value=self.cache.layout_state())
+        if self._showing.bench is not None:
+            self._memory.put("layout", self._showing.bench.id, "cache", value=self.cache.layout_state())
 
     def keep_place(self) -> None:
         """Remember where the reader of the conversation is; at its end nothing needs to be."""
-        if self._session is not None:
+        session, bench = self._showing.session, self._showing.bench
+        if session is not None and bench is not None:
             seq, below, follow = self.transcript.place()
-            self._memory.put("place", self._workspace, self._session.id, value=[] if follow else [seq, below])
+            self._memory.put("place", bench.id, session.id, value=[] if follow else [seq, below])
 
     def _place_in(self, conversation: str) -> tuple[int, int, bool] | None:
-        kept = self._memory.get("place", self._workspace, conversation, default=list[int]())
+        workspace = self._showing.bench.id if self._showing.bench else ""
+        kept = self._memory.get("place", workspace, conversation, default=list[int]())
         return (kept[0], kept[1], False) if len(kept) == 2 and all(isinstance(n, int) for n in kept) else None
 
     def take(self, events: tuple[Event, ...]) -> None:

@@ -53,6 +53,7 @@ class Inspector(QWidget):
     """`wanted` carries values of `wants`."""
 
     wanted = Signal(object)
+    looked_at = Signal(object)  # the moment: the seq of its newest fact, None for now
 
     def __init__(self, theme: Theme, doing: Doing, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -184,6 +185,7 @@ class Inspector(QWidget):
             self._step.setText("")
             return
         if self._is_now:
+            self.looked_at.emit(None)
             self._step.setText(tr("Now, after step {n}", n=f"{len(self._steps):,}"))
             self._past.forget()
             self._show(self._session.conversation.state)
@@ -196,6 +198,7 @@ class Inspector(QWidget):
             when=clock(step.time),
         )
         self._step.setText(words)
+        self.looked_at.emit(saw_of(step))
         self._past.at(self._session.conversation, saw_of(step), self._show)
 
     def _show(self, state: Moment) -> None:
