@@ -35,9 +35,23 @@ class Hook:
     seconds: float
     folder: Path
     outside: bool = False
+    only: str = ""  # the calls it is for, as in `Bash(git push *)`; all where there is none
+
+    def is_for(self, values: Mapping[str, Any]) -> bool:
+        """Whether a call's arguments, as Claude Code names them, are those it is for."""
+        _, _, pattern = self.only.rstrip(")").partition("(")
+        if not pattern:
+            return True
+        about = str(values.get("command") or values.get("file_path") or values.get("path") or values.get("url") or "")
+        if pattern.endswith(":*"):
+            return about.startswith(pattern[:-2])
+        names = (about, about.rpartition("/")[2], about.removeprefix(f"{self.folder}/"))
+        return any(fnmatch.fnmatchcase(name, pattern.removeprefix("./").removeprefix("**/")) for name in names)
 
     def fits(self, name: str) -> bool:
         """Whether it is meant for this tool (or this kind of start, or of compacting)."""
+        if self.only and not fnmatch.fnmatchcase(name, self.only.partition("(")[0]):
+            return False
         if self.matcher in ("", "*"):
             return True
         try:
@@ -93,8 +107,13 @@ def _item(event: str, number: int, matcher: str, hook: Any, path: Path, folder: 
     seconds = hook.get("timeout", USUAL_SECONDS)
     seconds = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else USUAL_SECONDS
     values = {"event": event, "matcher": matcher, "command": command, "timeout": min(max(seconds, 0.1), MOST_SECONDS)}
-    strange = sorted(set(hook) - {"type", "command", "timeout", "statusMessage"})
+    only = hook.get("if", "")
+    if not isinstance(only, str) or (only and not re.fullmatch(r"[\w*.-]+(?:\([^()]*\))?", only)):
+        why = f"The condition {str(only)[:80]!r} isn't understood, so this hook doesn't run."
+        return Item("hook", name, path, json.dumps(hook, indent=1), "", own=own, notes=(why,), broken=True)
+    strange = sorted(set(hook) - {"type", "command", "timeout", "statusMessage", "if"})
     notes = tuple(f"{key} is not supported in a hook and does nothing here." for key in strange)
+    values |= {"if": only} if only else {}
     shown = json.dumps(values, indent=1, ensure_ascii=False) + _scripts(command, folder)
     return Item("hook", name, path, shown, command, f"{event} {matcher}".strip(), own, values, notes)
 
@@ -113,7 +132,9 @@ def _scripts(command: str, folder: Path) -> str:
 
 def hook_of(item: Item, folder: Path, *, outside: bool) -> Hook:
     values = item.values
-    return Hook(values["event"], values["matcher"], values["command"], values["timeout"], folder, outside)
+    return Hook(
+        values["event"], values["matcher"], values["command"], values["timeout"], folder, outside, values.get("if", "")
+    )
 
 
 # --- what Claude Code calls things -----------------------------------------------------------------------------------

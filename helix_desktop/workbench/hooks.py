@@ -111,7 +111,7 @@ class Hooks:
         for item in self.project.now.in_force("hook"):
             outside = trusted.get(f"{item.key}#outside") == item.sha256
             hook = hook_of(item, self._folder, outside=outside)
-            if hook.event == event and hook.fits(about):
+            if hook.event == event and hook.fits(about) and hook.is_for(values.get("tool_input") or {}):
                 found.append((item.key, hook))
         payload = {
             "session_id": conversation, "transcript_path": "", "cwd": str(self._folder), "hook_event_name": event, **values,
@@ -138,7 +138,7 @@ class Hooks:
         sandbox = self.kit.sandbox
         network = hook.outside
         environment = scrubbed(os.environ, sandbox.temporary(free=hook.outside), network=network)
-        environment["CLAUDE_PROJECT_DIR"] = str(hook.folder)
+        environment |= _told(hook, payload)
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
             given.seek(0)
@@ -167,6 +167,17 @@ class Hooks:
                 self._notes.setdefault(conversation, []).append(
                     Note(f"hook:{event} {self._count}", words, pinned=False)
                 )
+
+
+def _told(hook: Hook, payload: Mapping[str, Any]) -> dict[str, str]:
+    """What published hooks read from their environment."""
+    values = payload.get("tool_input")
+    values = values if isinstance(values, dict) else {}
+    return {
+        "CLAUDE_PROJECT_DIR": str(hook.folder),
+        "CLAUDE_TOOL_NAME": str(payload.get("tool_name", "")),
+        "CLAUDE_TOOL_FILE_PATH": str(values.get("file_path", "")).replace("\0", ""),
+    }
 
 
 async def _streams(command: Command) -> tuple[str | None, str | None]:

@@ -108,5 +108,30 @@ def test_what_an_answer_means(event: str, code: int, printed: str, complained: s
 def test_a_hook_never_allows() -> None:
     said = answer_of("PreToolUse", 0, '{"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {}}}', "")
     assert not said.blocks
-    assert "cannot do that" in said.note
+    assert "can't do that" in said.note
     assert "not supported" in said.note
+
+
+@pytest.mark.parametrize(
+    ("only", "name", "values", "yes"),
+    [
+        ("", "Bash", {"command": "ls"}, True),
+        ("Bash(git push --force*)", "Bash", {"command": "git push --force origin"}, True),
+        ("Bash(git push --force*)", "Bash", {"command": "git push"}, False),
+        ("Bash(git push:*)", "Bash", {"command": "git push origin"}, True),
+        ("Write(.env*)", "Write", {"file_path": "/p/.env.local"}, True),
+        ("Write(.env*)", "Write", {"file_path": "/p/a.py"}, False),
+        ("Write(src/*)", "Write", {"file_path": "/p/src/a.py"}, True),
+        ("Write(.env*)", "Edit", {"file_path": "/p/.env"}, False),
+    ],
+)
+def test_a_condition_is_kept(only: str, name: str, values: dict[str, str], yes: bool) -> None:
+    one = Hook("PreToolUse", "", "x", 1, Path("/p"), only=only)
+    assert (one.fits(name) and one.is_for(values)) is yes
+
+
+def test_a_condition_that_is_not_understood_lets_the_hook_not_run(tmp_path: Path) -> None:
+    (item,) = read(
+        tmp_path, {"PreToolUse": [{"hooks": [{"type": "command", "command": "exit 2", "if": "what (ever"}]}]}
+    )
+    assert item.broken
