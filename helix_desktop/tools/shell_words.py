@@ -14,7 +14,7 @@ ANY, MANY = "\0", "\1"  # neither can be part of a command line
 DEEPEST = 30
 ENDS = frozenset(" \t\n;&|<>()")
 _WRITTEN = re.compile(r"""(?:'[^']*'|"[^"$`\\!]*"|[A-Za-z0-9_@%+=:,./^~-]+)+""")
-_RESERVED_WORDS = frozenset(
+RESERVED = frozenset(
     re.findall(r"\S+", "if then else elif fi do done while until for select case esac function time coproc { } ! [[")
 )
 _SUMS = re.compile(r"[\w\s+\-*/%<>=!&|^~?:,]", re.ASCII)
@@ -128,7 +128,7 @@ class Words:
     def _made(self, begin: int, text: str, bare: str) -> Word:
         """`bare`: the characters without quotes, which may mean more than themselves."""
         raw = self.text[begin : self.at]
-        if text in _RESERVED_WORDS and raw != text and "\\" not in raw and not set(raw) & set("'\""):
+        if text in RESERVED and raw != text and "\\" not in raw and not set(raw) & set("'\""):
             raise Hidden("it is not written as a shell reads it")
         if any(unicodedata.category(char)[0] in "ZC" and char not in (ANY, MANY) for char in bare):
             raise Hidden("there are characters in it that cannot be seen")

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from helix_desktop.tools import starters
 from helix_desktop.tools.command_line import read
 from helix_desktop.tools.own_code import coded, may_start, plain_name, program, runs_in_sed
-from helix_desktop.tools.shell_words import MANY, Hidden, Simple, certain
+from helix_desktop.tools.shell_words import MANY, RESERVED, Hidden, Simple, certain
 from helix_desktop.tools.starters import Prefix
 
 _DEEPEST = 10
+_NO_PROGRAMS = RESERVED - {"time"}  # somebody takes one for a shell's own word, or means it as such
 _SUBSTITUTION = re.compile(r"\$\(|`|<\(")
 
 
@@ -158,7 +159,7 @@ class Line:
         if self.depth > _DEEPEST:
             raise Hidden("it starts programs within programs")
         name = program(words[0])
-        if not name or not certain(name) or MANY in words[0] or name == "coproc":
+        if not name or not certain(name) or MANY in words[0] or name in _NO_PROGRAMS or "=" in name:
             raise Hidden("the shell fills in which program runs")
         if words[0] != name:
             self.scripts.append(words[0])

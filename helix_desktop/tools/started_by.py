@@ -44,7 +44,9 @@ def of_shell(line: Line, words: list[str]) -> list[Started]:
 
 
 def evaluated(line: Line, rest: list[str]) -> list[Started]:
-    return line.text(" ".join(rest)) if rest else []
+    if len(rest) < 2:
+        return line.text(rest[0]) if rest else []
+    return [*line.text(" ".join(rest)), *line.starts(tuple(rest), sure=False)]
 
 
 def sourced(line: Line, rest: list[str]) -> list[Started]:

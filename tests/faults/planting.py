@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import ToolCall
@@ -29,6 +30,7 @@ from helix_desktop.tools import runs_later
 from helix_desktop.tools.kit import Kit, Options
 from helix_desktop.tools.permission import Mode
 from helix_desktop.tools.runner import Permissions
+from helix_desktop.tools.sandbox import Kind
 from tests.tools.planting import Way, prepare, ways
 from tests.tools.world import Words
 
@@ -66,14 +68,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ways", type=int, default=0, help="so many of the ways; 0 for all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--landlock", action="store_true", help="by Landlock, though there may be bubblewrap")
     arguments = parser.parse_args()
-    failures = asyncio.run(trial(arguments.ways, arguments.seed))
+    failures = asyncio.run(trial(arguments.ways, arguments.seed, landlock=arguments.landlock))
+    if arguments.landlock:
+        return int(failures > 0)
     if os.geteuid() == 0:
         failures += as_nobody(arguments.ways, arguments.seed)
     return int(failures > 0)
 
 
-async def trial(count: int, seed: int) -> int:
+async def trial(count: int, seed: int, *, landlock: bool = False) -> int:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         base = Path(folder)
@@ -83,6 +88,8 @@ async def trial(count: int, seed: int) -> int:
         canary = base / "outside" / "ran"
         prepare(base / "template")
         kit, tasks = await opened(base)
+        if landlock:
+            kit.commands.sandbox = kit.sandbox = replace(kit.sandbox, kind=Kind.LANDLOCK)
         chosen = ways(f"touch {canary}")
         chosen = random.Random(seed).sample(chosen, min(count, len(chosen))) if count else chosen
         failed = [f"{way.name}: {said}" for way in chosen if (said := await tried(kit, base, way, canary))]
