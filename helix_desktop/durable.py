@@ -52,7 +52,7 @@ class Beside:
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:  # with a folder's handle Python follows the link to the file that has no name
             source = f"/proc/self/fd/{self.file.fileno()}"
-            os.link(source, self._name.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
+            os.link(source, self._name, src_dir_fd=folder, follow_symlinks=True)
         finally:
             os.close(folder)
 

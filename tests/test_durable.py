@@ -30,7 +30,7 @@ def test_what_is_written_stands_there_to_the_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "why"), [("too much", StoreFailed, "No space"), ("\udcff", WrongUse, "not UTF-8")]
+    ("text", "error", "why"), [("too much", StoreFailed, "No space"), ("\udcff", WrongUse, "UTF-8")]
 )
 def test_what_cannot_be_written_leaves_all_as_it_was(
     text: str, error: type[Exception], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

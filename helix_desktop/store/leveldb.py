@@ -78,7 +78,8 @@ class Level:
             return
         names = set(os.listdir(self.folder))  # noqa: PTH208
         if new := names - self._names:
-            sync_folder(self.folder)
+            if any(name.endswith(".log") for name in new):  # with its other files LevelDB syncs the folder itself
+                sync_folder(self.folder)
             for name in new:
                 keep_private(self.folder / name)
             self._names = names

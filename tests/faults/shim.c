@@ -4,7 +4,8 @@
  * record keeps the order true. Built by tests/faults/shim.py.
  *
  * Record: kind (1 byte), file (8, inode), offset (8), length (4), bytes; all little-endian.
- *   C create, bytes are the path   W write   T truncate to offset   S sync (of a file, or of a folder: file 0)
+ *   C create, bytes are the path   W write   T truncate to offset   S sync (of a file, or of a folder: file 0, bytes are the path)
+ *   N create without a name   L give it one, bytes are the path
  *   R rename, bytes are old NUL new   U unlink, bytes are the path
  */
 #define _GNU_SOURCE
@@ -81,6 +82,15 @@ long shim_calls(void) { return calls; }
 
 static int opened(int (*real)(int, const char *, int, mode_t), int at, const char *path, int flags, mode_t mode) {
     int new = 0;
+    if (below_path(path) && (flags & O_TMPFILE) == O_TMPFILE) {
+        pthread_mutex_lock(&lock);
+        int nameless = fails() ? -1 : real(at, path, flags, mode);
+        int why = errno;
+        if (nameless >= 0) put('N', inode(nameless), 0, NULL, 0);
+        pthread_mutex_unlock(&lock);
+        errno = why;
+        return nameless;
+    }
     if (!below_path(path) || !(flags & (O_CREAT | O_TRUNC))) return real(at, path, flags, mode);
     pthread_mutex_lock(&lock);
     new = access(path, F_OK) != 0;
@@ -99,7 +109,7 @@ static int real_openat(int at, const char *path, int flags, mode_t mode) {
     return real(at, path, flags, mode);
 }
 
-#define MODE mode_t mode = 0; if (flags & O_CREAT) { va_list rest; va_start(rest, flags); mode = va_arg(rest, mode_t); va_end(rest); }
+#define MODE mode_t mode = 0; if (flags & (O_CREAT | O_TMPFILE)) { va_list rest; va_start(rest, flags); mode = va_arg(rest, mode_t); va_end(rest); }
 int open(const char *path, int flags, ...) { MODE return opened(real_openat, AT_FDCWD, path, flags, mode); }
 int open64(const char *path, int flags, ...) { MODE return opened(real_openat, AT_FDCWD, path, flags, mode); }
 int openat(int at, const char *path, int flags, ...) { MODE return opened(real_openat, at, path, flags, mode); }
@@ -146,7 +156,13 @@ static int synced(int fd, int (*real)(int)) {
     pthread_mutex_lock(&lock);
     int done = fails() ? -1 : real(fd);
     int failed = errno;
-    if (!done) put('S', folder ? 0 : inode(fd), 0, NULL, 0);
+    if (!done && !folder) put('S', inode(fd), 0, NULL, 0);
+    if (!done && folder) {
+        char link[64], path[4096];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t known = readlink(link, path, sizeof path);
+        put('S', 0, 0, path, known < 0 ? 0 : known);
+    }
     pthread_mutex_unlock(&lock);
     errno = failed;
     return done;
@@ -187,6 +203,20 @@ static int renamed(int one, const char *old, int two, const char *new) {
 
 int rename(const char *old, const char *new) { return renamed(AT_FDCWD, old, AT_FDCWD, new); }
 int renameat(int one, const char *old, int two, const char *new) { return renamed(one, old, two, new); }
+
+/* A file that had no name until now. */
+int linkat(int one, const char *old, int two, const char *new, int flags) {
+    REAL(linkat);
+    if (!below_path(new)) return real(one, old, two, new, flags);
+    pthread_mutex_lock(&lock);
+    int done = fails() ? -1 : real(one, old, two, new, flags);
+    int failed = errno;
+    struct stat info;
+    if (!done && !stat(new, &info)) put('L', info.st_ino, 0, new, strlen(new));
+    pthread_mutex_unlock(&lock);
+    errno = failed;
+    return done;
+}
 
 static int unlinked(int at, const char *path, int flags) {
     static int (*real)(int, const char *, int);

@@ -5,8 +5,9 @@
 The run's calls are recorded in their order (shim.c). An image is a moment of that run, and from it:
 - what a file held at its last sync is there; each later write of it is there, or not, or torn, by chance and on its own,
   so that a later one may be there without an earlier one; where a gap was never written, there are zeros;
-- names (create, rename, unlink) last in their order, as in a journaling file system: all of them up to the last sync of
-  anything, and by chance a number of those behind it. A file system that reorders names is not modelled.
+- names (create, rename, unlink) last in their order. In one half of the images as in a journaling file system: all of them
+  up to the last sync of anything, and by chance a number of those behind it. In the other half strictly as POSIX has it: those of
+  a folder up to the last sync of that very folder, and by chance a number of those behind it.
 Then the workspace is opened: everything acknowledged before that moment must be there, and no fact may dangle.
 """
 
@@ -21,7 +22,7 @@ import struct
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,7 +59,7 @@ class Disk:
 
     def name(self, call: Call, number: int) -> None:
         match call.kind:
-            case "C":
+            case "C" | "L":
                 self.names[os.fsdecode(call.content)] = number
             case "U":
                 self.names.pop(os.fsdecode(call.content), None)
@@ -85,14 +86,39 @@ def _calls(content: bytes) -> Iterator[Call]:
         at += length
 
 
-def image(calls: list[Call], chance: random.Random) -> Disk:
+Lasting = Callable[[int, Call], bool]
+
+
+def _journaled(calls: list[Call], last_sync: int, chance: random.Random) -> Lasting:
+    until = max(last_sync + 1, last_sync + int(chance.random() ** 2 * (len(calls) - last_sync + 1)))
+    return lambda at, _: at < until
+
+
+def _strictly(calls: list[Call], chance: random.Random) -> Lasting:
+    synced: dict[str, int] = {}
+    for at, call in enumerate(calls):
+        if call.kind == "S" and call.content:
+            synced[os.fsdecode(call.content)] = at
+    until: dict[str, int] = {}
+
+    def lasts(at: int, call: Call) -> bool:
+        folder = os.path.dirname(os.fsdecode(call.content).split("\0")[-1])  # noqa: PTH120 - of text, for each call
+        if folder not in until:
+            last = synced.get(folder, -1)
+            until[folder] = max(last + 1, last + int(chance.random() ** 2 * (len(calls) - last + 1)))
+        return at < until[folder]
+
+    return lasts
+
+
+def image(calls: list[Call], chance: random.Random, *, strict: bool = False) -> Disk:
     """What may be on the disk when the power goes behind the last of `calls`."""
     numbered, synced, last_sync = _numbered(calls)
     disk = Disk()
     fate = chance.choice(("kept", "dropped", "torn", "mixed", "mixed"))
-    names_until = last_sync + int(chance.random() ** 2 * (len(calls) - last_sync + 1))
+    lasting = _strictly(calls, chance) if strict else _journaled(calls, last_sync, chance)
     for at, (call, number) in enumerate(zip(calls, numbered, strict=True)):
-        if call.kind in "CRU" and (at <= last_sync or at < names_until):
+        if call.kind in "CLRU" and lasting(at, call):
             disk.name(call, number)
             disk.files.setdefault(number, bytearray())
         elif call.kind in "WT":
@@ -126,7 +152,7 @@ def _numbered(calls: list[Call]) -> tuple[list[int], dict[int, int], int]:
     synced: dict[int, int] = {}
     last_sync = -1
     for at, call in enumerate(calls):
-        if call.kind == "C":
+        if call.kind in "CN":
             current[call.file] = at + 1
         number = current.setdefault(call.file, -call.file) if call.file else 0
         numbers.append(number)
@@ -192,7 +218,7 @@ def trials(count: int, seed: int, found: Counter[str]) -> None:
                 begun = next(at for at, call in enumerate(calls) if call.content.endswith(b"/said"))
                 found["recorded calls"] += len(calls)
             until = chance.randrange(begun, len(calls)) + 1
-            disk = image(calls[:until], chance)
+            disk = image(calls[:until], chance, strict=trial % 2 == 1)
             lay_out(disk, recorded, folder)
             for line in check_in_child(folder, said_by(calls[:until], recorded)):
                 found[f"LOST in image {trial}: {line}"] += 1
