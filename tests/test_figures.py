@@ -107,16 +107,17 @@ def test_what_the_store_benchmark_says_becomes_rows() -> None:
 
 def test_what_the_policies_say_becomes_rows() -> None:
     one = {
-        "billed": 40, "sent": 20, "retention": 0.9, "peak": 0.45, "median_use": 0.2, "overflowed": 0, "illegal_requests": 0,
+        "effective": 40, "recalls_billed": 5, "head_tokens": 1_900, "sent": 20, "retention_plain": 0.9, "peak": 0.45,
+        "fitting": {"sessions": 1, "effective": 30, "none": {"billed": 50}}, "overflowing": {"sessions": 0}, "median_use": 0.2, "overflowed": 0, "illegal_requests": 0,
         "recalls_failed": 0, "details": {"lost": 1},
     }  # fmt: skip
     others = {
-        "no management": {**one, "billed": 100, "sent": 100},
-        "none": {**one, "billed": 99},
-        "a peer": {**one, "billed": 39},
+        "no management": {**one, "effective": 100, "sent": 100},
+        "none": {**one, "effective": 99},
+        "a peer": {**one, "effective": 39},
     }
     rows = adapted.policies(json.dumps({"prices": {"layered": one, **others}}))
-    assert [row.name for row in rows if not row.met] == ["billed by `layered`, prices", "`layered`: details lost"]
+    assert [row.name for row in rows if row.met is False] == ["billed by `layered`, prices", "`layered`: details lost"]
     assert rows[0].peers["a peer"].median == 0.39
 
 

@@ -76,6 +76,7 @@ class Panic:
             yield self._in_flight
             yield self._handover
         if policy.truncation:
+            yield functools.partial(self._excerpts, LARGE)
             for steps in TAILS:
                 if steps == TAILS[-1] or self._may_fit(steps):
                     yield functools.partial(self._truncation, steps)

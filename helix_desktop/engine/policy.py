@@ -103,8 +103,8 @@ class Policy:
         group="Large outputs", within=(0, 120), unit="seconds",
     )  # fmt: skip
     preview_tokens: int = _declared(
-        500, "Approximate length of a preview.",
-        group="Large outputs", within=(100, 4_000), unit="tokens",
+        400, "Approximate length of a preview.",
+        group="Large outputs", observational=500, within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declared(
         0.25, "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
@@ -200,8 +200,8 @@ class Policy:
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declared(
-        8, "The most recent steps of a running turn are never folded.",
-        group="Safety", within=(1, 200), unit="steps",
+        5, "The most recent steps of a running turn are never folded.",
+        group="Safety", helix=8, observational=8, none=8, within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declared(
         0.10, "A fold must shrink what it covers by at least this share.",

@@ -33,7 +33,8 @@ from helix_desktop.engine.strategies.caching import about_output
 from helix_desktop.engine.view import State
 from helix_desktop.errors import NotThere, WrongUse
 
-PAGE_TOKENS = 1_200  # what is wanted is mostly a passage; a longer page costs its price on every step it stands
+PAGE_TOKENS = 700  # a passage is what is mostly wanted; what comes back is carried on every step that follows
+LINES_TOKENS = 3_500  # where lines are asked for by their numbers
 COMPACTED_TOKENS = 3_500
 AROUND, PASSAGES, PASSAGE = 12, 3, 1_600  # lines around a hit, hits shown with them, characters of each
 PAGE_BYTES = 24_000
@@ -97,7 +98,7 @@ async def recall(
     taken = await read_lines(cache, stored, first, last)
     if not taken:
         raise NotThere(f"The entry has {stored.lines:,} lines; there is no line {first:,}.")
-    text, until = page(tokens, taken, first)
+    text, until = page(tokens, taken, first, LINES_TOKENS if lines.strip() else PAGE_TOKENS)
     total = max(stored.lines, until)
     head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"
     rest = f'\n[go on with lines="{until + 1}-{last or ""}"]' if until < min(last or total, total) else ""
@@ -253,19 +254,19 @@ async def _start_of_line(cache: Cache, stored: Stored, number: int) -> int:
     return stored.size
 
 
-def page(tokens: Tokens, lines: Sequence[str], first: int) -> tuple[str, int]:
+def page(tokens: Tokens, lines: Sequence[str], first: int, limit: int = PAGE_TOKENS) -> tuple[str, int]:
     """As many lines as fit a page, and the number of the last; a line longer than a page is cut, and that is said."""
     count = len(lines)
-    while count > 1 and _is_too_long(tokens, "\n".join(lines[:count])):
+    while count > 1 and _is_too_long(tokens, "\n".join(lines[:count]), limit):
         count = max(1, count * 3 // 4)
     text = "\n".join(lines[:count])[:PAGE_BYTES]
-    cut = tokens.count(text) > PAGE_TOKENS or len(lines[0]) > PAGE_BYTES
-    while tokens.count(text) > PAGE_TOKENS:
+    cut = tokens.count(text) > limit or len(lines[0]) > PAGE_BYTES
+    while tokens.count(text) > limit:
         text = text[: len(text) * 3 // 4]
     if cut:
         text += "\n[this line is longer than a page and was cut; use grep to look into it]"
     return text, first + count - 1
 
 
-def _is_too_long(tokens: Tokens, text: str) -> bool:
-    return len(text) > PAGE_BYTES or tokens.count(text) > PAGE_TOKENS
+def _is_too_long(tokens: Tokens, text: str, limit: int) -> bool:
+    return len(text) > PAGE_BYTES or tokens.count(text) > limit

@@ -20,7 +20,7 @@ from helix_desktop.replay.losses import plain
 from helix_desktop.replay.retention import IDENTIFIER
 
 LINE = (24, 300)  # characters of a line that is told from others by its words
-MOST_PAGES = 8  # an agent asks for, at once
+MOST_PAGES = 3  # an agent asks for, at once
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _NUMBER = re.compile(r"\s*\d+[\t|:→]\s?")  # that tools put before a line
 

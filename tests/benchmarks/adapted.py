@@ -201,7 +201,7 @@ def _cache_rows(text: str) -> Iterator[Row]:
 
 
 def policies(text: str) -> list[Row]:
-    """What `layered` is billed as a share of sending everything, beside every other policy, for each price table."""
+    """What `layered` is billed as a share of sending everything, recalls and head included, beside every other policy."""
     rows = []
     for table, said in _json(text).items():
         whole = said["no management"]
@@ -211,9 +211,9 @@ def policies(text: str) -> list[Row]:
         cheapest = min(
             figure.median for name, figure in others.items() if name not in {"helix", "observational", "none"}
         )
-        kept = _retention(said["layered"])
+        kept = said["layered"]["retention_plain"]
         met = ours.median <= cheapest + 1e-9
-        note = f"retention {kept:.3f}, sent {said['layered']['sent'] / whole['sent']:.3f}"
+        note = f"plain retention {kept:.3f}, sent {said['layered']['sent'] / whole['sent']:.3f}"
         rows.append(
             Row(
                 f"billed by `layered`, {table}",
@@ -229,12 +229,26 @@ def policies(text: str) -> list[Row]:
     return rows
 
 
+def _effective(one: Mapping[str, Any], whole: Mapping[str, Any]) -> float:
+    return float(one["effective"] / whole["effective"])
+
+
+def _part(one: Mapping[str, Any], name: str) -> float:
+    """A group of the sessions beside sending all of it."""
+    group = one[name]
+    return float(group["effective"] / group["none"]["billed"]) if group["sessions"] else 0.0
+
+
 def _asked_of_layered(one: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Row]:
     """What is asked of `layered` on the traces at their own prices, whatever others do."""
-    limits: tuple[tuple[str, float, str, bool], ...] = (
-        ("billed, a share of sending everything", one["billed"] / whole["billed"], "≤ 0.42", one["billed"] / whole["billed"] <= 0.42),
+    limits: tuple[tuple[str, float, str, bool | None], ...] = (
+        ("effective, a share of sending everything", _effective(one, whole), "≤ 0.42", _effective(one, whole) <= 0.42),
+        ("of it recalls", one["recalls_billed"] / whole["effective"], "", None),
+        ("of sessions that fit the window", _part(one, "fitting"), "", None),
+        ("of sessions that overflow it", _part(one, "overflowing"), "", None),
         ("sent, a share of sending everything", one["sent"] / whole["sent"], "≤ 0.25", one["sent"] / whole["sent"] <= 0.25),
-        ("retention", _retention(one), "≥ 0.89", _retention(one) >= 0.89),
+        ("plain retention", one["retention_plain"], "≥ 0.90", one["retention_plain"] >= 0.90),
+        ("tokens of system prompt and tools in every request", one["head_tokens"], "≤ 2,000", one["head_tokens"] <= 2_000),
         ("peak, a share of the window", one["peak"], "≤ 0.5", one["peak"] <= 0.5),
         ("use of the window in the median step", one["median_use"], "< 0.3", one["median_use"] < 0.3),
         ("requests that overflow", one["overflowed"], "0", one["overflowed"] == 0),
@@ -249,13 +263,8 @@ def _asked_of_layered(one: Mapping[str, Any], whole: Mapping[str, Any]) -> list[
 
 
 def _share(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Figure:
-    share = one["billed"] / whole["billed"]
+    share = _effective(one, whole)
     return Figure(share, share, share)
-
-
-def _retention(one: Mapping[str, Any]) -> float:
-    kept = one.get("retention")
-    return float(kept) if kept is not None else one["standing"] / one["used"]
 
 
 ADAPTED: Mapping[str, Adapted] = {

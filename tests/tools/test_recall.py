@@ -4,7 +4,7 @@ import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
-from helix_desktop.engine.recall import PAGE_TOKENS
+from helix_desktop.engine.recall import LINES_TOKENS as PAGE_TOKENS
 from tests.tools.world import Words, World
 
 

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from helix_desktop.engine import economics, laws
+from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.facts import FoldKind, PartRef, Span
 from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
+
+TAIL_SHARE, PANIC_SHARE = 0.6, 0.4  # of the room for all that folds can make shorter: what the last steps take at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +68,46 @@ class Strategy:
 
 
 def tail_start(situation: Situation) -> int:
-    """The first message that stays as it is: of the last turn between turns, else of the last steps; these never
-    reach back behind the turn before, so a turn that begins takes nothing out of reach that was in it a moment ago.
+    """The first message that stays as it is: of the last turn between turns, else of the last steps, as many as have room
+    beside what no fold makes shorter; these never reach back behind the turn before, so a turn that begins takes nothing
+    out of reach that was in it a moment ago.
     """
     branch, steps = situation.branch, situation.policy.tail_steps
     if not branch.order:
         return 1
     if not branch.turn.running:
         return branch.turn.begin or branch.order[0]
-    return max(branch.steps[-steps] if len(branch.steps) >= steps else branch.order[0], branch.turn.before)
+    first = branch.steps[-steps] if len(branch.steps) >= steps else branch.order[0]
+    return max(_with_room(situation, first, TAIL_SHARE * _foldable_room(situation)), branch.turn.before)
 
 
 def panic_start(situation: Situation) -> int:
     """The first message that stays in panic: whole steps, at least the last one, as many as a quarter of the window."""
     branch = situation.branch
-    room = economics.panic_tail(situation.meter.window) / situation.meter.factor
-    kept = branch.steps[-1] if branch.steps else tail_start(situation)
+    least = PANIC_SHARE * _foldable_room(situation)
+    room = min(economics.panic_tail(situation.meter.window), least)
+    kept = _with_room(situation, tail_start(situation), room) if branch.steps else tail_start(situation)
+    return max(kept, tail_start(situation))
+
+
+def _foldable_room(situation: Situation) -> float:
+    """The tokens that are left for all that folds can make shorter: with a large system prompt, little of the window."""
+    meter = situation.meter
+    return max(0, meter.window - meter.reserve - meter.parts[Kind.SYSTEM])
+
+
+def _with_room(situation: Situation, first: int, room: float) -> int:
+    """`first`, or the first of so few last steps, at least one, that they take no more than `room`."""
+    branch = situation.branch
+    room /= situation.meter.factor
+    if not branch.steps or sum(item.tokens for item in branch.tail(first)) <= room:
+        return first
+    kept = branch.steps[-1]
     for step in reversed(branch.steps[-situation.policy.tail_steps :]):
         if sum(item.tokens for item in branch.tail(step)) > room:
             break
         kept = step
-    return max(kept, tail_start(situation))
+    return max(kept, first)
 
 
 def foldable(situation: Situation, until: int = 0) -> Span | None:
