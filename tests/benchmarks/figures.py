@@ -87,7 +87,7 @@ QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the pee
     ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms; the smallest server of the same SDK takes {smallest server} ms."),
     ("start", "first paint", "The window is painted after {× bare Qt window} times what a bare Qt window takes."),
     ("start", "memory after start", "Memory after start: {ours} MB, a bare Qt window {bare Qt window} MB."),
-    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy is billed {ours} of what sending everything costs, on ten recorded sessions; the bill has the own system prompt and tools in it, and every recall of what a reply uses and the context no longer shows."),
+    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy is billed {ours} of what sending everything costs, on ten recorded sessions."),
 )  # fmt: skip
 
 

@@ -259,9 +259,16 @@ class Shaken:
         fold = event.recorded.fact if isinstance(event, FactAppended) else None
         if isinstance(fold, Folded) and not fold.panic and fold.kind is not FoldKind.EXCERPT:
             branch = self.kept.conversation.state.branch
+            tail = self.kept.conversation.policy.tail_steps
             last = fold.cover.seq if isinstance(fold.cover, PartRef) else fold.cover.last
             self.reached_the_tail |= last >= (
-                max([branch.turn.before, *branch.steps[-8:-7]]) if branch.turn.running else branch.turn.begin
+                max(
+                    [branch.turn.before, *branch.steps[-tail:][:1]]
+                    if len(branch.steps) >= tail
+                    else [branch.turn.before]
+                )
+                if branch.turn.running
+                else branch.turn.begin
             )
 
     async def fits(self) -> None:

@@ -17,7 +17,7 @@ from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
 
-TAIL_SHARE, PANIC_SHARE = 0.6, 0.4  # of the room for all that folds can make shorter: what the last steps take at most
+PANIC_SHARE = 0.4  # of the room for all that folds can make shorter: what the last steps take at most in panic
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,8 @@ class Strategy:
 
 
 def tail_start(situation: Situation) -> int:
-    """The first message that stays as it is: of the last turn between turns, else of the last steps, as many as have room
-    beside what no fold makes shorter; these never reach back behind the turn before, so a turn that begins takes nothing
-    out of reach that was in it a moment ago.
+    """The first message that stays as it is: of the last turn between turns, else of the last steps; these never
+    reach back behind the turn before, so a turn that begins takes nothing out of reach that was in it a moment ago.
     """
     branch, steps = situation.branch, situation.policy.tail_steps
     if not branch.order:
@@ -78,11 +77,13 @@ def tail_start(situation: Situation) -> int:
     if not branch.turn.running:
         return branch.turn.begin or branch.order[0]
     first = branch.steps[-steps] if len(branch.steps) >= steps else branch.order[0]
-    return max(_with_room(situation, first, TAIL_SHARE * _foldable_room(situation)), branch.turn.before)
+    return max(first, branch.turn.before)
 
 
 def panic_start(situation: Situation) -> int:
-    """The first message that stays in panic: whole steps, at least the last one, as many as a quarter of the window."""
+    """The first message that stays in panic: whole steps, at least the last one, as many as a quarter of the window, and
+    as there is room beside a large system prompt.
+    """
     branch = situation.branch
     least = PANIC_SHARE * _foldable_room(situation)
     room = min(economics.panic_tail(situation.meter.window), least)

@@ -25,7 +25,7 @@ from tests.engine.talk import Talk, stored
 
 
 def situation(talk: Talk, chosen: Policy | None = None, *, pause: float = 5.0) -> Situation:
-    chosen = chosen or policy.preset("layered")
+    chosen = chosen or policy.preset("layered").with_values({"tail_steps": 8})
     return Situation(talk.state, chosen, budget.meter(talk.state, chosen), talk.state.time + pause)
 
 

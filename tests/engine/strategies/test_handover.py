@@ -12,7 +12,7 @@ from tests.engine.strategies.test_caching import situation
 from tests.engine.talk import Talk
 
 HELIX = policy.preset("helix")
-LAYERED = policy.preset("layered")
+LAYERED = policy.preset("layered").with_values({"tail_steps": 8})
 
 
 def long_talk(tokens: int, *, steps: int = 40, window: int = 100_000) -> Talk:
