@@ -57,20 +57,26 @@ def _fingerprint(purpose: str) -> str:
 def _make() -> None:
     if sys.version_info < (3, 11):
         sys.exit(f"Helix Desktop needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
-    if not python().exists():
+    if not _has_pip():
         print(f"Making {VENV}", flush=True)
         if not _created():
             system.provide(system.VENV)
-            shutil.rmtree(VENV, ignore_errors=True)
             if not _created():
+                shutil.rmtree(VENV, ignore_errors=True)  # half a one would stand in the way of the next run
                 sys.exit("Python's venv module does not work here. On Debian and Ubuntu: apt-get install python3-venv")
-    elif _quietly([str(python()), "-m", "pip", "--version"]):
-        _quietly([str(python()), "-m", "ensurepip"])
     _place_package()
 
 
+def _has_pip() -> bool:
+    return python().exists() and _quietly([str(python()), "-m", "pip", "--version"]) == 0
+
+
 def _created() -> bool:
-    return _quietly([sys.executable, "-m", "venv", str(VENV)]) == 0
+    """A new one, in the place of what a run that was cut short may have left."""
+    if VENV.exists() and any(VENV.iterdir()) and not (VENV / "pyvenv.cfg").exists():
+        sys.exit(f"{VENV} is not a virtual environment. Nothing was changed. Set HELIX_VENV to another folder.")
+    shutil.rmtree(VENV, ignore_errors=True)
+    return _quietly([sys.executable, "-m", "venv", str(VENV)]) == 0 and _has_pip()
 
 
 def _place_package() -> None:

@@ -134,6 +134,23 @@ def test_building_plyvel_is_asked_for_only_where_there_is_no_wheel(monkeypatch: 
     assert [need.apt for need in system.leveldb()] == ["libleveldb-dev", "g++", "python3-dev"]
 
 
+def test_an_environment_that_was_left_half_made_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As a first run leaves it that was cut short, or where python3-venv is missing: a Python without pip."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    monkeypatch.setattr(environment, "VENV", venv)
+    environment._make()
+    subprocess.run([str(environment.python()), "-m", "pip", "--version"], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_folder_that_is_no_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    monkeypatch.setattr(environment, "VENV", tmp_path)
+    with pytest.raises(SystemExit, match="not a virtual environment"):
+        environment._make()
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
 def test_dev_explains_itself_without_an_environment() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "packaging/dev.py"), "--help"], capture_output=True, text=True, check=True
