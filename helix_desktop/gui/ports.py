@@ -260,6 +260,9 @@ class Imported(Named, Protocol):
     def left_out(self) -> Sequence[str]: ...
 
 
+ALLOW_ALL = "allow all"  # the permission mode under which nothing is asked
+
+
 class Desk(Protocol):
     """All workspaces of this program."""
 

@@ -32,6 +32,15 @@ def ask_yes(parent: QWidget, title: str, text: str, yes: str, then: Callable[[],
     return ask_which(parent, title, text, "", [(yes, then)])
 
 
+def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
+    """The one permission mode under which nothing is asked any more."""
+    text = tr(
+        "Commands, edits and tools will run without asking, in every conversation of this workspace. "
+        "Rules that deny something still apply."
+    )
+    return ask_yes(parent, tr("Allow everything?"), text, tr("Allow everything"), then)
+
+
 def ask_which(
     parent: QWidget, title: str, text: str, none: str, ways: Sequence[tuple[str, Callable[[], object]]]
 ) -> QMessageBox:

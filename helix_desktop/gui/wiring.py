@@ -18,8 +18,8 @@ from helix_desktop.gui.actions import OF_A_QUESTION
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.ports import Session
-from helix_desktop.gui.questions import ask_files, ask_folder
+from helix_desktop.gui.ports import ALLOW_ALL, Session
+from helix_desktop.gui.questions import ask_allow_all, ask_files, ask_folder
 from helix_desktop.gui.theme import ZOOMS
 from helix_desktop.gui.words import tr
 from helix_desktop.gui.workspace_acts import WorkspaceActs
@@ -153,8 +153,15 @@ def _choose(window: MainWindow, what: str, name: str) -> None:
     bench = window.bench
     if bench is None:
         return
-    choose = {"policy": bench.choose_policy, "mode": bench.choose_mode}[what]
-    window.doing.do(choose(name), name=f"choose a {what}", then=lambda _done: window.show_choices(), owner=window)
+
+    def choose() -> None:
+        work = {"policy": bench.choose_policy, "mode": bench.choose_mode}[what](name)
+        window.doing.do(work, name=f"choose a {what}", then=lambda _done: window.show_choices(), owner=window)
+
+    if (what, name) == ("mode", ALLOW_ALL) and bench.mode != ALLOW_ALL:
+        ask_allow_all(window, choose)
+    else:
+        choose()
 
 
 def _wire_composer(window: MainWindow) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
@@ -35,6 +35,7 @@ from helix_desktop.gui.frame.frame import TIGHT
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.ports import ALLOW_ALL
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import intents
 from helix_desktop.gui.wiring import wire
@@ -790,3 +791,15 @@ def test_a_new_workspace_comes_last_in_the_rail(window: MainWindow, tmp_path: Pa
     window.refresh_workspaces()
     assert [row.id for row in window.workspaces()][: len(before)] == before
     assert [row.name for row in window.workspaces()][-1] == "aaa"
+
+
+def test_allowing_everything_is_confirmed_and_shows(window: MainWindow, bench: FakeWorkbench) -> None:
+    before = bench.mode
+    for button in ("Cancel", "Allow everything"):
+        window.chat.composer.mode_chosen.emit(ALLOW_ALL)
+        (box,) = window.findChildren(QMessageBox)
+        assert bench.mode == before
+        next(each for each in box.buttons() if each.text().replace("&", "") == button).click()
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert bench.mode == ALLOW_ALL
+    assert window.chat.composer._mode.property("look") == "danger-chip"

@@ -18,6 +18,7 @@ from helix_desktop.gui.chat.composer_text import ComposerText
 from helix_desktop.gui.chat.queued_messages import WaitingMessages, in_words
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.meter import Meter, short, spoken
+from helix_desktop.gui.ports import ALLOW_ALL
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
@@ -167,6 +168,9 @@ class Composer(QWidget):
         self._modes = modes
         self._mode_words = dict(modes).get(current, current)
         self._mode.setVisible(bool(modes))
+        self._mode.setProperty("look", "danger-chip" if current == ALLOW_ALL else "chip")
+        self._mode.style().unpolish(self._mode)
+        self._mode.style().polish(self._mode)
         self._fit()
 
     def show_queue(self, messages: Sequence[Sequence[UserPart]]) -> None:

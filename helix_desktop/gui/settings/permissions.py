@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QPushBu
 
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.layouts import clear
-from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.ports import ALLOW_ALL, Workbench
+from helix_desktop.gui.questions import ask_allow_all
 from helix_desktop.gui.settings.fields import Declared, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Installation
@@ -57,7 +58,19 @@ class PermissionsPage(Page):
         self._fill()
 
     def _choose(self, mode: str) -> None:
-        self._doing.do(self._bench.choose_mode(mode), name="choose a mode", owner=self)
+        def choose() -> None:
+            self._doing.do(self._bench.choose_mode(mode), name="choose a mode", owner=self)
+
+        if mode == ALLOW_ALL:
+            ask_allow_all(self, choose).rejected.connect(self._show_mode)
+        else:
+            choose()
+
+    def _show_mode(self) -> None:
+        """As it is: the choice was not confirmed."""
+        shown = self.findChild(QComboBox, "mode")
+        if shown is not None:
+            shown.setCurrentIndex(shown.findData(self._bench.mode))
 
     def _fill(self) -> None:
         clear(self._rules)
