@@ -364,6 +364,9 @@ def rows(*, quick: bool = False) -> list[Row]:
     """The bill, what the agent still saw of what it used, and what was refused."""
     counter = Counter()
     sessions = long_sessions()[: 2 if quick else None]
+    if not sessions:
+        print(f"There are no recorded sessions in {TRACES}; HELIX_TRACES names their folder.", file=sys.stderr)
+        return []
     ours = plain = 0.0
     sent = plain_sent = used = standing = recalls = refused = 0
     shares = []
