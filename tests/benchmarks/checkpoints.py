@@ -1,6 +1,6 @@
 """Checkpoints of a folder, in one run beside git on the same tree with a warm index: the first, unchanged ones, and their room.
 
-python -m tests.benchmarks.checkpoints [--quick]
+python -m tests.benchmarks.checkpoints [--quick] [FILES …]
 """
 
 from __future__ import annotations
@@ -141,7 +141,9 @@ def _source(chance: random.Random, lines: int) -> bytes:
 
 
 if __name__ == "__main__":
-    for row in rows(quick="--quick" in sys.argv):
+    sizes = [int(each) for each in sys.argv[1:] if each.isdigit()]
+    told = [row for size in sizes for row in asyncio.run(_measured(size))] or rows(quick="--quick" in sys.argv)
+    for row in told:
         peers = ", ".join(f"{name} {figure.median:.1f}" for name, figure in row.peers.items())
         print(
             f"{row.name}: {row.ours.median:.2f} {row.unit} ({row.ours.least:.2f}-{row.ours.most:.2f}) {peers} {row.asked}"
