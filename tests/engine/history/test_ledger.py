@@ -10,6 +10,8 @@ from helix_desktop.engine.facts import (
     Fact,
     FoldKind,
     ModelReplied,
+    ModelRole,
+    ModelSet,
     PartRef,
     Purpose,
     Recorded,
@@ -128,3 +130,40 @@ def test_a_step_is_what_was_in_the_view_it_answers() -> None:
 @pytest.mark.parametrize(("saw", "expected"), [(0, 8), (3, 3), (8, 8), (9, 8), (77, 8)])
 def test_what_a_reply_saw_is_before_it(saw: int, expected: int) -> None:
     assert saw_of(Recorded("c", 9, 0.0, ModelReplied((), "m", Stop.END, saw=saw))) == expected
+
+
+def test_what_a_request_took_and_how_many_steps_there_were_at_each_fact() -> None:
+    ledger = told(*STEPS, Spent(Purpose.HANDOVER, "fast", Usage(500))).state.record.ledger
+    assert [ledger.sent(seq) for seq in (0, 1, 3, 5, 6)] == [0, 0, 110, 2_260, 500]
+    assert [ledger.steps(seq) for seq in (0, 3, 5, 6)] == [0, 1, 2, 2]
+
+
+def test_the_factor_is_learned_from_the_last_nine_sound_reports_that_were_known_then() -> None:
+    talk = told(SystemSet("s", 100))
+    for billed in (90_000, 50, 100, 110, 120, 130, 140, 150, 160, 170, 180, 290):
+        talk.add(ModelReplied((), "m", Stop.END, Usage(billed)))
+    ledger = talk.state.record.ledger
+    assert ledger.reports["m"].last(talk.state.seq) == [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 2.9]
+    assert ledger.reports["m"].last(4) == [900.0, 0.5, 1.0]
+    assert ledger.reports["m"].last(1) == []
+    assert ledger.factor("m", talk.state.seq) == 1.4
+    assert ledger.factor("m", 3) == 1.0
+    assert ledger.factor("claude-9", talk.state.seq) == 1.32
+
+
+def test_money_needs_prices_and_a_price() -> None:
+    talk = told(*STEPS)
+    assert savings(talk, Prices(0.1, 1.25, 5)).paid_without == 0.0
+    assert savings(talk, None, 3.0).paid_without == 0.0
+    assert savings(told(STEPS[0]), Prices(0.1, 1.25, 5), 1e6).share == 0.0
+    assert savings(talk, Prices(0.0, 1.0, 0.0), 1e6).paid_without == 110 + 2_260 - 2_260 * 110 // 1_130
+
+
+def test_a_moment_counts_money_with_the_main_models_price() -> None:
+    plain = told(*STEPS)
+    assert plain.state.savings(Prices(0.1, 1.25, 5)).paid_without == 0.0
+    plain.add(ModelSet(ModelRole.MAIN, "m", 128_000, price_input=3.0))
+    found = plain.state.savings(Prices(0.1, 1.25, 5))
+    assert found == savings(plain, Prices(0.1, 1.25, 5), 3.0)
+    assert found.paid_without > 0
+    assert plain.state.at(3).savings(Prices(0.1, 1.25, 5)).steps == 1

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Pinned, Rewound, Unfolded
+from helix_desktop.engine.facts import (
+    Excluded,
+    Folded,
+    FoldKind,
+    PartRef,
+    Pinned,
+    Refolded,
+    Rewound,
+    Span,
+    TurnEnd,
+    TurnEnded,
+    Unfolded,
+)
 from helix_desktop.engine.view import state_of
 from tests.engine.talk import Talk
 from tests.engine.test_properties import SCRIPTS, played, without_folds
@@ -72,3 +85,64 @@ def test_a_rewind_away_and_back_finds_everything_as_it_was() -> None:
     assert talk.view() == before
     assert list(talk.state.branch.live) == ["m"]
     assert talk.state.record.path(talk.state.seq) == [(1, there), (talk.state.seq, talk.state.seq)]
+
+
+def test_a_fold_that_is_undone_counts_as_it_is() -> None:
+    talk = Talk()
+    talk.user("go")
+    talk.steps(3)
+    talk.add(TurnEnded(TurnEnd.DONE))
+    talk.fold("h", Span(1, 4), tokens=50)
+    inside = talk.state.branch
+    assert inside.inside_live(Span(2, 3))
+    assert not inside.inside_live(Span(3, 6))
+    talk.add(Unfolded("h"))
+    assert not inside.inside_live(Span(2, 3))
+    assert inside.tokens_without("h") == inside.total_tokens
+
+
+def test_of_nested_spans_the_outermost_shows_and_of_equal_ones_the_younger() -> None:
+    """Undoing a handover shows what stood there before it, in the order of the facts."""
+    talk = Talk()
+    talk.user("go")
+    talk.steps(6)
+    talk.add(TurnEnded(TurnEnd.DONE))
+    talk.fold("late", Span(6, 7), tokens=50)
+    talk.fold("early", Span(2, 3), tokens=50)
+    talk.fold("whole", Span(1, 9), tokens=40)
+    talk.fold("again", Span(1, 9), tokens=30)
+    assert shown_folds(talk) == ["again"]
+    talk.add(Unfolded("again"))
+    assert shown_folds(talk) == ["whole"]
+    talk.add(Unfolded("whole"))
+    assert shown_folds(talk) == ["early", "late"]
+    talk.add(Refolded("whole"))
+    talk.add(Refolded("again"))
+    assert shown_folds(talk) == ["again"]
+    assert [fold.fold for fold in talk.state.live_folds] == ["late", "early", "whole", "again"]
+
+
+def test_the_step_before_a_fact_is_the_last_reply_before_it() -> None:
+    talk = Talk()
+    talk.user("go")
+    talk.steps(2)
+    assert [talk.state.branch.step_before(seq) for seq in (1, 2, 3, 4, 5, 9)] == [None, None, 2, 2, 4, 4]
+
+
+def test_what_pins_count_is_their_originals() -> None:
+    talk = Talk()
+    talk.user("go", tokens=10)
+    talk.step("a", tokens=500)
+    talk.add(Pinned(PartRef(3)))
+    branch = talk.state.branch
+    assert branch.tokens_pinned() == 500
+    assert branch.tokens_pinned(Span(1, 1)) == 510
+    talk.add(Excluded(PartRef(3)))
+    assert branch.tokens_pinned() == 0
+    assert branch.output(3).tokens == 500
+    with pytest.raises(TypeError):
+        branch.output(1)
+
+
+def shown_folds(talk: Talk) -> list[str]:
+    return [item.fold for item in talk.state.branch.items if item.fold]

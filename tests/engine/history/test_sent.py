@@ -62,6 +62,11 @@ def test_which_model_was_asked_makes_no_difference() -> None:
     assert digest_of(replace(REQUEST, model="other", stable=1, max_output=9)) == digest_of(REQUEST)
 
 
+def test_any_text_has_a_digest_and_a_failed_call_is_another() -> None:
+    odd = Request("m", "naïve 日本 \ud800", (Message(Role.USER, (ToolResult("c", "text", ok=False),)),))
+    assert digest_of(odd).hex == "cd8ca5004db9ee5ebccc979e445b88f350a51a1aca5611d2dc7b1f221ef5b8d8"
+
+
 async def changing_while_prepared(at: World, change: Fact) -> None:
     """What the user does while the content of the second request is read."""
     whole, conversation = at.cache.contents, at.session.conversation

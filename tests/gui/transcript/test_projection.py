@@ -165,6 +165,32 @@ def test_a_rewind_sets_aside_and_restores_the_folds_of_its_time() -> None:
     assert not any(items.hidden(i) for i in range(len(items.all)))
 
 
+def test_a_rewind_away_and_back_shows_what_is_live_again() -> None:
+    """The defect: the first rewind went on hiding what the second one brought back, and the fold counted as undone."""
+    told = Told()
+    told.user("one")
+    told.reply("", call(1))
+    told.returned("c1")
+    told.marker(3)
+    told.reply("the answer")
+    there = len(told.facts)
+    told.add(Pinned(PartRef(1)))
+    told.add(Rewound(1))
+    told.user("another way")
+    told.add(Rewound(there))
+    items = grown(told.facts)
+    texts = [item.fact for index, item in enumerate(items.all) if not items.hidden(index)]
+    assert [type(fact).__name__ for fact in texts] == ["UserSaid", "ModelReplied", "Folded", "ModelReplied", "Rewound"]
+    assert items.folded("f")
+    assert not items.pinned(PartRef(1))
+    last = len(items.all) - 1
+    items.open_rewound(last)
+    opened = [index for index in range(len(items.all)) if not items.hidden(index)]
+    assert len(opened) == len(items.all)
+    items.open_rewound(last)
+    assert [index for index in range(len(items.all)) if items.hidden(index)] == [4, 5]
+
+
 def test_what_is_written_live_becomes_its_fact() -> None:
     told = Told()
     told.user("go")
