@@ -338,7 +338,7 @@ async def test_a_home_named_from_another_folder_is_meant_as_seen_from_there(tmp_
     forget = ("forget", "-w", "open", "--text", "my long secret", "--yes")
     try:
         _, _, err = await _elsewhere("--home", "home", *forget, folder=tmp_path)
-        assert f"It stands in {where.window} as well".encode() in err
+        assert f"The text is also in {where.window}".encode() in err
     finally:
         await serving.finish()
         await workspace.aclose()

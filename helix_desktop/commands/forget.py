@@ -84,7 +84,7 @@ def _remembered(window: Path, text: str) -> tuple[str, ...]:
     if not text or not window.exists() or not Traces(text).in_bytes(window.read_bytes()):
         return ()
     return (
-        f"It stands in {window} as well, as a draft or as typed before: forget it from the window, Settings, Storage.",
+        f"The text is also in {window}, in a draft or in your input history. Forget it from the window: Settings, Storage.",
     )
 
 

@@ -87,7 +87,9 @@ async def _from_a_copy(arguments: argparse.Namespace, known: Known, counting: Co
     with reading_copy.of(known.folder) as folder:
         workspace = await Workspace.open(folder, count=counting)
         try:
-            await console.complain(f"The disk of {known.folder} takes nothing, so this is read from a copy.")
+            await console.complain(
+                f"The disk with {known.folder} is full or read-only. This was read from a copy; nothing was changed."
+            )
             return int(await arguments.work(arguments, workspace, console))
         finally:
             await workspace.aclose()
@@ -104,7 +106,7 @@ async def caught_up(workspace: Workspace, console: Console) -> None:
         if clock() - told > TOLD_EVERY and not progress.done:
             told = clock()
             done, of = progress.words + progress.facts, progress.entries + progress.of_facts
-            late.append(f"Indexing what was stored since the last time: {done:,} of {of:,}…")
+            late.append(f"Indexing new entries: {done:,} of {of:,}…")
 
     waiting = tasks.Tasks("command").spawn(workspace.index.caught_up(report), name="index")
     try:

@@ -176,7 +176,7 @@ def left(workspace: Path, wanted: Wanted) -> Iterator[str]:
         return
     for path in sorted(each for each in workspace.rglob("*") if each.is_file() and not each.is_symlink()):
         if wanted.stands_in(path.name):
-            yield f"It stands in the name of a file: {path}."
+            yield f"The text is part of a file name: {path}. Rename that file."
         if path == workspace / NAME:
             yield from _lines(path, wanted)
         elif (sentence := _unclean(path, wanted.traces)) is not None:
@@ -186,7 +186,7 @@ def left(workspace: Path, wanted: Wanted) -> Iterator[str]:
 def _lines(path: Path, wanted: Wanted) -> Iterator[str]:
     for at, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
         if wanted.stands_in(line):
-            yield f"It stands in {path}, line {at}: edit that."
+            yield f"The text is in {path}, line {at}. Edit that line."
 
 
 def _unclean(path: Path, traces: Traces) -> str | None:
@@ -196,5 +196,5 @@ def _unclean(path: Path, traces: Traces) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return f"{path} could not be read and may hold it: {error.strerror}."
-    return f"{path} still holds it: it could not be removed." if found else None
+        return f"{path} could not be read and may still contain the text: {error.strerror}."
+    return f"{path} still contains the text; it could not be removed." if found else None

@@ -82,6 +82,6 @@ def _place(room: int) -> str:
         if place and os.access(place, os.W_OK) and shutil.disk_usage(place).free > room:
             return place
     raise StoreFailed(
-        f"The disk takes nothing, and {room >> 20:,} MB to read a copy are nowhere else.",
+        f"The disk is full or read-only, and no other folder has {room >> 20:,} MB free for a copy to read from.",
         remedy="Nothing was changed. Make room, or name another folder with TMPDIR.",
     )

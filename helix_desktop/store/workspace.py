@@ -221,12 +221,12 @@ class Workspaces:
             with suppress(HelixError):  # StoreBusy: it goes on, in this program or another
                 Lock(folder / "lock").release()
                 shutil.rmtree(folder, ignore_errors=True)
-                left = "could not be removed whole" if folder.exists() else "was removed"
-                told.append(f"An import was stopped half way; what it left in {folder.name} {left}.")
+                left = "could not be removed completely" if folder.exists() else "was removed"
+                told.append(f"An import was interrupted. What it left in {folder.name} {left}.")
         for path in durable.left_over(self.folder.parent):
             with suppress(OSError):
                 path.unlink()
-                told.append(f"A file that was never finished was removed: {path.name}.")
+                told.append(f"An unfinished file was removed: {path.name}.")
         return tuple(told)
 
     def opened(self) -> Mapping[str, Workspace]:

@@ -69,7 +69,7 @@ def test_what_the_window_remembers_is_named(helix: Helix, workspace: Path) -> No
     window.write_text(json.dumps({"history/other": [f"say {SECRET}"]}))
     code, _, err = helix("forget", "-w", "Work", "--text", SECRET, "--yes")
     assert code == 1, "it is not gone from everywhere"
-    assert f"It stands in {window} as well" in err
+    assert f"The text is also in {window}" in err
     assert SECRET not in err
 
 

@@ -56,7 +56,7 @@ async def test_an_open_one_is_read_where_it_is_open(tmp_path: Path) -> None:
 def test_where_there_is_no_room_for_a_copy_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading_copy, "_SPARE", 1 << 60)
     (tmp_path / "cache").mkdir()
-    with pytest.raises(StoreFailed, match="nowhere else"), reading_copy.of(tmp_path):
+    with pytest.raises(StoreFailed, match="no other folder"), reading_copy.of(tmp_path):
         pass
 
 
@@ -86,6 +86,6 @@ def test_commands_that_read_work_and_those_that_write_say_why_not(
         ["conversation", "list"],
     ):
         assert cli.main([*line, "-w", "Work"]) == 0, line
-        assert "so this is read from a copy" in capfd.readouterr().err
+        assert "This was read from a copy" in capfd.readouterr().err
     assert cli.main(["cache", "put", "-w", "Work", str(tmp_path / "file")]) == 1
     assert "the disk is full" in capfd.readouterr().err

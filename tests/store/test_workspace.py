@@ -255,7 +255,7 @@ async def test_what_a_killed_import_left_is_removed_and_what_goes_on_is_not(
     held = Lock(alive / "lock")
     told = workspaces.tidy()
     held.release()
-    assert told == ("An import was stopped half way; what it left in .importing-dead-1 was removed.",)
+    assert told == ("An import was interrupted. What it left in .importing-dead-1 was removed.",)
     assert (dead.exists(), alive.exists(), known.folder.exists()) == (False, True, True)
 
 

@@ -92,7 +92,7 @@ class ExactText(QPlainTextEdit):
                 )
             )
         if not self._end_seen:
-            told.append(tr("scroll to the end to go on"))
+            told.append(tr("scroll to the end to continue"))
         return " · ".join(told) if lines > 1 or self._marks or not self._end_seen else ""
 
     def page_on(self) -> None:

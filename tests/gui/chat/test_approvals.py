@@ -154,7 +154,7 @@ def test_a_long_text_is_allowed_once_its_end_has_been_shown(theme: Theme, previe
     spy = QSignalSpy(made.answered)
     assert made.card is not None
     assert not buttons(made)["Allow once"].isEnabled()
-    assert "scroll to the end to go on" in text.facts()
+    assert "scroll to the end to continue" in text.facts()
     made.card.allow("once")
     assert spy.count() == 0, "the key shows the next page"
     for _ in range(3_000):
