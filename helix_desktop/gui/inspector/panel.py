@@ -242,7 +242,7 @@ class Inspector(QWidget):
         sent = tr("Tools sent: {n}", n=f"{len(tools.tools):,}")
         yield FigureBox(ink, width, sent, short(round(tools.tokens * meter.factor)))
         if tools.withheld:
-            words = tr("Tools not sent, found by searching: {n}", n=f"{tools.withheld:,}")
+            words = tr("Tools found by search: {n}", n=f"{tools.withheld:,}")
             yield FigureBox(ink, width, words, short(round(tools.withheld_tokens * meter.factor)))
 
     def _next(self, ink: Ink, width: float) -> Iterator[Box]:
