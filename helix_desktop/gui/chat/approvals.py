@@ -185,13 +185,13 @@ class QuestionCard(QWidget):
     def _rules(self) -> QComboBox:
         """The exact rule that allowing for longer would make; the user may take a narrower one."""
         row = QHBoxLayout()
-        label = QLabel(tr("Allowing for longer allows:"), self)
+        label = QLabel(tr("Rule to add:"), self)
         label.setProperty("look", "small")
         choice = QComboBox(self)
         choice.addItems([exact.shown(rule) for rule in self._question.rules])
         choice.setFont(self._theme.mono())
         choice.setAccessibleName(tr("Rule for “Always allow”"))
-        choice.setToolTip(tr("* stands for any further words. Take a longer rule to allow less."))
+        choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         choice.setEnabled(len(self._question.rules) > 1)
         row.addWidget(label)
