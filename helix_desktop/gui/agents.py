@@ -42,7 +42,7 @@ class AgentsDialog(QDialog):
         self._tree = QTreeWidget(self)
         self._tree.setHeaderLabels([tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")])
         self._tree.setAccessibleName(tr("Agents"))
-        for number, width in enumerate((170, 320, 90, 110, 70)):
+        for number, width in enumerate((160, 290, 90, 110, 80)):
             self._tree.setColumnWidth(number, width)
         self._tree.itemDoubleClicked.connect(lambda item, _column: self._show(item))
         column = QVBoxLayout(self)

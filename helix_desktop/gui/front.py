@@ -49,6 +49,7 @@ class Front(QObject):
         self.models = ModelActs(window, setup)
         self._touring = False
         self._told: set[tuple[str, ...]] = set()  # workspaces, and what opening them found
+        self._asked_for: set[tuple[str, str]] = set()  # what a folder brings, as it was when the user was told
         self._notifier = Notifier(window.windowIcon(), spawn, self)
         self._notifier.clicked.connect(self._clicked)
         welcome = window.welcome
@@ -66,6 +67,7 @@ class Front(QObject):
         window.setup_wanted.connect(self._first_model)
         window.settings_wanted.connect(self.open_settings)
         window.settled.connect(self._settled)
+        window.settled.connect(lambda *_: self._look_for_rules())  # a file that was used may have brought some
         window.actions_.on("tour", self.tour)
         window.actions_.on("lab", self.open_lab)
         window.actions_.on("bring-in", self.bring_in)
@@ -140,8 +142,10 @@ class Front(QObject):
             window.doing.do(work, name="look for rules files", then=then, owner=window)
 
     def _rules_found(self, bench: Workbench, files: Sequence[Brought]) -> None:
-        if files and self._window.bench is bench:
-            file = files[0]
+        new = [file for file in files if (file.key, file.text) not in self._asked_for]
+        if new and self._window.bench is bench:
+            file = new[0]
+            self._asked_for.add((file.key, file.text))
             words = asks(file)
             self._window.notices.tell(
                 words, button=tr("Review"), act=lambda: self._show_rules(bench, file), stays=30_000

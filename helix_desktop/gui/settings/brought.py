@@ -100,6 +100,8 @@ class BroughtPage(Page):
         label.setProperty("look", look)
         label.setTextFormat(Qt.TextFormat.PlainText)
         label.setWordWrap(look in ("muted", "heading"))
+        if look == "heading":
+            label.setContentsMargins(0, 12, 0, 2)
         return label
 
 
