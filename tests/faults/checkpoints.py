@@ -1,6 +1,6 @@
 """Checkpoints and undo under attack: hostile turns, SIGKILL at any moment, a second writer, links swapped all the time.
 
-python -m tests.faults.checkpoints [--trials 1000] [--files 20000] [--seed 1] [--only hostile,kill,writer,links]
+python -m tests.faults.checkpoints [--trials 1000] [--files N] [--seed 1] [--only hostile,kill,writer,links]
 """
 
 from __future__ import annotations
@@ -239,12 +239,16 @@ def reading_about() -> About:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--files", type=int, default=20_000)
+    parser.add_argument("--files", type=int, default=0, help="20 for each turn where none is said")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default=",".join(KINDS))
     given = parser.parse_args()
     only = tuple(given.only.split(","))
-    return report("checkpoints", given.seed, lambda found: trials(found, given.trials, given.files, given.seed, only))
+    return report(
+        "checkpoints",
+        given.seed,
+        lambda found: trials(found, given.trials, given.files or 20 * given.trials, given.seed, only),
+    )
 
 
 if __name__ == "__main__":
