@@ -18,7 +18,7 @@ from helix_desktop.errors import WrongUse
 Value = float | int | str | bool
 V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
-    "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full.",
+    "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than without it.",
     "observational": "The agent is asked about large outputs on arrival. History becomes observations, then reflections.",
     "layered": "Previews, markers and handovers, each when it saves money at the model's prices.",
     "none": "Nothing is folded. A conversation ends when the window is full.",
