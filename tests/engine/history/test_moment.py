@@ -144,5 +144,17 @@ def test_what_pins_count_is_their_originals() -> None:
         branch.output(1)
 
 
+def test_messages_are_counted_within_the_span_and_up_to_enough() -> None:
+    talk = Talk()
+    talk.user("go")
+    talk.steps(4)
+    branch = talk.state.branch
+    assert branch.count_messages(Span(4, 7), 99) == 4
+    assert branch.count_messages(Span(4, 7), 2) == 2
+    talk.add(TurnEnded(TurnEnd.DONE))
+    talk.fold("h", Span(4, 5), tokens=5)
+    assert branch.count_messages(Span(4, 7), 99) == 2
+
+
 def shown_folds(talk: Talk) -> list[str]:
     return [item.fold for item in talk.state.branch.items if item.fold]
