@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QHBoxLayout, QPushButton, QWidget
 
@@ -21,6 +22,7 @@ from helix_desktop.gui.words import tr
 
 LONGEST = 1_000
 LAID = 400
+COLOURING = 0.004  # seconds of a frame
 GUTTER, HEAD, GAP, BOX = 44, 34, 14, 128
 
 
@@ -59,6 +61,10 @@ class DifferenceView(QAbstractScrollArea):
         self._columns = False
         self._language = ""
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
+        self._until = 0.0  # when a frame stops colouring
+        self._plain: set[tuple[int, bool]] = set()
+        self._colouring = QTimer(self, interval=0, singleShot=True)
+        self._colouring.timeout.connect(self._colour)
         self._buttons: list[HunkButtons] = []
         self._asking = -1  # the row whose line is commented
         self._actions = True
@@ -172,6 +178,7 @@ class DifferenceView(QAbstractScrollArea):
     # --- drawing
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        self._until = time.perf_counter() + COLOURING
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self._ink.colour("panel"))
         first, last = self._seen()
@@ -249,9 +256,12 @@ class DifferenceView(QAbstractScrollArea):
         option.setTextDirection(Qt.LayoutDirection.LeftToRight)
         option.setTabStopDistance(4 * self._ink.letter)
         laid.setTextOption(option)
-        formats = [
-            format_range(at, size, self._ink.coloured(name)) for at, size, name in highlight(text, self._language)
-        ]
+        in_time = time.perf_counter() < self._until
+        if not in_time:
+            self._plain.add(key)
+            self._colouring.start()
+        runs = highlight(text, self._language) if in_time else ()
+        formats = [format_range(at, size, self._ink.coloured(name)) for at, size, name in runs]
         marked = "danger" if line.sign == "-" else "output"
         for at, size in line.marks:
             colour = QColor(self._ink.colour(marked))
@@ -268,6 +278,13 @@ class DifferenceView(QAbstractScrollArea):
         if len(self._laid) > LAID:
             self._laid.popitem(last=False)
         return laid
+
+    def _colour(self) -> None:
+        """Lines that were shown plainly, so that a frame is not held up, get their colours."""
+        for key in self._plain:
+            self._laid.pop(key, None)
+        self._plain.clear()
+        self.viewport().update()
 
     # --- hands
 
