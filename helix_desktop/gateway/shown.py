@@ -163,8 +163,11 @@ class Showing:
     def _hidden(self, facts: Sequence[Recorded], blocks: Sequence[Block]) -> Iterator[Entry]:
         shown = {block.source: block for block in blocks}
         calls = self.conversation.state.branch.calls
+        seen = {ref.seq for ref in shown if isinstance(ref, PartRef)}
         for recorded in facts:
             fact = recorded.fact
+            if recorded.seq not in seen:
+                continue  # a fold covers this step whole
             if isinstance(fact, ModelReplied):
                 changes = tuple(part for part in self._changes(recorded, blocks) if part.kind == "call")
                 yield Hidden(fact.raw, changes)
