@@ -50,7 +50,7 @@ def _said(checkpoints: Checkpoints, planned: Sequence[Planned], done: restore.Do
         yield f"{checkpoints.place(path)} was not changed: {why}."
     gone = {one.path for one in planned if one.before is None}
     for path in done.restored:
-        yield f"{checkpoints.place(path)} was {'deleted again' if path in gone else 'put back'}."
+        yield f"{checkpoints.place(path)} was {'deleted again' if path in gone else 'restored'}."
 
 
 async def undo_changes(changes: Sequence[FileChanged], roots: Roots, cache: Cache) -> tuple[str, ...]:
