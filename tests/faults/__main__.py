@@ -51,6 +51,13 @@ ALL = (
     Trial("checkpoints", "hostile turns, kills, a second writer and link races under an undo", "--trials", 1000, 3),
     Trial("sandbox", "commands that misbehave", "--rounds", 10, 1, seeded=False),
     Trial("spellings", "denied commands in every spelling, and what a real shell starts", "--lines", 40_000, 1_000),
+    Trial(
+        "outside_spellings",
+        "denied commands as someone who has not read the code would spell them",
+        "--lines",
+        2_000,
+        200,
+    ),
     Trial("planting", "what commands leave to be run later, and ways out of the sandbox", "--ways", 0, 10),
     Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),
 )
