@@ -201,7 +201,9 @@ class Session:
         saw = state.seq if seq is None else saw_of(state.facts[self._reply(seq)[0] - 1])
         view = (await self.conversation.moment(saw)).view() if seq is not None else state.view()
         contents = await Contents(self._crew.cache).of(view)
-        return await asyncio.to_thread(laws.request, view, contents)
+        request = await asyncio.to_thread(laws.request, view, contents)
+        known = None if seq is None else self._reply(seq)[1].stable
+        return request if known is None else replace(request, stable=known)
 
     def is_as_sent(self, seq: int, request: Request) -> bool | None:
         """Whether this is what the reply `seq` answered, by the digest stored with it; None where none was stored."""

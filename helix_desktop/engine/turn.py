@@ -224,7 +224,8 @@ class Turn:
         seconds = self._crew.clock.now() - started
         model = reply.model or self._main().model
         if parts or reply.usage.input:
-            fact = ModelReplied(parts, model, reply.stop, reply.usage, asked.saw, seconds, asked.digest)
+            stable = asked.request.stable
+            fact = ModelReplied(parts, model, reply.stop, reply.usage, asked.saw, seconds, asked.digest, stable=stable)
             await self._conversation.append(fact)
         return replace(reply, parts=parts)
 

@@ -380,7 +380,7 @@ TOOLS = (
     ),
     Tool(
         ToolName.EDIT_FILE,
-        "Replace a text in a file. old_text must stand there exactly so, and only once unless replace_all is set.",
+        "Replace a text in a file. old_text must match exactly, and only once unless replace_all is set.",
         fields(
             "path",
             "old_text",

@@ -22,12 +22,12 @@ from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text,
 
 MOST_FOUND = 20
 _ABOUT_FIND = (
-    "Search for tools that are not listed here: background commands, finding files by name, compacting an entry, and more. "
+    "Search for more tools: background commands, finding files by name, compacting an entry, and others. "
     "Returns names and parameters for call_tool."
 )
-_ABOUT_CALL = "Call a tool that find_tools returned."
+_ABOUT_CALL = "Call a tool find_tools returned."
 _HEADING = "\nMore tools, by source:\n"
-_FIND = fields("query", query=text("What it should do"), limit=whole(least=1))
+_FIND = fields("query", query=text(), limit=whole(least=1))
 _CALL = fields(
     "name",
     name=text(),

@@ -196,7 +196,7 @@ _ABOUT = "Search the text of files with a regular expression."
 _SCHEMA = fields(
     "pattern",
     pattern=text(),
-    path=text("Folder or file; everything when left out"),
+    path=text("Folder or file"),
     files=text("Only names that fit, such as *.py or src/**/*.{ts,tsx}"),
     context=whole("Lines around each match"),
     ignore_case=flag(),

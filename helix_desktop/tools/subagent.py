@@ -171,15 +171,12 @@ class Delegating:
         return (Tool(ToolName.DELEGATE, _ABOUT, _SCHEMA, self.delegate),)
 
 
-_ABOUT = (
-    "Give a part of the work to a sub-agent with a context of its own: searching much, reading much, an independent task. "
-    "It knows only what you write here; only its final answer comes back. Several run side by side."
-)
+_ABOUT = "Give an independent task to a sub-agent. It knows only what you write here; only its answer comes back."
 _SCHEMA = fields(
     "task",
-    task=text("What it is to do, and what its answer must contain"),
-    context=text("What it has to know: paths, decisions, constraints"),
-    tools={"type": "array", "items": {"type": "string"}, "description": "The only tools it gets; all when left out"},
-    agent=text("The name of an agent of this workspace; a plain one when left out"),
-    background=flag("Go on at once; its answer comes later as a message"),
+    task=text("What to do, and what the answer must contain"),
+    context=text(),
+    tools={"type": "array", "items": {"type": "string"}},
+    agent=text("An agent of this workspace, by name"),
+    background=flag("Its answer comes later as a message"),
 )

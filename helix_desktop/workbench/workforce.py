@@ -196,7 +196,7 @@ class Workforce:
             else:
                 await session.idle()
         except TimeoutError:
-            late = f"[It ended early: the agents of this conversation have used up their {seconds:g} s.]"
+            late = f"[It ended early: the agents in this conversation have used all of their {seconds:g} s.]"
             session.stop()
             await session.idle()
         except asyncio.CancelledError:

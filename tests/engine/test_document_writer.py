@@ -59,7 +59,7 @@ async def test_the_next_rung_takes_over() -> None:
 
 
 async def test_the_long_window_model_reads_what_no_other_can() -> None:
-    kept = await keeping(window=1_000_000, long=True, handover_writer="fast")
+    kept = await keeping(window=1_000_000, long=True, handover_writer="fast", caching="off")
     await kept.say("the task")
     await worked(kept, 20, 500)
     await kept.conversation.append(ModelSet(ModelRole.FAST, "fast", 6_000))
@@ -70,7 +70,7 @@ async def test_the_long_window_model_reads_what_no_other_can() -> None:
 
 @pytest.mark.parametrize("window", [8_000, 4_000])
 async def test_in_pieces_each_updates_the_document_so_far(window: int) -> None:
-    kept = await keeping(window=1_000_000, handover_writer="fast")
+    kept = await keeping(window=1_000_000, handover_writer="fast", caching="off")
     await kept.say("the task")
     await worked(kept, 20, 500)
     await kept.conversation.append(ModelSet(ModelRole.FAST, "fast", window))
@@ -205,7 +205,7 @@ async def test_an_entry_that_is_gone_is_made_again_from_the_facts() -> None:
 async def test_what_the_user_took_out_is_told_to_nobody() -> None:
     from helix_desktop.engine.facts import Excluded
 
-    kept = await keeping(window=1_000_000, handover_writer="fast")
+    kept = await keeping(window=1_000_000, handover_writer="fast", caching="off")
     secret = await kept.say("my secret is hunter2_hunter2")
     await kept.conversation.append(Excluded(PartRef(secret)))
     await kept.say("the task")

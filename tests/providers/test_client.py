@@ -186,7 +186,7 @@ async def test_a_piece_that_is_no_json_ends_the_reply(
     whole = protocol.reply("The first words and many more of them, as it seems.")
     with protocol.peer([whole.with_piece(7, b'data: {"broken": \n\n')]) as peer:
         _, reply = await heard(protocol.client(peer, connections, clock), asking())
-    assert (reply.stop, "cannot be read" in reply.why) == (Stop.CUT, True)
+    assert (reply.stop, "couldn't be read" in reply.why) == (Stop.CUT, True)
     assert reply.parts
 
 

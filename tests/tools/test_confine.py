@@ -231,7 +231,7 @@ while True:
 
 
 def test_a_workspace_without_its_folder_says_so(tmp_path: Path) -> None:
-    with pytest.raises(NotThere, match="is not there"):
+    with pytest.raises(NotThere, match="no longer exists"):
         read(Roots.of([tmp_path / "gone"]), "file")
     with pytest.raises(Refused, match="has no folder"):
         read(Roots.of([]), "file")

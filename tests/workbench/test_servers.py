@@ -219,7 +219,7 @@ async def test_signing_in_says_how_it_ended_and_the_token_stays_with_the_keyring
             assert (again.state, len(known.clients)) == (State.READY, 1)
             await bench.servers.switch("far", on=False)
             async with asyncio.timeout(10):
-                with pytest.raises(WrongUse, match="switched off"):
+                with pytest.raises(WrongUse, match="turned off"):
                     await bench.servers.sign_in("far", Browser())
         finally:
             await desk.aclose()

@@ -88,7 +88,7 @@ def test_every_setting_of_the_program_has_a_row_and_changes_at_once(window: Main
 def test_a_value_that_is_not_allowed_is_said(window: MainWindow, settings: Settings) -> None:
     page = DeclaredPage("General", settings, ["Logs"])
     page._change(LOG_SIZE, 5_000)
-    assert "logs.size has to be" in said(page)
+    assert "logs.size must be" in said(page)
     assert settings[LOG_SIZE] == LOG_SIZE.default
 
 
