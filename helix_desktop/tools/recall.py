@@ -84,4 +84,4 @@ _SEARCH_SCHEMA = fields("query", query=text(), tool=text("Only outputs of this t
 _COMPACT = "Have a model read an entry of the cache, however long, and write down what you need of it."
 _COMPACT_SCHEMA = fields("sha256", "keep", sha256=_HASH, keep=text("What you need of it"))
 _HISTORY = "Show the messages a summary stands for, word for word."
-_HISTORY_SCHEMA = fields("fold", fold=text("As the summary names it"))
+_HISTORY_SCHEMA = fields("fold", fold=text())
