@@ -9,7 +9,11 @@ from helix_desktop.tools import starters
 from helix_desktop.tools.shell_words import certain
 
 _VERSION = re.compile(r"[\d.]+$")
-_SED_RUNS = re.compile(r"(?:^|[;{}\n$!/]|\d)\s*e(?:\s|$)|([^\w\s\\]).*\1.*\1[gpiImM0-9]*e")
+_SED_RUNS = re.compile(
+    r"(?:^|[;{}\n$!/]|\d)\s*e(?:\s|$)|([^\w\s\\]).*\1.*\1[gpiImM0-9]*e"
+    r"|(?:^|[;{}\n])\s*(?:\d+|\$|/[^/\n]*/)(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*!?\s*e"  # `1egit push`: nothing parts them
+    r"|^\s*e\S+\s"
+)
 
 
 def program(word: str) -> str:

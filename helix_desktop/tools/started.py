@@ -166,6 +166,8 @@ class Line:
         self.note(name, words[1:])
         self.judge(words)
         found = [Started(words, sure)]
+        if name.startswith("git-"):  # git's commands are programs of their own as well
+            found += self.starts(("git", name.removeprefix("git-"), *words[1:]), sure=sure)
         found += [Started(one.words, one.sure and sure) for one in self.within(name, list(words[1:]))]
         self.depth -= 1
         return found

@@ -44,6 +44,7 @@ def of_shell(line: Line, words: list[str]) -> list[Started]:
 
 
 def evaluated(line: Line, rest: list[str]) -> list[Started]:
+    rest = rest[1:] if rest[:1] == ["--"] else rest
     if len(rest) < 2:
         return line.text(rest[0]) if rest else []
     return [*line.text(" ".join(rest)), *line.starts(tuple(rest), sure=False)]

@@ -48,6 +48,8 @@ PREFIXES = {
         names("setuid setgid root wd propagation setgroups map-user map-group map-users map-groups"),
     ),
     "chroot": Prefix("", "", names("skip-chdir"), names("groups userspec"), 1),
+    "choom": Prefix("", "np", words=names("adjust pid")),
+    "prlimit": Prefix("", "p", words=names("pid output")),
     "linux32": Prefix("vRBFILSTXZ3"),
     "linux64": Prefix("vRBFILSTXZ3"),
     "catchsegv": Prefix(),

@@ -29,7 +29,6 @@ from helix_desktop.tools.permission import Action, Effect, Mode, Rule, decide
 
 RULES = {"rm": "rm *", "git": "git push *"}
 FOLDER = "/opt/outside/bin"  # what `@` is for the rules; the trial runs the line with its own folder
-OPEN = ("git-push", "sed -n 1e", "eval -- ")  # found by this trial: these still run a denied program unasked
 LONGEST = 6.0  # seconds for one line
 
 NAMES = (  # ways to write the program's name %; $a is its first letter, $b the rest
@@ -360,7 +359,7 @@ class Bench:
 
 
 def fixed() -> list[Spelling]:
-    """About 150 lines that need no shell to be judged, without those that run unasked today."""
+    """About 150 lines that need no shell to be judged."""
     chance = random.Random(0)
     found = [Spelling("rm", f"{name('rm', form)} -rf victim") for form in NAMES]
     found += [
@@ -370,7 +369,7 @@ def fixed() -> list[Spelling]:
     ]
     push = Spelling("git", "git -C . push origin main")
     found += [layered(push, chance) for _ in range(40)]
-    return [one for one in found if not any(way in one.line for way in OPEN)]
+    return found
 
 
 def trial(count: int, seed: int, say: Callable[[str], None]) -> Counter[str]:
