@@ -106,11 +106,11 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
         wait_for("its answer", lambda: len(facts(home, "TurnEnded")) == 3)
 
         screen.key("ctrl+k")
-        screen.type("dark colours")
+        screen.type("dark theme")
         screen.key("Return")
         wait_for("the dark", lambda: screen.pixel(600, 500) == DARK.panel)
         screen.key("ctrl+k")
-        screen.type("move the conversation to the trash")
+        screen.type("move conversation to trash")
         screen.key("Return")
         wait_for("the trash", lambda: "Something else." not in screen.active())
         screen.key("ctrl+alt+z")

@@ -338,10 +338,10 @@ class Walk:
         first, facts = self.bench.id, len(self.session.facts)
         target = self.bench.folder / "walk.helix"
         await self.bench.choose_mode("allow all")
-        await self._do("export the workspace")
+        await self._do("export workspace")
         await self._name_file(target)
         await until(target.exists)
-        await self._do("import a workspace")
+        await self._do("import workspace")
         await self._name_file(target)
         await until(lambda: self.window.bench is not None and self.window.bench.id != first)
         assert self.bench.folders == ()
