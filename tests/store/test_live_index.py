@@ -19,7 +19,7 @@ async def test_the_index_follows_by_itself(workspace: Workspace) -> None:
     await workspace.cache.put(b"a needle", SHELL)
     await workspace.journal.append("c", [UserSaid((Text("a needle too"),))])
     for _ in range(1000):
-        if len(await workspace.index.search("needle")) == 2:
+        if len(await workspace.index.search("needle")) == 2 and workspace.index.progress.done:
             break
         await asyncio.sleep(0.005)
     else:
