@@ -53,6 +53,18 @@ class Meter:
         return f"{self.used:,} of {self.window:,} tokens ({self.utilization:.0%}), {self.reserve:,} kept for the reply"
 
 
+@dataclass(frozen=True, slots=True)
+class NextMessage:
+    """About what the next request costs, in dollars. `reply`: the tokens expected back; 0: not known, not counted.
+
+    Not in it: the text of the message itself, more steps where the reply calls tools, and folds.
+    """
+
+    warm: float
+    cold: float
+    reply: int
+
+
 def meter(state: Moment, policy: Policy) -> Meter:
     """What the next request comes to, from the running sums: O(1)."""
     chosen = state.settings.model(ModelRole.MAIN)
@@ -109,3 +121,16 @@ def cost(usage: Usage, chosen: ModelSet | None) -> float:
     plain = max(0, usage.input - usage.cache_read - usage.cache_write)
     shares = plain + usage.cache_read * rate.read + usage.cache_write * rate.write + usage.output * rate.output
     return shares * chosen.price_input / PER_MILLION
+
+
+def next_message(state: Moment, policy: Policy) -> NextMessage | None:
+    """What sending now costs with the last request still in the provider's cache, and without; None: no price known."""
+    chosen = state.settings.model(ModelRole.MAIN)
+    if chosen is None or chosen.price_input <= 0:
+        return None
+    used, ledger = meter(state, policy).used, state.record.ledger
+    cached = min(used, ledger.cached(chosen.model, state.seq))
+    reply = ledger.usual_reply(state.seq)
+    warm = Usage(used, cache_read=cached, cache_write=used - cached, output=reply)
+    cold = Usage(used, cache_write=used, output=reply)
+    return NextMessage(cost(warm, chosen), cost(cold, chosen), reply)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Request, View
-from helix_desktop.engine.budget import Meter
+from helix_desktop.engine.budget import Meter, NextMessage
 from helix_desktop.engine.collaborators import Crew, Restored
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
@@ -186,6 +186,10 @@ class Session:
 
     def meter(self) -> Meter:
         return self.conversation.meter()
+
+    def next_message(self) -> NextMessage | None:
+        """About what sending now costs; None where the model's prices are not known."""
+        return budget.next_message(self.conversation.state, self.conversation.policy)
 
     def forecast(self) -> str:
         """What would be folded next, and why."""

@@ -469,8 +469,10 @@ class MainWindow(Frame):
         if self.session is not None:
             meter = self.session.meter()
             self.chat.composer.show_meter(meter.parts, meter.window, self._cost)
+            self.chat.composer.show_price(self.session.next_message())
         else:
             self.chat.composer.show_meter({}, 0)
+            self.chat.composer.show_price(None)
 
     def _enable(self) -> None:
         """What can be done at the moment, in the open workspace and with the open conversation."""

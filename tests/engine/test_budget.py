@@ -109,3 +109,54 @@ def test_the_cost_of_a_usage() -> None:
     assert budget.cost(usage, known) == pytest.approx(0.5 * 2 + 0.4 * 0.2 + 0.1 * 2.5 + 0.1 * 8)
     assert budget.cost(Usage(input=5, cost=0.7), known) == 0.7
     assert budget.cost(usage, None) == 0.0
+
+
+PRICED = ModelSet(
+    ModelRole.MAIN, "m", 128_000, price_input=1.0, price_output=5.0, price_cache_read=0.1, price_cache_write=1.25
+)
+
+
+def test_the_next_message_has_no_price_where_none_is_known() -> None:
+    talk = Talk()
+    talk.user("go", tokens=1_000)
+    assert budget.next_message(talk.state, LAYERED) is None
+    talk.add(ModelSet(ModelRole.MAIN, "m", 128_000))
+    assert budget.next_message(talk.state, LAYERED) is None
+
+
+def test_before_the_first_reply_nothing_is_in_the_cache_and_no_reply_is_counted() -> None:
+    talk = Talk()
+    talk.add(PRICED)
+    talk.user("go", tokens=1_000)
+    price = budget.next_message(talk.state, LAYERED)
+    used = budget.meter(talk.state, LAYERED).used
+    assert price is not None
+    assert price.reply == 0
+    assert price.warm == price.cold == pytest.approx(used * 1.25 / 1e6)
+
+
+def test_what_the_last_request_sent_is_read_from_a_warm_cache_and_written_to_a_cold_one() -> None:
+    talk = Talk()
+    talk.add(PRICED)
+    talk.user("go", tokens=1_000)
+    sent = talk.state.tokens
+    talk.reply("yes", model="m", billed=sent)
+    talk.user("more", tokens=500)
+    price = budget.next_message(talk.state, LAYERED)
+    used = budget.meter(talk.state, LAYERED).used
+    assert price is not None
+    assert price.reply > 0
+    reply = price.reply * 5.0
+    assert price.warm == pytest.approx((sent * 0.1 + (used - sent) * 1.25 + reply) / 1e6)
+    assert price.cold == pytest.approx((used * 1.25 + reply) / 1e6)
+
+
+def test_another_model_has_nothing_in_its_cache() -> None:
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "other", 128_000))
+    talk.user("go", tokens=1_000)
+    talk.reply("yes", model="other", billed=talk.state.tokens)
+    talk.add(PRICED)
+    price = budget.next_message(talk.state, LAYERED)
+    assert price is not None
+    assert price.warm == price.cold

@@ -204,6 +204,9 @@ class FakeSession:
     def meter(self) -> budget.Meter:
         return budget.meter(self.state, policy.from_fact(self.state.settings.policy))
 
+    def next_message(self) -> budget.NextMessage | None:
+        return budget.next_message(self.state, policy.from_fact(self.state.settings.policy))
+
     def forecast(self) -> str:
         return "Next: a handover, when 108,800 tokens are reached."
 

@@ -102,6 +102,20 @@ class Ledger:
         """How many steps there had been when `seq` was the newest fact."""
         return self.sums["steps"][bisect_right(self.requests, seq)]
 
+    def cached(self, model: str, seq: int) -> int:
+        """The tokens a model read in the last request it reported: what its provider may still have in its cache."""
+        reports = self.reports.get(model)
+        row = bisect_right(reports.seqs, seq) if reports else 0
+        return reports.billed[row - 1] if reports and row else 0
+
+    def usual_reply(self, seq: int) -> int:
+        """The median length of the last replies that were reported, in tokens; 0 before the first."""
+        row = bisect_right(self.requests, seq)
+        column = self.sums["output"]
+        last = (column[at] - column[at - 1] for at in range(row, max(0, row - SAMPLES), -1))
+        known = [length for length in last if length]
+        return round(median(known)) if known else 0
+
     def savings(self, seq: int, prices: Prices | None = None, *, per_million: float = 0.0) -> Savings:
         """Up to `seq`. `prices` as shares of the input price, which is `per_million` dollars; without them no money is
         told. Money is compared over the steps that the provider reported.

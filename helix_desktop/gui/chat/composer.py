@@ -9,6 +9,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.budget import NextMessage
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.gui.chat.approvals import COLUMN
@@ -19,6 +20,7 @@ from helix_desktop.gui.chat.queued_messages import WaitingMessages, in_words
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.meter import Meter, short, spoken
 from helix_desktop.gui.ports import ALLOW_ALL
+from helix_desktop.gui.shared.figures import money
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
@@ -71,6 +73,8 @@ class Composer(QWidget):
         self.meter = Meter(theme, height=5, parent=self)
         self._figures = QLabel(self)
         self._figures.setProperty("look", "small")
+        self._price = QLabel(self)
+        self._price.setProperty("look", "small")
         self._stop = self._button(tr("Stop"), "", tr("Stop the agent (Esc)"))
         self._send = self._button(tr("Send"), "primary", tr("Send the message (Enter)"))
         self._lay_out()
@@ -95,6 +99,7 @@ class Composer(QWidget):
         self._row.addWidget(self.meter, 100)
         self._row.addStretch(1)
         self._row.addWidget(self._figures)
+        self._row.addWidget(self._price)
         self._row.addWidget(self._stop)
         self._row.addWidget(self._send)
         self._inside = QVBoxLayout(self._box)
@@ -153,6 +158,13 @@ class Composer(QWidget):
         figures = f"{short(sum(parts.values()))} / {short(window)}"
         self._figures.setText(f"{figures} · ${cost:,.2f}" if cost >= 0.005 else figures)
         self._figures.setToolTip(spoken(ordered, window))
+
+    def show_price(self, price: NextMessage | None) -> None:
+        """What the next message costs; nothing where that is not known."""
+        self._price.setText(tr("Next message about {price}", price=_about(price.warm)) if price else "")
+        self._price.setToolTip(_price_told(price) if price else "")
+        self._price.setAccessibleDescription(self._price.toolTip())
+        self._fit()
 
     def show_running(self, running: Running) -> None:
         self._running = running
@@ -316,8 +328,8 @@ class Composer(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """Where there is little room the bar goes first, then its figures: the inspector has both. Then the mode is
-        shortened.
+        """Where there is little room the bar goes first, then the price, then the figures: the inspector has bar and
+        figures. Then the mode is shortened.
         """
         px = self._theme.px
         self._show_mode(self._mode_words)
@@ -330,7 +342,9 @@ class Composer(QWidget):
             self._show_mode(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, least))
         figures = self._figures.sizeHint().width() + px(18)
         self._figures.setVisible(self._known and room >= figures)
-        self.meter.setVisible(self._known and room >= figures + px(BAR))
+        price = self._price.sizeHint().width() + px(10) if self._price.text() else 0
+        self._price.setVisible(price > 0 and room >= figures + price)
+        self.meter.setVisible(self._known and room >= figures + price + px(BAR))
 
     def _show_mode(self, words: str) -> None:
         self._mode.setText(words.replace("&", "&&"))
@@ -351,3 +365,20 @@ class Composer(QWidget):
 
 def _joined(text: str, more: Sequence[str]) -> str:
     return "\n\n".join(filter(None, [text, *more]))
+
+
+def _about(dollars: float) -> str:
+    return money(max(dollars, 0.001))
+
+
+def _price_told(price: NextMessage) -> str:
+    """The price in words: both states of the cache, and what is left out."""
+    reply = tr("With a reply of the usual length here: {tokens} tokens.", tokens=short(price.reply))
+    return "\n".join(
+        [
+            tr("While the provider's cache is warm: {price}", price=_about(price.warm)),
+            tr("After the cache has expired: {price}", price=_about(price.cold)),
+            reply if price.reply else tr("The reply is not included: there is none yet to estimate from."),
+            tr("Not included: the text and files you are about to send, and further steps when tools are used."),
+        ]
+    )

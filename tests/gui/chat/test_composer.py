@@ -9,6 +9,7 @@ from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.budget import NextMessage
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Attachment, Text
 from helix_desktop.gui.actions import Action, declared
@@ -235,6 +236,18 @@ def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) ->
 def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
     composer.show_meter({Kind.CONVERSATION: 43_900}, 128_000, 0.42)
     assert composer._figures.text() == "43.9K / 128K · $0.42"
+
+
+def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(composer: Composer) -> None:
+    composer.show_price(NextMessage(warm=0.0412, cold=0.31, reply=800))
+    assert composer._price.text() == "Next message about $0.041"
+    told = composer._price.toolTip()
+    assert "$0.310" in told
+    assert "800 tokens" in told
+    assert "Not included" in told
+    composer.show_price(None)
+    assert composer._price.text() == ""
+    assert composer._price.isHidden()
 
 
 def test_a_message_taken_back_stands_below_what_was_begun(composer: Composer) -> None:
