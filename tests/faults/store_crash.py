@@ -34,6 +34,7 @@ _HEAD = struct.Struct("<cQQI")
 SECTOR = 512
 STEPS = (8, 15, 60)  # of each of three conversations, in a recorded run; the long ones go through several log files
 RUNS = 50  # images of one recorded run
+SOON = 60  # calls behind the making of a log in which a put may be acknowledged that lies in it alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +218,10 @@ def trials(count: int, seed: int, found: Counter[str]) -> None:
                 )
                 begun = next(at for at, call in enumerate(calls) if call.content.endswith(b"/said"))
                 found["recorded calls"] += len(calls)
-            until = chance.randrange(begun, len(calls)) + 1
-            disk = image(calls[:until], chance, strict=trial % 2 == 1)
+            strict = trial % 2 == 1
+            until = _moment(calls, begun, chance, strict=strict)
+            disk = image(calls[:until], chance, strict=strict)
+            found["images with a log just made"] += strict and until > begun and _log_just_made(calls[:until])
             lay_out(disk, recorded, folder)
             for line in check_in_child(folder, said_by(calls[:until], recorded)):
                 found[f"LOST in image {trial}: {line}"] += 1
@@ -226,6 +229,23 @@ def trials(count: int, seed: int, found: Counter[str]) -> None:
             shutil.rmtree(folder)
     finally:
         shutil.rmtree(base, ignore_errors=True)
+
+
+def _moment(calls: list[Call], begun: int, chance: random.Random, *, strict: bool) -> int:
+    """Any moment; of the strict ones every other just behind the making of a log, before anything else syncs its name."""
+    made = [at for at in range(begun, len(calls)) if _makes_log(calls[at])] if strict and chance.random() < 0.5 else []
+    if not made:
+        return chance.randrange(begun, len(calls)) + 1
+    at = chance.choice(made)
+    return min(at + 1 + chance.randrange(SOON), len(calls))
+
+
+def _makes_log(call: Call) -> bool:
+    return call.kind == "C" and call.content.endswith(b".log")
+
+
+def _log_just_made(calls: list[Call]) -> bool:
+    return any(_makes_log(call) for call in calls[-SOON:])
 
 
 def main() -> int:
