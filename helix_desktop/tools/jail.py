@@ -14,21 +14,25 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
+import marshal
 import os
-import platform
 import select
 import signal
 import struct
 import sys
 import time
-from typing import Any
+
+TYPE_CHECKING = False  # a command waits for each module that is imported here
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 _SUBREAPER, _NO_NEW_PRIVILEGES, _SECCOMP, _SECUREBITS = 36, 38, 22, 28
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REFER, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 << 13, 1 << 14, 1 << 15
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
+_START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
 _LOOK = 0.25  # seconds between two looks at what a command takes
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # Calls that are refused: x86_64 and aarch64. Mounts and namespaces, modules, keys, clocks, and what sees past the rest.
@@ -46,8 +50,14 @@ _NEW_USER, _TYPE_AHEAD, _CONSOLE = 0x10000000, 0x5412, 0x541C
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
 
 
+def argv(options: Mapping[str, object], command: Sequence[str]) -> list[str]:
+    """The command line that runs `command` in here: by the interpreter alone, from what it has compiled before."""
+    folder = __file__.rpartition(os.sep)[0]
+    return [sys.executable, "-I", "-S", "-c", _START, folder, marshal.dumps(dict(options)).hex(), *command]
+
+
 def main() -> int:
-    options = json.loads(sys.argv[1])
+    options = marshal.loads(bytes.fromhex(sys.argv[1]))  # noqa: S302 -- what `argv` wrote, in this very Python
     lifeline = options["lifeline"]
     if sys.platform.startswith("linux"):
         _libc().prctl(_SUBREAPER, 1, 0, 0, 0)
@@ -319,7 +329,7 @@ def _everywhere_but(closed: list[str]) -> list[str]:
 
 def _filter(families: tuple[int, ...] | None) -> bytes:
     """A seccomp program: what is refused, and no sockets but of these families (None: any)."""
-    arch, which = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}.get(platform.machine(), (0, 0))
+    arch, which = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}.get(os.uname().machine, (0, 0))
     if not arch:
         raise OSError(38, "no filter for this processor")
     no, absent, kill, accept = 0x00050000 | 1, 0x00050000 | 38, 0x80000000, 0x7FFF0000
@@ -377,7 +387,3 @@ def _checked(result: int) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), f"the sandbox cannot be set up ({os.strerror(ctypes.get_errno())})")
     return int(result)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,6 @@ no mounts, no new namespaces, and a limit for processes and memory.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import stat
@@ -22,7 +21,6 @@ from pathlib import Path
 from helix_desktop.tools import credentials, jail
 from helix_desktop.tools.process import Command
 
-JAIL = Path(jail.__file__)
 PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30
 Held = tuple[Sequence[str], Sequence[str]]
 PASSED_ON = frozenset(
@@ -160,9 +158,10 @@ class Sandbox:
         return [path for path in paths if any(path.is_relative_to(root) for root in self.folders)]
 
     def _hidden(self, *, network: bool) -> list[Path]:
-        home = Path.home()
-        paths = (home / name for name in (credentials.RINGS if network else (*credentials.RINGS, *credentials.KEYS)))
-        return [path for path in paths if path.exists() and path not in self.folders]
+        home = str(Path.home())
+        names = credentials.RINGS if network else (*credentials.RINGS, *credentials.KEYS)
+        there = (f"{home}/{name}" for name in names if os.path.exists(f"{home}/{name}"))  # noqa: PTH110 -- for each command
+        return [path for path in map(Path, there) if path not in self.folders]
 
 
 _ALONE = (
@@ -192,7 +191,7 @@ _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache
 def _jailed(options: Mapping[str, object], argv: Sequence[str]) -> list[str]:
     if sys.platform == "win32":  # there a job object does what the jail does
         return list(argv)
-    return [sys.executable, "-I", "-S", str(JAIL), json.dumps(options), *argv]
+    return jail.argv(options, argv)
 
 
 def limits() -> dict[str, int]:
