@@ -369,9 +369,12 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """The view goes on as it was at `to`; the facts after it stay in the journal and are shown folded away."""
+    """The view goes on as it was at `to`; the facts after it stay in the journal and are shown folded away. `again`: for another
+    answer to a message, or back to one; what is left is then one of several answers to choose from.
+    """
 
     to: int
+    again: bool = False
 
 
 # --- what the view depends on besides --------------------------------------------------------------------------------

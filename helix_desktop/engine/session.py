@@ -291,14 +291,21 @@ class Session:
         await self.conversation.append(Rewound(seq - 1))
         self.send(parts)
 
-    async def regenerate(self) -> None:
-        """Ask for the last answer again: rewind to the message before it and go on."""
+    async def regenerate(self, seq: int = 0) -> None:
+        """Ask for the answer at `seq`, or the last one, again: rewind to the message before it and go on. The answers there are stay."""
         self._refuse_while_running("ask again")
-        said = [r.seq for r in self.conversation.state.present() if isinstance(r.fact, UserSaid) and not r.fact.by]
-        if not said:
+        present = self.conversation.state.present()
+        before = [r for r in present if isinstance(r.fact, UserSaid) and not r.fact.by and (not seq or r.seq < seq)]
+        if not before:
             raise NotThere("There is no message of yours to regenerate an answer to.")
-        await self.conversation.append(Rewound(said[-1]))
+        await self.conversation.append(Rewound(before[-1].seq, again=True))
         self.resume()
+
+    async def choose_answer(self, end: int) -> None:
+        """Go on with another answer to the same message: the one that ends with the fact `end`."""
+        self._refuse_while_running("choose another answer")
+        self.conversation.fact(end)
+        await self.conversation.append(Rewound(end, again=True))
 
     async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
         """Remove a text wherever it stands in this workspace, or entries of its cache, for good: the one command that

@@ -62,35 +62,34 @@ def _in_conversation(window: MainWindow, want: intents.Want) -> None:
         case intents.Edit(seq):
             _edit(window, session, seq)
         case intents.Regenerate(seq):
-            _regenerate(window, session, seq)
-        case intents.Fork(seq):
-            row = window.row()
-            if window.bench is not None and row is not None:
-                window.acts.fork(window.bench, row, seq)
-        case intents.Rewind(seq):
-            _rewind(window, session, seq)
+            run(session.regenerate(seq), name="regenerate")
+        case intents.ChooseAnswer(end):
+            run(session.choose_answer(end), name="choose another answer")
         case intents.Pin(ref):
             run(session.pin(ref), name="pin")
         case intents.Unpin(ref):
             run(session.unpin(ref), name="unpin")
+        case _:
+            _elsewhere(window, session, want)
+
+
+def _elsewhere(window: MainWindow, session: Session, want: intents.Want) -> None:
+    """What is about the conversation and asks, shows or opens something."""
+    match want:
+        case intents.ShowRequest(seq):
+            window.pages.inspector.show_request_of(seq)
+        case intents.Rewind(seq):
+            _rewind(window, session, seq)
+        case intents.Fork(seq):
+            row = window.row()
+            if window.bench is not None and row is not None:
+                window.acts.fork(window.bench, row, seq)
 
 
 def _edit(window: MainWindow, session: Session, seq: int) -> None:
     fact = session.conversation.state.facts[seq - 1].fact
     if isinstance(fact, UserSaid):
         window.chat.composer.edit(seq, fact.parts)
-
-
-def _regenerate(window: MainWindow, session: Session, seq: int) -> None:
-    """The answer at `seq` again: what the user said before it is said again, as it was."""
-    said = [
-        r
-        for r in session.conversation.state.present()
-        if r.seq < seq and isinstance(r.fact, UserSaid) and not r.fact.by
-    ]
-    if said and isinstance(said[-1].fact, UserSaid):
-        work = session.edit_and_resend(said[-1].seq, said[-1].fact.parts)
-        window.doing.do(work, name="answer again", owner=window)
 
 
 def _rewind(window: MainWindow, session: Session, seq: int) -> None:

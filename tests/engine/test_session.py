@@ -137,6 +137,21 @@ async def test_editing_a_message_and_asking_again_for_an_answer() -> None:
     assert len(at.of(Rewound)) == 2
 
 
+async def test_an_answer_is_regenerated_and_the_first_one_chosen_again() -> None:
+    at = await world(says("one"), says("so"), says("another"))
+    await told(at, "why?")
+    await told(at, "and then?")
+    first = next(r.seq for r in at.session.facts if isinstance(r.fact, ModelReplied))
+    left = at.session.facts[-1].seq
+    await at.session.regenerate(first)
+    await at.session.idle()
+    assert asked(at, 2) == ["why?"]
+    await at.session.choose_answer(left)
+    texts = [part.text for r in at.session.conversation.state.present() for part in getattr(r.fact, "parts", ())]
+    assert texts == ["why?", "one", "and then?", "so"]
+    assert [fact.again for fact in at.of(Rewound)] == [True, True]
+
+
 async def test_the_past_is_not_changed_while_the_agent_works() -> None:
     at = await world(calls("look"), says("done"))
     refused: list[str] = []

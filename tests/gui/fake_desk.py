@@ -253,8 +253,11 @@ class FakeSession:
     async def unpin(self, ref: Cover) -> None:
         self.append(Unpinned(ref))
 
-    async def regenerate(self) -> None:
-        self.done.append("regenerate")
+    async def regenerate(self, seq: int = 0) -> None:
+        self.done.append(f"regenerate {seq}" if seq else "regenerate")
+
+    async def choose_answer(self, end: int) -> None:
+        self.append(Rewound(end, again=True))
 
     async def rename(self, title: str) -> None:
         self.append(ConversationChanged(title=title))

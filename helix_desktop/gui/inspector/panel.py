@@ -351,8 +351,15 @@ class Inspector(QWidget):
         if session is None:
             return
         step = None if self._is_now else self._steps[self.slider.value()].seq
-        title = self._step.text()
+        self._open_request(session, step, self._step.text())
 
+    def show_request_of(self, seq: int) -> None:
+        """What the model was sent for the reply `seq`."""
+        number = next((at for at, step in enumerate(self._steps, 1) if step.seq == seq), 0)
+        if self._session is not None:
+            self._open_request(self._session, seq, tr("Step {n}", n=f"{number:,}") if number else "")
+
+    def _open_request(self, session: Session, step: int | None, title: str) -> None:
         def show(found: tuple[str, dict[str, list[str]]]) -> None:
             if self._session is session:
                 RequestDialog(self._theme, title, *found, self).open()

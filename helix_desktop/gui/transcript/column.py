@@ -95,14 +95,16 @@ class Column:
 
     def gap(self, index: int) -> int:
         """The space above an item; lines of tools stand close together."""
-        before = index - 1
-        while before >= 0 and self.heights[before] == 0:
-            before -= 1
+        before = self._above(index)
         if before < 0:
             return self.page.ink.px(TOP)
         all_items = self.page.items.all
         tight = all_items[index].kind in _TIGHT and all_items[before].kind in _TIGHT
         return self.page.ink.px(CLOSE if tight else BETWEEN)
+
+    def _above(self, index: int) -> int:
+        """The item in sight above this one; -1 where it is the first."""
+        return self.heights.at(self.heights.top(index) - 1) if self.heights.top(index) > 0 else -1
 
     def shown(self, y: int, height: int) -> Iterator[int]:
         """The items in sight."""
@@ -191,8 +193,15 @@ class Column:
             self.heights.set(index, self.gap(index) + max(laid.height, 1))
 
     def _changed(self, index: int) -> None:
+        if index >= len(self.heights):
+            return
+        hidden = self.page.items.hidden(index)
+        if hidden is not (self.heights[index] == 0):
+            self._laid.pop(index, None)
+            self.heights.set(index, 0 if hidden else self._guess(self.page.items.all[index]))
+            return
         laid = self._laid.get(index)
-        if laid is None or index >= len(self.heights):
+        if laid is None:
             return
         if laid.item.kind is ItemKind.LIVE_REPLY:
             laid.grow(index)
@@ -226,6 +235,8 @@ class Column:
         for first, last in self.page.items.away_ranges():
             for index in range(max(first, start), last + 1):
                 guesses[index - start] = 0
+        for index in self.page.items.grouped(start):
+            guesses[index - start] = 0
         return guesses
 
     def _guess(self, item: Item) -> int:

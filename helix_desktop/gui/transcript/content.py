@@ -121,7 +121,7 @@ class Content(QObject):
 
     async def _conversation(self, conversation: str) -> Items:
         facts = await self._source.child(conversation)
-        items = Items(await asyncio.to_thread(state_of, facts))
+        items = Items(await asyncio.to_thread(state_of, facts), grouping=False)
         items.extend(facts)
         return items
 

@@ -7,8 +7,7 @@ from array import array
 from collections.abc import Iterator
 
 from helix_desktop.engine.facts import ModelReplied, ToolCall
-from helix_desktop.gui.transcript.item import Item, ItemKind
-from helix_desktop.gui.transcript.layout import text_of
+from helix_desktop.gui.transcript.item import Item, ItemKind, text_of
 from helix_desktop.gui.transcript.projection import Items
 from helix_desktop.gui.transcript.tool_lines import called
 
@@ -47,7 +46,7 @@ class Finding:
 
     def _look(self) -> Iterator[bool]:
         for index, item in enumerate(self._items.all):
-            if not self._items.hidden(index):
+            if not self._items.set_aside(index):
                 count = haystack(item).lower().count(self.needle)
                 self.places.extend([index] * min(count, 1_000))
             if index % 64 == 63:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, QSizeF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleAnnouncementEvent,
@@ -14,20 +14,24 @@ from PySide6.QtGui import (
     QKeyEvent,
     QKeySequence,
     QMouseEvent,
+    QPainter,
+    QPaintEvent,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QApplication, QMenu, QToolTip, QWidget
 
 from helix_desktop.engine import exact
 from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
+from helix_desktop.engine.view import State
 from helix_desktop.gui.questions import ask_which
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.boxes import Act, Address, CopyText, Hot, Toggle
 from helix_desktop.gui.transcript.code import CodeBox
 from helix_desktop.gui.transcript.content import Content
 from helix_desktop.gui.transcript.harmless import harmless, hint
-from helix_desktop.gui.transcript.intents import Edit, Fork, OpenLink, Pin, Regenerate, Rewind, Unpin, Want
-from helix_desktop.gui.transcript.item import Item, ItemKind
+from helix_desktop.gui.transcript.hover_bar import BAR, HoverBar, buttons, has_bar, place_of, time_of
+from helix_desktop.gui.transcript.intents import Edit, Fork, OpenLink, Pin, Regenerate, Rewind, ShowRequest, Unpin, Want
+from helix_desktop.gui.transcript.item import Item, ItemKind, text_of
 from helix_desktop.gui.transcript.selection import Place, copied
 from helix_desktop.gui.transcript.stack import Spot
 from helix_desktop.gui.transcript.view import SLICE, STEP, Canvas
@@ -51,6 +55,7 @@ class TranscriptView(Canvas):
     def __init__(self, theme: Theme, content: Content, parent: QWidget | None = None) -> None:
         super().__init__(theme, content, parent)
         self._pressed: Hot | None = None
+        self._pointed: Hot | None = None
         self._press_at = QPoint()
         self._dragging = False
         self._clicks = 0
@@ -63,6 +68,50 @@ class TranscriptView(Canvas):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
         self.answered.connect(self.announce)
+        self._over = -1  # the item under the pointer
+        self._bar: tuple[object, HoverBar] | None = None
+
+    def open(self, history: State) -> None:
+        self._over, self._bar = -1, None
+        super().open(history)
+
+    # --- the bar of a message
+
+    def bar(self, index: int) -> HoverBar | None:
+        """What can be done with a message; None where the item is none."""
+        if not 0 <= index < len(self.items.all) or not has_bar(self.items.all[index]):
+            return None
+        item, ink = self.items.all[index], self.column.page.ink
+        key = (index, item, ink, self.items.answers(index))
+        if self._bar is None or self._bar[0] != key:
+            words = time_of(item.recorded.time) if item.recorded else ""
+            self._bar = (key, HoverBar(ink, words, buttons(self.items, index)))
+        return self._bar[1]
+
+    def bar_place(self, index: int, bar: HoverBar) -> QRectF:
+        """Where it stands in the viewport."""
+        laid = self.column.known(index)
+        height = float(laid.height) if laid is not None else 0.0
+        message = self.rect_of(index, QRectF(0, 0, self.column.page.width, height))
+        return QRectF(place_of(bar, message), QSizeF(bar.width, bar.height))
+
+    @property
+    def _with_bar(self) -> int:
+        """The item whose bar is shown: where the keyboard is, else under the pointer."""
+        by_key = self._spot[0] if self._spot is not None and self.hasFocus() and self._spot[1].box == BAR else -1
+        return by_key if by_key >= 0 else self._over
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        index = self._with_bar
+        bar = self.bar(index)
+        if bar is None:
+            return
+        painter = QPainter(self.viewport())
+        place = self.bar_place(index, bar)
+        painter.translate(place.topLeft())
+        bar.draw(painter, self._spotted() if self._spot is not None else self._pointed)
+        painter.end()
 
     # --- selecting and copying
 
@@ -154,7 +203,7 @@ class TranscriptView(Canvas):
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Leave:
-            self._near = None
+            self._near, self._over, self._pointed = None, -1, None
             self.viewport().update()
         return super().viewportEvent(event)
 
@@ -164,14 +213,28 @@ class TranscriptView(Canvas):
         if self.viewport().cursor().shape() != shape:
             self.viewport().setCursor(shape)
         index, inner = self.item_at(point)
+        if (index, hot) != (self._over, self._pointed):
+            self._over, self._pointed = index, hot
+            self.viewport().update()
         laid = self.column.known(index) if index >= 0 else None
         near = laid.boxes[laid.box_at(inner)[0]] if laid is not None and laid.boxes else None
         if near is not self._near:
             self._near = near
             self.viewport().update()
-        self.viewport().setToolTip(hint(hot.act.address[:500]) if hot and isinstance(hot.act, Address) else "")
+        self.viewport().setToolTip(self._tip(hot))
+
+    def _tip(self, hot: Hot | None) -> str:
+        """Where a link leads, and what a picture on the bar does."""
+        if hot is not None and isinstance(hot.act, Address):
+            return hint(hot.act.address[:500])
+        bar = self.bar(self._over)
+        return hot.name if hot is not None and bar is not None and hot in bar.hots else ""
 
     def _hot_at(self, point: QPoint) -> Hot | None:
+        if (bar := self.bar(self._over)) is not None:
+            place = self.bar_place(self._over, bar)
+            if place.contains(point):
+                return bar.hot_at(QPointF(point) - place.topLeft())
         index, inner = self.item_at(point)
         laid = self.column.known(index) if index >= 0 else None
         return laid.hot_at(inner) if laid is not None else None
@@ -215,8 +278,20 @@ class TranscriptView(Canvas):
         elif key == Qt.Key.Key_Escape and not self.selection.empty:
             self.selection.clear()
             self.viewport().update()
-        elif not self._scroll_by_key(Qt.Key(key)):
+        elif not self._along_bar(Qt.Key(key)) and not self._scroll_by_key(Qt.Key(key)):
             event.ignore()
+
+    def _along_bar(self, key: Qt.Key) -> bool:
+        """Left and right go from button to button."""
+        if self._spot is None or self._spot[1].box != BAR or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+            return False
+        bar = self.bar(self._spot[0])
+        if bar is not None:
+            by = 1 if key == Qt.Key.Key_Right else -1
+            self._spot = (self._spot[0], Spot(BAR, (self._spot[1].hot + by) % len(bar.hots)))
+            self._speak_spot()
+            self.viewport().update()
+        return True
 
     def _scroll_by_key(self, key: Qt.Key) -> bool:
         bar = self.verticalScrollBar()
@@ -293,7 +368,10 @@ class TranscriptView(Canvas):
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's signature
         """Tab walks through what can be clicked in sight, then leaves."""
         spots = self._in_sight()
-        now = spots.index(self._spot) if self._spot in spots else (-1 if forward else len(spots))
+        here = self._spot
+        if here is not None and here[1].box == BAR:
+            here = (here[0], Spot(BAR, 0))  # the bar is one stop; the arrows go along it
+        now = spots.index(here) if here in spots else (-1 if forward else len(spots))
         beyond = now + (1 if forward else -1)
         if not 0 <= beyond < len(spots):
             self._spot = None
@@ -309,7 +387,7 @@ class TranscriptView(Canvas):
             (index, spot)
             for index in self.column.shown(self.verticalScrollBar().value(), self.viewport().height())
             if (laid := self.column.known(index)) is not None
-            for spot in laid.spots()
+            for spot in (*laid.spots(), *([Spot(BAR, 0)] if has_bar(self.items.all[index]) else ()))
         ]
 
     def focusInEvent(self, event: QFocusEvent) -> None:
@@ -328,7 +406,7 @@ class TranscriptView(Canvas):
         if hot is None or self._spot is None:
             return
         laid = self.column.known(self._spot[0])
-        if laid is not None:
+        if laid is not None and self._spot[1].box != BAR:
             place = self.rect_of(self._spot[0], laid.spot(self._spot[1])[1])
             if place.top() < 0 or place.bottom() > self.viewport().height():
                 self._set_following(following=False)
@@ -339,6 +417,9 @@ class TranscriptView(Canvas):
         if self._spot is None:
             return None
         index, spot = self._spot
+        if spot.box == BAR:
+            bar = self.bar(index)
+            return bar.hots[min(spot.hot, len(bar.hots) - 1)] if bar is not None else None
         laid = self.column.known(index)
         return laid.spot(spot)[0] if laid is not None and spot in laid.spots() else None
 
@@ -364,8 +445,12 @@ class TranscriptView(Canvas):
 
     def _toggle(self, act: Toggle) -> None:
         opened = self.column.page.opened
-        if act.key[-2:-1] == ("rewound",):
-            self.apply(self.items.open_rewound(int(str(act.key[-1]))))
+        if act.key[-2:-1] in (("rewound",), ("group",)):
+            change = self.items.open_rewound if act.key[-2] == "rewound" else self.items.open_group
+            y = self.verticalScrollBar().value()
+            self.column.apply(change(int(str(act.key[-1]))))
+            self._set_following(following=False)
+            self._refresh(y)
             return
         default = act.key[0] == "live" or self._is_plan(act)
         opened[act.key] = opened.get(act.key, 0) + act.by if act.by else int(not opened.get(act.key, int(default)))
@@ -409,6 +494,8 @@ class TranscriptView(Canvas):
         copying.setEnabled(not self.selection.empty)
         as_markdown.setEnabled(not self.selection.empty)
         menu.addAction(tr("Select all"), self.select_all)
+        if index >= 0 and has_bar(self.items.all[index]):
+            menu.addAction(tr("Copy message"), lambda: self.do(CopyText(text_of(self.items.all[index]))))
         if index >= 0 and (wants := self.wants_for(index)):
             menu.addSeparator()
             for words, want in wants:
@@ -425,6 +512,7 @@ class TranscriptView(Canvas):
             found.append((tr("Edit and resend…"), Edit(item.seq)))
         if item.kind is ItemKind.REPLY:
             found.append((tr("Regenerate"), Regenerate(item.seq)))
+            found.append((tr("What the model was sent"), ShowRequest(item.seq)))
         found.append((tr("Fork from here"), Fork(item.seq)))
         found.append((tr("Rewind to here…"), Rewind(item.seq)))
         ref = self._ref(index, item)

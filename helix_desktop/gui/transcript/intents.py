@@ -69,6 +69,20 @@ class Regenerate:
 
 
 @dataclass(frozen=True, slots=True)
+class ChooseAnswer:
+    """Another answer to the same message: the one that ends with the fact `end`."""
+
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRequest:
+    """What the model was sent for the reply `seq`."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fork:
     seq: int
 
@@ -99,6 +113,8 @@ Want = (
     | OpenLink
     | Edit
     | Regenerate
+    | ChooseAnswer
+    | ShowRequest
     | Fork
     | Rewind
     | Pin

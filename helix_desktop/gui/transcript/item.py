@@ -7,7 +7,18 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from helix_desktop.engine.events import Stage
-from helix_desktop.engine.facts import Decided, Fact, Folded, Recorded, ToolCall, ToolReturned
+from helix_desktop.engine.facts import (
+    Decided,
+    Fact,
+    Folded,
+    ModelReplied,
+    Reasoning,
+    Recorded,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
 
 
 class ItemKind(IntEnum):
@@ -70,3 +81,14 @@ class CallState:
     shown: str = ""
     waiting: bool = False
     stage: Stage = Stage.RUNNING
+
+
+def text_of(item: Item) -> str:
+    """The Markdown source of an item that has one."""
+    fact = item.fact
+    if isinstance(fact, UserSaid) and item.kind is ItemKind.USER:
+        return "\n\n".join(part.text for part in fact.parts if isinstance(part, Text))
+    if isinstance(fact, ModelReplied) and item.kind in {ItemKind.REPLY, ItemKind.REASONING}:
+        part = fact.parts[item.part]
+        return part.text if isinstance(part, Text | Reasoning) else ""
+    return item.text

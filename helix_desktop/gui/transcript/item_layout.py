@@ -10,8 +10,8 @@ from PySide6.QtGui import QPainter
 
 from helix_desktop.gui.transcript.boxes import Box, length
 from helix_desktop.gui.transcript.drawing import Marks
-from helix_desktop.gui.transcript.item import Item, ItemKind
-from helix_desktop.gui.transcript.layout import boxes, text_of
+from helix_desktop.gui.transcript.item import Item, ItemKind, text_of
+from helix_desktop.gui.transcript.layout import boxes
 from helix_desktop.gui.transcript.page import Page
 from helix_desktop.gui.transcript.stack import Stack
 

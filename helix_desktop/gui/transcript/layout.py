@@ -14,7 +14,6 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     Reasoning,
     Stored,
-    Text,
     TodoSet,
     ToolReturned,
     TurnEnd,
@@ -22,15 +21,17 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.gui.meter import short
-from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.figures import lasted, size
 from helix_desktop.gui.shared.folds import colour_kind, sentence
 from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBox
 from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, Toggle, Words, note
 from helix_desktop.gui.transcript.code import AT_ONCE, FIRST_LINES, CodeBox
+from helix_desktop.gui.transcript.groups import Group
 from helix_desktop.gui.transcript.harmless import harmless, printed
 from helix_desktop.gui.transcript.highlight import language_of
+from helix_desktop.gui.transcript.hover_bar import NameBox
 from helix_desktop.gui.transcript.intents import OpenChanges, OpenConversation, OpenEntry, OpenFold
-from helix_desktop.gui.transcript.item import CallState, Item, ItemKind
+from helix_desktop.gui.transcript.item import CallState, Item, ItemKind, text_of
 from helix_desktop.gui.transcript.markdown import Paragraph, Span
 from helix_desktop.gui.transcript.page import Page
 from helix_desktop.gui.transcript.prose import prose
@@ -58,17 +59,6 @@ def boxes(page: Page, index: int, start: int = 0) -> Iterator[Box]:
     """The boxes of an item, from the top. `start`: of an answer, only those of the chunks from there on."""
     item = page.items.all[index]
     return _MAKERS[item.kind](At(page, index, item, start))
-
-
-def text_of(item: Item) -> str:
-    """The Markdown source of an item that has one."""
-    fact = item.fact
-    if isinstance(fact, UserSaid) and item.kind is ItemKind.USER:
-        return "\n\n".join(part.text for part in fact.parts if isinstance(part, Text))
-    if isinstance(fact, ModelReplied) and item.kind in {ItemKind.REPLY, ItemKind.REASONING}:
-        part = fact.parts[item.part]
-        return part.text if isinstance(part, Text | Reasoning) else ""
-    return item.text
 
 
 def _prose(page: Page, item: Item, start: int, limit: int, *, breaks: bool = False) -> Iterator[Box]:
@@ -128,7 +118,7 @@ def _picture(page: Page, stored: Stored, name: str) -> Iterator[Box]:
 def _reply(at: At) -> Iterator[Box]:
     page, item, start = at.page, at.item, at.start
     if item.head and start == 0:
-        yield Words(page.ink, page.width, Paragraph((Span(page.name),)), font=page.ink.name)
+        yield NameBox(page.ink, page.width, page.name, page.items.answers(at.index))
     text = text_of(item)
     limit = LIMIT + page.amount(("limit", item.seq, item.part))
     first = start == 0
@@ -147,15 +137,43 @@ def _rest(page: Page, item: Item, length: int, limit: int) -> Iterator[Box]:
         yield More(page.ink, page.width, words, act, gap=float(page.ink.px(7)))
 
 
+def _group(at: At) -> Iterator[Box]:
+    """The line of a group, on its first item. It is followed by that item where that is to be seen."""
+    group = at.page.items.group(at.index)
+    if group is not None:
+        act = Toggle(at.page.key("group", at.index))
+        yield HeadBox(at.page.ink, at.page.width, group_words(group), act, opened=group.opened)
+
+
+def group_words(group: Group) -> str:
+    """`7 tool calls · 12 s`, and what did not go well."""
+    words = [count(group.done + group.failed, "{n} tool call", "{n} tool calls")]
+    if group.seconds >= 0.1:
+        words.append(lasted(group.seconds))
+    if group.failed:
+        words.append(count(group.failed, "{n} failed", "{n} failed"))
+    return " · ".join(words)
+
+
+def _behind(at: At) -> bool:
+    """Whether the item itself stands behind the line that is on it."""
+    group = at.page.items.group(at.index)
+    return group is not None and not group.opened and at.index in group.quiet
+
+
 def _reasoning(at: At) -> Iterator[Box]:
     page, item = at.page, at.item
+    yield from _group(at)
+    if _behind(at):
+        return
     fact = item.fact
     part = fact.parts[item.part] if isinstance(fact, ModelReplied) else None
     tokens = part.tokens if isinstance(part, Reasoning) else 0
     key = ("open", item.seq, item.part)
     opened = page.open(key)
     words = tr("Reasoning · {n} tokens", n=short(tokens)) if tokens else tr("Reasoning")
-    yield HeadBox(page.ink, page.width, words, Toggle(page.key(*key)), opened=opened)
+    gap = float(page.ink.px(6)) if page.items.group(at.index) else 0.0
+    yield HeadBox(page.ink, page.width, words, Toggle(page.key(*key)), opened=opened, gap=gap)
     if opened:
         yield from _muted(page, text_of(item), LIMIT)
 
@@ -179,10 +197,14 @@ def _muted(page: Page, text: str, limit: int) -> Iterator[Box]:
 
 def _call(at: At) -> Iterator[Box]:
     page, index, item = at.page, at.index, at.item
+    yield from _group(at)
+    if _behind(at):
+        return
     state = page.items.call(index)
     key = ("open", item.seq, item.part)
     opened = page.open(key)
-    yield CallBox(page.ink, page.width, call_line(state, page.now()), Toggle(page.key(*key)))
+    gap = float(page.ink.px(6)) if page.items.group(index) else 0.0
+    yield CallBox(page.ink, page.width, call_line(state, page.now()), Toggle(page.key(*key)), gap=gap)
     if state.returned is not None:
         for stored in state.returned.images:
             yield from _picture(page, stored, tr("picture"))

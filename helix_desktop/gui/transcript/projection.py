@@ -19,6 +19,7 @@ from helix_desktop.engine.facts import (
     Cover,
     Decided,
     DocumentEdited,
+    Excluded,
     Fact,
     FilesChanged,
     Folded,
@@ -33,6 +34,7 @@ from helix_desktop.engine.facts import (
     Refolded,
     Rewound,
     Span,
+    Stop,
     Text,
     TodoSet,
     ToolCall,
@@ -43,10 +45,14 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.view import State
+from helix_desktop.gui.transcript.answers import Answers, Choice
+from helix_desktop.gui.transcript.groups import Group, Groups
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
 from helix_desktop.gui.transcript.notes import changed_files, note, waiting
 
 SHOWN_LIVE = 64 * 1024
+_GROUPED = frozenset({ItemKind.CALL, ItemKind.REASONING})
+FARTHEST = 2_000  # items between a message and the end of its answer that are looked through
 _NOT_YET = 1 << 60  # the number of what is being written: after all facts
 
 
@@ -59,6 +65,11 @@ class Items:
     history: State = field(default_factory=State)
     all: list[Item] = field(default_factory=list)
     running: Running = Running.IDLE
+    grouping: bool = True  # calls that follow one another become one line
+    _groups: Groups = field(default_factory=Groups)
+    _answers: Answers = field(default_factory=Answers)
+    _broken: int = 0  # a reply whose stream broke, and which is asked for again
+    _replaced: list[tuple[int, int]] = field(default_factory=list)  # the items of such replies
     _seqs: array[int] = field(default_factory=lambda: array("q"))
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
@@ -109,7 +120,7 @@ class Items:
         before = min(before, len(self.all))
         changed = step(self, recorded, recorded.fact)
         self._lay_live(waiting)
-        hidden = isinstance(recorded.fact, Rewound)
+        hidden = isinstance(recorded.fact, Rewound) or (self._away is None)
         return Change(before, frozenset(index for index in changed if index < before), hidden)
 
     def stream(self, delta: Delta) -> Change:
@@ -160,9 +171,42 @@ class Items:
         self._away = None
         return Change(len(self.all), frozenset({index}), hidden=True)
 
+    def open_group(self, index: int) -> Change:
+        """Show all calls of the group at `index`, or its line alone."""
+        group = self._groups.of(index)
+        if group is not None:
+            group.opened = not group.opened
+        return Change(len(self.all), hidden=True)
+
+    def reveal(self, index: int) -> Change | None:
+        """Open the group that hides an item somebody wants to see."""
+        return self.open_group(index) if self._groups.hidden(index) else None
+
     # --- asking
 
     def hidden(self, index: int) -> bool:
+        """Whether an item is set aside, or stands behind the line of its group."""
+        return self._groups.hidden(index) or self.set_aside(index)
+
+    def grouped(self, start: int) -> Iterator[int]:
+        """The items from `start` on that stand behind the line of their group."""
+        return self._groups.all_hidden(start)
+
+    def group(self, index: int) -> Group | None:
+        """The group whose line stands on the item at `index`."""
+        group = self._groups.of(index)
+        return group if group is not None and group.first == index and group.one_line else None
+
+    def answers(self, index: int) -> Choice:
+        """Which of how many answers to one message the item at `index` belongs to."""
+        for at in range(index, max(-1, index - FARTHEST), -1):
+            item = self.all[at]
+            if item.kind is ItemKind.USER and not self.set_aside(at):
+                return self._answers.of(item.seq, self.history.record, self._told)
+        return Choice()
+
+    def set_aside(self, index: int) -> bool:
+        """Whether a rewind, or an answer that took its place, hides an item."""
         at = bisect_right(self.away_ranges(), (index, len(self.all))) - 1
         return at >= 0 and self.away_ranges()[at][1] >= index
 
@@ -177,7 +221,7 @@ class Items:
         if self._away is None:
             runs = self._left_behind(self._told)
             places = ((bisect_left(self._seqs, first), bisect_right(self._seqs, last) - 1) for first, last in runs)
-            self._away = [(first, last) for first, last in places if first <= last]
+            self._away = _merged([*((first, last) for first, last in places if first <= last), *self._replaced])
         return self._away
 
     def _left_behind(self, at: int, after: int = 0) -> Iterator[tuple[int, int]]:
@@ -260,13 +304,15 @@ class Items:
         if fact.by:
             return self._note(recorded, fact)
         self._put(Item(ItemKind.USER, recorded))
-        self._named = False
+        self._named, self._broken = False, 0
         return ()
 
     def _replied(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
         self._lately.clear()
         self._begun.clear()
         self._stages.clear()
+        if fact.parts:
+            self._replace_cut()
         for number, part in enumerate(fact.parts):
             if type(part) is Text:
                 if part.text.strip():
@@ -287,7 +333,7 @@ class Items:
         self._returned[index] = recorded
         self._of_return[recorded.seq] = index
         self._shown.pop(fact.call, None)
-        return (index,)
+        return (index, *self._groups.returned(index, ok=fact.ok, seconds=fact.seconds))
 
     def _decide(self, recorded: Recorded, fact: Decided) -> Iterable[int]:
         index = self._calls.get(fact.call, self._lately.get(fact.call))
@@ -354,10 +400,28 @@ class Items:
 
     def _rewind(self, recorded: Recorded, fact: Rewound) -> Iterable[int]:
         self._calls.clear()
-        self._named, self._away = False, None
-        if bisect_right(self._seqs, fact.to) < len(self.all):
+        self._groups.end()
+        self._named, self._away, self._broken = False, None, 0
+        self._answers.rewound(recorded.seq, fact, self.history.record)
+        if not fact.again and bisect_right(self._seqs, fact.to) < len(self.all):
             self._put(Item(ItemKind.REWOUND, recorded))
         return range(len(self.all))
+
+    def _leave_out(self, recorded: Recorded, fact: Excluded) -> Iterable[int]:
+        """A reply that broke off leaves the view before it is asked for again."""
+        seq = fact.ref.first if isinstance(fact.ref, Span) else 0
+        reply = self.history.record.facts[seq - 1].fact if 0 < seq <= len(self.history.record.facts) else None
+        self._broken = seq if isinstance(reply, ModelReplied) and reply.stop is Stop.CUT else 0
+        return ()
+
+    def _replace_cut(self) -> None:
+        """What is written now takes the place of the reply that broke off: one answer is to be read, not several beginnings."""
+        seq, self._broken = self._broken, 0
+        first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
+        if seq and first <= last:
+            self._replaced.append((first, last))
+            self._named = self._named and not any(item.head for item in self.all[first : last + 1])
+            self._away = None
 
     # --- below
 
@@ -367,6 +431,8 @@ class Items:
             self.history.advance(recorded)
 
     def _put(self, item: Item) -> None:
+        if self.grouping and item[0] in _GROUPED:
+            self._groups.put(len(self.all), quiet=item[0] is ItemKind.REASONING)
         self.all.append(item)
         self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
 
@@ -378,6 +444,8 @@ class Items:
     def _grow(self, kind: ItemKind, text: str) -> Change:
         last = len(self.all) - 1
         if self._live_from < 0 or self.all[last].kind is not kind:
+            if kind is ItemKind.LIVE_REPLY:
+                self._replace_cut()
             head = kind is ItemKind.LIVE_REPLY and not self._named
             return self._add_live(kind, text, head=head)
         pieces = self._live[last]
@@ -417,7 +485,7 @@ class Items:
             self._cut(tail)
         self._live[tail] = [text]
         self._put(Item(kind, None, 0, text, head))
-        return Change(tail)
+        return Change(tail, hidden=self._away is None)
 
     def _drop_live(self) -> int:
         """Take the live items away; returns where they began."""
@@ -454,6 +522,17 @@ class Items:
         del self._seqs[length:]
 
 
+def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """In order, each outside of the others."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
 def _only(fact: Fact | None) -> Sequence[Folded]:
     return [fact] if isinstance(fact, Folded) else []
 
@@ -467,6 +546,7 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     Unfolded: Items._switch,  # noqa: SLF001
     Refolded: Items._switch,  # noqa: SLF001
     DocumentEdited: Items._edit,  # noqa: SLF001
+    Excluded: Items._leave_out,  # noqa: SLF001
     FoldFailed: Items._note,  # noqa: SLF001
     TodoSet: Items._plan,  # noqa: SLF001
     FilesChanged: Items._files,  # noqa: SLF001

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from helix_desktop.engine.facts import ModelReplied, ToolCall
 from helix_desktop.gui.transcript.chunks import chunks
-from helix_desktop.gui.transcript.item import Item, ItemKind
+from helix_desktop.gui.transcript.item import Item, ItemKind, text_of
 from helix_desktop.gui.transcript.item_layout import Laid
-from helix_desktop.gui.transcript.layout import text_of
 from helix_desktop.gui.transcript.markdown import blocks, plain, references
 from helix_desktop.gui.transcript.projection import Items
 from helix_desktop.gui.transcript.tool_lines import called

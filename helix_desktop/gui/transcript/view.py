@@ -101,10 +101,11 @@ class Canvas(QAbstractScrollArea):
 
     def hear(self, events: Sequence[Event]) -> None:
         """What has happened since the last time."""
+        place = self.place()
         for event in events:
             self._heard(event)
         self._run_clock()
-        self._refresh()
+        self._refresh(self._again_at(place))
         appended = (event.recorded.fact for event in events if isinstance(event, FactAppended))
         for answer in filter(None, (_spoken(fact) for fact in appended if isinstance(fact, ModelReplied))):
             self.answered.emit(answer)
@@ -148,6 +149,12 @@ class Canvas(QAbstractScrollArea):
         seq = self.items.all[index].seq
         return seq, y - self.column.heights.top(self.items.at_seq(seq)), False
 
+    def _again_at(self, place: tuple[int, int, bool]) -> int | None:
+        """Where the view has to stand so that the reader sees what was there before; None where the end is followed."""
+        seq, below, follow = place
+        index = self.items.at_seq(seq)
+        return None if follow or index < 0 or not seq else self.column.heights.top(index) + below
+
     def go_to(self, place: tuple[int, int, bool]) -> None:
         seq, below, follow = place
         index = self.items.at_seq(seq)
@@ -165,6 +172,8 @@ class Canvas(QAbstractScrollArea):
         """Bring an item, or a place in it, into sight, a third below the top."""
         if not 0 <= index < len(self.items.all):
             return
+        if (change := self.items.reveal(index)) is not None:
+            self.column.apply(change)
         self._set_following(following=False)
         inner = self.column.whole(index).caret(offset).top() if offset else 0
         wanted = int(self.column.top(index) + inner - self.viewport().height() / 3)
@@ -293,8 +302,9 @@ class Canvas(QAbstractScrollArea):
         """The elapsed time of what runs."""
         for index in self.items.running_calls():
             laid = self.column.known(index)
-            if laid is not None and laid.boxes and isinstance(laid.boxes[0], CallBox):
-                laid.boxes[0].say(call_line(self.items.call(index), self.column.page.now()))
+            line = next((box for box in laid.boxes[:2] if isinstance(box, CallBox)), None) if laid is not None else None
+            if line is not None:
+                line.say(call_line(self.items.call(index), self.column.page.now()))
         self.viewport().update()
 
     # --- drawing
@@ -326,7 +336,7 @@ class Canvas(QAbstractScrollArea):
             self._spot is not None
             and self._spot[0] == index
             and self.hasFocus()
-            and self._spot[1].box < len(laid.boxes)
+            and 0 <= self._spot[1].box < len(laid.boxes)
         ):
             return laid.boxes[self._spot[1].box]
         return self._near

@@ -26,6 +26,7 @@ from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBo
 from helix_desktop.gui.transcript.boxes import Address, Box, CopyText, More, Picture, Toggle, Words
 from helix_desktop.gui.transcript.code import FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing import Ink
+from helix_desktop.gui.transcript.hover_bar import NameBox
 from helix_desktop.gui.transcript.intents import OpenConversation, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.item_layout import Laid
 from helix_desktop.gui.transcript.page import Page
@@ -76,7 +77,7 @@ def test_an_answer_with_everything(theme: Theme) -> None:
     told = Told()
     told.reply("# Head\n\nSee [it](http://there).\n\n```py\nx = 1\n```\n\n| a |\n|---|\n| 1 |\n\n---")
     made = laid(page_of(theme, told.facts))
-    assert kinds(made)[:5] == [Words, Words, Words, CodeBox, TableBox]
+    assert kinds(made)[:5] == [NameBox, Words, Words, CodeBox, TableBox]
     assert made.boxes[0].text == "Helix"
     assert [hot.act for hot in made.boxes[2].hots] == [Address("http://there")]
     assert [hot.act for hot in made.boxes[3].hots] == [CopyText("x = 1")]

@@ -1,0 +1,102 @@
+"""The bar of a message: under the pointer, by the keyboard, at the top of what is longer than the window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import QPoint, QRectF, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+
+from helix_desktop.engine.facts import Rewound
+from helix_desktop.engine.view import state_of
+from helix_desktop.gui.transcript.hover_bar import BAR, time_of
+from helix_desktop.gui.transcript.intents import ChooseAnswer, Edit, Fork, Regenerate, ShowRequest, Want
+from helix_desktop.gui.transcript.pane import TranscriptPane
+from tests.gui.transcript.facts import Told
+
+Settle = Callable[[], None]
+
+
+@pytest.fixture
+def wanted(pane: TranscriptPane, settle: Settle) -> list[Want]:
+    told = Told()
+    told.user("why?")
+    told.reply("one")
+    told.add(Rewound(1, again=True))
+    told.reply("*two*")
+    pane.open(state_of(told.facts))
+    settle()
+    found: list[Want] = []
+    pane.wanted.connect(found.append)
+    return found
+
+
+def over(pane: TranscriptPane, index: int) -> None:
+    laid = pane.view.column.whole(index)
+    inner = QRectF(0, 0, pane.view.column.page.width, laid.height)
+    QTest.mouseMove(pane.view.viewport(), pane.view.rect_of(index, inner).center().toPoint())
+    pane.view._hover(pane.view.rect_of(index, inner).center().toPoint())
+
+
+def press(pane: TranscriptPane, index: int, name: str) -> None:
+    bar = pane.view.bar(index)
+    assert bar is not None
+    hot = next(hot for hot in bar.hots if hot.name == name)
+    at = hot.place.translated(pane.view.bar_place(index, bar).topLeft()).center().toPoint()
+    QTest.mouseClick(pane.view.viewport(), Qt.MouseButton.LeftButton, pos=at)
+
+
+def test_the_buttons_of_a_message_and_of_an_answer(pane: TranscriptPane, wanted: list[Want]) -> None:
+    over(pane, 0)
+    press(pane, 0, "Edit and resend…")
+    press(pane, 0, "Fork from here")
+    over(pane, 2)
+    press(pane, 2, "Copy message")
+    press(pane, 2, "Regenerate")
+    press(pane, 2, "What the model was sent")
+    press(pane, 2, "Previous answer")
+    assert wanted == [Edit(1), Fork(1), Regenerate(4), ShowRequest(4), ChooseAnswer(2)]
+    assert QGuiApplication.clipboard().text() == "*two*"
+
+
+def test_the_name_over_an_answer_says_which_it_is(pane: TranscriptPane, wanted: list[Want]) -> None:
+    laid = pane.view.column.whole(2)
+    assert [hot.name for hot in laid.boxes[0].hots] == ["Previous answer"]
+
+
+def test_the_keyboard_reaches_the_bar_and_goes_along_it(pane: TranscriptPane, wanted: list[Want]) -> None:
+    pane.window().activateWindow()
+    pane.view.setFocus()
+    while pane.view.focusNextPrevChild(True) and not (pane.view.spot and pane.view.spot == (2, pane.view.spot[1])):
+        pass
+    while pane.view.spot is not None and pane.view.spot[1].box != BAR:
+        pane.view.focusNextPrevChild(True)
+    assert pane.view._with_bar == 2 or not pane.view.hasFocus()
+    for _ in range(2):
+        QTest.keyClick(pane.view, Qt.Key.Key_Right)
+    QTest.keyClick(pane.view, Qt.Key.Key_Return)
+    assert wanted == [Regenerate(4)]
+
+
+def test_it_stays_in_sight_above_what_is_long(pane: TranscriptPane, settle: Settle) -> None:
+    told = Told()
+    told.user("a line\n\n" * 90)
+    pane.open(state_of(told.facts))
+    settle()
+    bar = pane.view.bar(0)
+    assert bar is not None
+    assert pane.view.bar_place(0, bar).top() == 2.0
+    pane.view.go_to((1, 0, False))
+    pane.view.verticalScrollBar().setValue(0)
+    place = pane.view.bar_place(0, bar)
+    assert place.bottom() <= pane.view.rect_of(0, QRectF(0, 0, 1, 1)).top() + 8
+    assert pane.view.bar(0) is bar
+    pane.view._over = 0
+    pane.view.viewport().grab()
+    assert pane.view._hot_at(QPoint(place.toRect().right() - 12, place.toRect().center().y())) is not None
+
+
+def test_the_day_is_said_where_it_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(time_of(1_000.0)) > len("00:00")
