@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.facts import ModelReplied, Reasoning, Rewound, Stop, ToolReturned, UserSaid
+from helix_desktop.engine.facts import ModelReplied, Reasoning, Rewound, Stop, ToolReturned
 from helix_desktop.engine.view import state_of
 from helix_desktop.gui.transcript.boxes import Toggle
 from helix_desktop.gui.transcript.groups import SMALLEST
@@ -75,6 +75,20 @@ def test_reasoning_between_calls_goes_with_them_and_words_end_a_group() -> None:
     assert kinds == [ItemKind.USER, ItemKind.REASONING, ItemKind.REPLY, ItemKind.CALL]
 
 
+def tell(told: Told, number: int, act: str) -> None:
+    match act:
+        case "user":
+            told.user(f"said {number}")
+        case "reply":
+            told.reply(f"answer {number}")
+        case "call":
+            told.reply("", call(number))
+        case "return" | "fail":
+            told.returned(f"c{number - 1}", ok=act == "return")
+        case _:
+            told.add(Rewound(len(told.facts) // 2, again=True))
+
+
 ACTS = st.lists(st.sampled_from(["user", "reply", "call", "return", "fail", "rewind"]), max_size=40)
 
 
@@ -83,14 +97,7 @@ def test_however_it_came_the_same_is_hidden_and_never_what_needs_a_look(acts: li
     told = Told()
     told.user("begin")
     for number, act in enumerate(acts):
-        {
-            "user": lambda n=number: told.user(f"said {n}"),
-            "reply": lambda n=number: told.reply(f"answer {n}"),
-            "call": lambda n=number: told.reply("", call(n)),
-            "return": lambda n=number: told.returned(f"c{n - 1}"),
-            "fail": lambda n=number: told.returned(f"c{n - 1}", ok=False),
-            "rewind": lambda: told.add(Rewound(len(told.facts) // 2, again=True)),
-        }[act]()
+        tell(told, number, act)
     once, steps = Items(), grown(told)
     once.extend(told.facts)
     assert [once.hidden(i) for i in range(len(once.all))] == [steps.hidden(i) for i in range(len(steps.all))]
@@ -130,7 +137,7 @@ def test_what_comes_while_it_works_keeps_the_readers_place(pane: TranscriptPane,
 
     told = Told()
     for _ in range(12):
-        told.add(UserSaid(told.user("a message\n\n" * 4).fact.parts))  # type: ignore[union-attr]
+        told.user("a message\n\n" * 4)
     state = state_of(told.facts)
     pane.open(state)
     settle()
