@@ -10,6 +10,7 @@ HelixError                    something the user can be told in a sentence
 │   ├── JournalCorrupt        a fact does not match its digest
 │   ├── StoreFull             no room; writing goes on when there is some
 │   ├── StoreBusy             another process owns the workspace
+│   ├── Away                  a shared store does not answer; asking later may help
 │   └── NewerVersion          written by a newer version of the program; left untouched
 ├── ModelFailed               the model or the way to it failed
 │   ├── ContextTooLong        the request does not fit the model's window
@@ -71,6 +72,10 @@ class StoreFull(StoreFailed):
 
 class StoreBusy(StoreFailed):
     """Another process owns the workspace."""
+
+
+class Away(StoreFailed):
+    """A shared store does not answer; what waits for it is kept here."""
 
 
 class NewerVersion(StoreFailed):

@@ -1,0 +1,332 @@
+"""PostgreSQL as an engine: a row is a row. Put-if-absent is `ON CONFLICT DO NOTHING`, durable is `synchronous_commit`.
+
+Every thread has a connection of its own. What fails is one of a few sentences: away (asking later may help), or what a person has
+to do. A call that met a connection that had died meanwhile is made once more on a new one: all of them may be repeated.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from helix_desktop.errors import Away, HelixError, NotThere, StoreFailed, StoreFull, WrongUse
+from helix_desktop.store.shared import schema
+from helix_desktop.store.shared.engine import KEY, Tomb, Usage
+from helix_desktop.store.shared.memory import full_for_workspace
+from helix_desktop.store.shared.sealing import INSTALL
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from helix_desktop.store.shared.schema import Connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PUT = (
+    "WITH new AS (INSERT INTO helix.rows(name, month, space, key, body)"
+    " SELECT r.name, date_trunc('month', now() AT TIME ZONE 'UTC')::date, %b, r.key, r.body"
+    " FROM unnest(%b::bytea[], %b::bytea[], %b::bytea[]) AS r(name, key, body)"
+    " WHERE NOT EXISTS (SELECT FROM helix.rows AS held WHERE held.name = r.name)"
+    " AND NOT EXISTS (SELECT FROM helix.forgotten AS gone WHERE gone.name = r.name)"
+    " ORDER BY r.name ON CONFLICT DO NOTHING RETURNING octet_length(body) AS size)"
+    " INSERT INTO helix.usage AS used(space, slot, rows, bytes)"
+    " SELECT %b, pg_backend_pid() %% 256, count(*), sum(size) FROM new HAVING count(*) > 0"
+    " ON CONFLICT (space, slot) DO UPDATE SET rows = used.rows + excluded.rows, bytes = used.bytes + excluded.bytes"
+)
+_GET = (
+    "SELECT name, key, body FROM helix.rows AS r WHERE name = ANY(%b)"
+    " AND NOT EXISTS (SELECT FROM helix.forgotten AS gone WHERE gone.name = r.name)"
+)
+_LACKING = (
+    "SELECT name FROM unnest(%b::bytea[]) AS asked(name)"
+    " WHERE NOT EXISTS (SELECT FROM helix.rows AS held WHERE held.name = asked.name)"
+    " AND NOT EXISTS (SELECT FROM helix.forgotten AS gone WHERE gone.name = asked.name)"
+)
+_DROP = (
+    "WITH gone AS (DELETE FROM helix.rows WHERE name = ANY(%b) AND space = %b RETURNING octet_length(body) AS size)"
+    " INSERT INTO helix.usage AS used(space, slot, rows, bytes)"
+    " SELECT %b, -1, -count(*), -sum(size) FROM gone HAVING count(*) > 0"
+    " ON CONFLICT (space, slot) DO UPDATE SET rows = used.rows + excluded.rows, bytes = used.bytes + excluded.bytes"
+)
+_BURY = (
+    "INSERT INTO helix.forgotten(name, space, word) SELECT t.name, %b, t.word FROM unnest(%b::bytea[], %b::bytea[])"
+    " AS t(name, word) ORDER BY t.name ON CONFLICT DO NOTHING"
+)
+_OLD = (
+    "SELECT name FROM helix.rows WHERE space = %b AND name > %b AND written < now() - make_interval(secs => %s)"
+    " ORDER BY name LIMIT %s"
+)
+_SESSION = (
+    "SET application_name = 'helix-desktop'; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;"
+    " SET statement_timeout = '60s'; SET timezone = 'UTC'"
+)
+_TIMES: Mapping[str, int] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+_LOOKED_AGAIN = 20  # puts after which the quota is looked at again
+_WAITS = "What is new waits here."
+_NO_ENTRY = ("password authentication failed", "no password supplied")
+_FULL = ("53100", "53200")
+_PASSING = (
+    "08",
+    "57",
+    "53",
+    "40",
+    "25",
+    "55",
+)  # classes of errors: connection, operator, resources, rollback, state, lock
+
+
+class PostgresEngine:
+    """engine.Engine in a database. `password`: where the address has none."""
+
+    def __init__(self, url: str, space: bytes, *, password: str = "") -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise NotThere("Sharing over PostgreSQL needs the package psycopg.", remedy=INSTALL) from error
+        self._psycopg = psycopg
+        self._space = space
+        self._arguments = _arguments(psycopg, url, password)
+        self._own = threading.local()
+        self._open: list[Connection] = []
+        self._ready = False
+        self._making = threading.Lock()
+        self._left = 0  # puts before the quota is looked at again
+
+    # --- the port
+
+    def put(self, rows: Mapping[bytes, bytes]) -> None:
+        names = list(rows)
+        keys, bodies = [bytes(rows[name][:KEY]) for name in names], [bytes(rows[name][KEY:]) for name in names]
+        self._check_quota(sum(map(len, bodies)))
+
+        def put(connection: Connection) -> None:
+            connection.execute(PUT.encode(), (self._space, names, keys, bodies, self._space), prepare=True)
+
+        self.call(put)
+
+    def _check_quota(self, more: int) -> None:
+        self._left -= 1
+        if self._left < 0:
+            used = self.usage()
+            if used.quota and used.bytes + more > used.quota:
+                raise full_for_workspace(used.quota)
+            near = used.quota and used.bytes + _LOOKED_AGAIN * max(more, 1 << 20) > used.quota
+            self._left = 0 if near else _LOOKED_AGAIN
+
+    def get(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
+        return {name: key + body for name, key, body in self._rows(_GET, list(names))}
+
+    def lacking(self, names: Collection[bytes]) -> frozenset[bytes]:
+        return frozenset(name for (name,) in self._rows(_LACKING, list(names)))
+
+    def drop(self, names: Collection[bytes]) -> None:
+        self.call(lambda connection: connection.execute(_DROP.encode(), (list(names), self._space, self._space)))
+
+    def forget(self, tombs: Sequence[Tomb]) -> None:
+        names, words = [tomb.name for tomb in tombs], [tomb.word for tomb in tombs]
+
+        def bury(connection: Connection) -> int:
+            with connection.transaction():
+                connection.execute(_BURY.encode(), (self._space, names, words))
+                connection.execute(_DROP.encode(), (names, self._space, self._space))
+                row = connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+            return int(row[0]) if row else 0
+
+        self._until_all_know(self.call(bury))
+        self.drop(names)  # what a put that began before has still written
+
+    def _until_all_know(self, transaction: int) -> None:
+        """No put that did not see the tombstones goes on any more."""
+        asked = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint > %s"
+        for _ in range(600):
+            if self._rows(asked, transaction) == [(True,)]:
+                return
+            time.sleep(0.1)
+        raise StoreFailed(
+            "A long transaction in the shared store keeps rows from being removed for certain.",
+            remedy="They cannot be read any more. Forget them again later.",
+        )
+
+    def forgotten(self, after: int) -> tuple[Sequence[Tomb], int]:
+        found = self._rows(
+            "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark",
+            self._space,
+            max(0, after - 1_000),  # marks are given out before they are visible; what was seen before does no harm
+        )
+        return [Tomb(name, word) for name, word, _ in found], max([after, *(mark for *_, mark in found)])
+
+    def publish(self, machine: bytes, sealed: bytes) -> None:
+        if sealed:
+            self._rows(
+                "INSERT INTO helix.machines VALUES (%b, %b, %b) ON CONFLICT (space, machine) DO UPDATE"
+                " SET sealed = excluded.sealed RETURNING 1",
+                self._space,
+                machine,
+                sealed,
+            )
+        else:
+            self._rows("DELETE FROM helix.machines WHERE space = %b AND machine = %b RETURNING 1", self._space, machine)
+
+    def published(self) -> Mapping[bytes, bytes]:
+        return dict(self._rows("SELECT machine, sealed FROM helix.machines WHERE space = %b", self._space))
+
+    def names(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
+        return [name for (name,) in self._rows(_OLD, self._space, after, older, limit)]
+
+    def usage(self) -> Usage:
+        asked = (
+            "SELECT coalesce(sum(rows), 0)::bigint, coalesce(sum(bytes), 0)::bigint, coalesce((SELECT bytes FROM helix.quotas"
+            " WHERE space = %b), 0)::bigint FROM helix.usage WHERE space = %b"
+        )
+        rows, size, quota = self._rows(asked, self._space, self._space)[0]
+        return Usage(rows, size + KEY * rows, quota)
+
+    def limit(self, quota: int) -> None:
+        self._rows(
+            "INSERT INTO helix.quotas VALUES (%b, %s) ON CONFLICT (space) DO UPDATE SET bytes = excluded.bytes RETURNING 1",
+            self._space,
+            quota,
+        )
+        self._left = 0
+
+    def about(self) -> str:
+        version, standbys = self._rows("SELECT current_setting('server_version'), count(*) FROM pg_stat_replication")[0]
+        beside = f", {standbys} standby servers" if standbys > 1 else ", 1 standby server" if standbys else ""
+        return f"PostgreSQL {version.split()[0]}{beside}"
+
+    def elsewhere(self) -> Sequence[str]:
+        return (
+            "The server's tables hold the ciphertext until VACUUM has run and its pages are written again.",
+            "The server's log (WAL), its archive and standby servers hold it until those files are recycled.",
+            "Backups of the server hold it, with what is needed to open it for whoever has the workspace's key as well.",
+        )
+
+    def close(self) -> None:
+        with self._making:
+            opened, self._open = self._open, []
+        for connection in opened:
+            connection.close()
+
+    # --- connections
+
+    def call(self, work: Callable[[Connection], T]) -> T:
+        """Do it on this thread's connection; in a transaction only where `work` begins one."""
+        connection = getattr(self._own, "connection", None)
+        if connection is not None and not connection.closed:
+            try:
+                return work(connection)
+            except self._psycopg.Error as error:
+                if not connection.closed and not self._stale(error):
+                    raise failure(error) from error
+                connection.close()
+        try:
+            return work(self._connected())
+        except self._psycopg.Error as error:
+            raise failure(error) from error
+
+    def _stale(self, error: psycopg.Error) -> bool:
+        """Worth one more try: another month began, or a standby was promoted in this one's place."""
+        if error.sqlstate in ("23514", "25006"):
+            self._ready = False
+            return True
+        return False
+
+    def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self.call(lambda connection: connection.execute(statement.encode(), values, prepare=True).fetchall())
+
+    def _connected(self) -> Connection:
+        connection = self._psycopg.connect(**self._arguments, autocommit=True)
+        try:
+            connection.execute(_SESSION.encode())
+            connection.execute(
+                "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+            )
+            with self._making:
+                if not self._ready:
+                    schema.prepare(connection)
+                    self._ready = True
+                self._open = [*(one for one in self._open if not one.closed), connection]
+        except (self._psycopg.Error, HelixError):
+            connection.close()
+            raise
+        self._own.connection = connection
+        return connection
+
+
+def _arguments(psycopg: Any, url: str, password: str) -> dict[str, Any]:
+    try:
+        given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise WrongUse(
+            "This is not an address of a PostgreSQL database.",  # libpq's words may repeat the password
+            remedy="Write it like postgresql://user@host/database.",
+        ) from error
+    if password and not given.get("password"):
+        given["password"] = password
+    verified = {"sslmode": "verify-full", "sslrootcert": "system"} if not _near(given) else {}
+    if "sslmode" in given or "sslrootcert" in given:
+        verified = {}
+    return {"target_session_attrs": "read-write", **_TIMES, **verified, **given}
+
+
+def _near(given: Mapping[str, Any]) -> bool:
+    """Whether every host is this machine or in a private network: elsewhere the server must prove who it is."""
+    hosts = str(given.get("hostaddr") or given.get("host") or "").split(",")
+    return all(_private(host) for host in hosts)
+
+
+def _private(host: str) -> bool:
+    if not host or host.startswith(("/", "@")) or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return False
+
+
+def failure(error: psycopg.Error) -> HelixError:
+    """What happened, in a sentence; Away where asking later may help."""
+    code, text = error.sqlstate or "", _first_line(error)
+    told = text.lower()
+    if code.startswith("28") or any(words in told for words in _NO_ENTRY):
+        return StoreFailed(
+            "The shared store refuses the user or the password.",
+            remedy=f"{_WAITS} Share the workspace again with the right address.",
+        )
+    if "certificate" in told or ("ssl" in told and not code and "closed" not in told and "eof" not in told):
+        return StoreFailed(
+            f"The shared store's certificate is not accepted: {text}",
+            remedy=f"{_WAITS} Nothing was sent. Use the right host name, or name its certificate with sslrootcert=FILE.",
+        )
+    if code in _FULL:
+        return StoreFull("The shared store is full.", remedy=f"{_WAITS} Make room on its disk.")
+    if code == "3D000" or ('database "' in told and "does not exist" in told):
+        return NotThere("There is no such database on the server of the shared store.", remedy="Create it there first.")
+    return _other(code, text)
+
+
+def _other(code: str, text: str) -> HelixError:
+    if code == "42501":
+        return StoreFailed(
+            "The user of the shared store is not allowed to use its tables, or to create them.",
+            remedy=f"{_WAITS} Give it the right to create a schema in that database.",
+        )
+    if not code or code[:2] in _PASSING:
+        return Away(f"The shared store does not answer: {text}", remedy="Work goes on; what is new waits here.")
+    return StoreFailed(f"The shared store refused: {text}", remedy=_WAITS)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    return f"{text.rstrip('.')[:300]}."

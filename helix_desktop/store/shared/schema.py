@@ -1,0 +1,86 @@
+"""The tables in PostgreSQL, and how older ones become these. `STEPS` is only ever added to.
+
+Everything stands in the schema `helix` of the database. Rows are partitioned by the month they came, by the engine's clock: the
+indexes that are written to stay small, and an old month can be looked at, moved and vacuumed by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.errors import NewerVersion
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_ROWS = (
+    (
+        "CREATE TABLE helix.rows(name bytea NOT NULL, month date NOT NULL, space bytea NOT NULL, written timestamptz NOT NULL"
+        " DEFAULT now(), key bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY (name, month)) PARTITION BY RANGE (month)"
+    ),
+    "ALTER TABLE helix.rows ALTER COLUMN body SET STORAGE EXTERNAL",  # ciphertext does not compress
+    "CREATE TABLE helix.forgotten(name bytea PRIMARY KEY, space bytea NOT NULL, mark bigserial NOT NULL, word bytea NOT NULL)",
+    "CREATE INDEX forgotten_mark ON helix.forgotten(space, mark)",
+    "CREATE TABLE helix.machines(space bytea, machine bytea, sealed bytea NOT NULL, PRIMARY KEY (space, machine))",
+    (
+        "CREATE TABLE helix.usage(space bytea, slot int, rows bigint NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (space, slot))"
+        " WITH (fillfactor = 50)"
+    ),
+    "CREATE TABLE helix.quotas(space bytea PRIMARY KEY, bytes bigint NOT NULL)",
+)
+STEPS: tuple[tuple[str, ...], ...] = (_ROWS,)
+VERSION = len(STEPS)
+_LOCK = 0x48454C4958  # "HELIX": one machine at a time changes tables
+
+
+def prepare(connection: Connection) -> None:
+    """Make the tables, or bring them up to this version. NewerVersion where a newer program did."""
+    version = _version(connection)
+    if version > VERSION:
+        raise NewerVersion(
+            f"The shared store has tables of a newer Helix Desktop (version {version}).",
+            remedy="Update the program. What is new waits here; nothing was changed.",
+        )
+    if version < VERSION:
+        _upgrade(connection)
+    prepare_months(connection)
+
+
+def _version(connection: Connection) -> int:
+    if connection.execute("SELECT to_regclass('helix.version') IS NULL").fetchone() == (True,):
+        return 0
+    row = connection.execute("SELECT version FROM helix.version").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _upgrade(connection: Connection) -> None:
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        version = _version(connection)
+        if version == 0:
+            connection.execute("CREATE SCHEMA IF NOT EXISTS helix")
+            connection.execute("CREATE TABLE helix.version(version int NOT NULL)")
+            connection.execute("INSERT INTO helix.version VALUES (0)")
+        for step in STEPS[version:]:
+            for statement in step:
+                connection.execute(statement.encode())
+        connection.execute("UPDATE helix.version SET version = %s", (VERSION,))
+
+
+def prepare_months(connection: Connection) -> None:
+    """The partitions of this month and the next, by the engine's clock."""
+    rows = connection.execute(
+        "SELECT to_char(m, 'YYYY_MM'), m::date::text, (m + interval '1 month')::date::text"
+        " FROM generate_series(date_trunc('month', now() AT TIME ZONE 'UTC'), now() AT TIME ZONE 'UTC'"
+        " + interval '1 month', interval '1 month') AS m WHERE to_regclass('helix.rows_' || to_char(m, 'YYYY_MM')) IS NULL"
+    ).fetchall()
+    for name, first, end in rows:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            made = (
+                f"CREATE TABLE IF NOT EXISTS helix.rows_{name} PARTITION OF helix.rows"
+                f" FOR VALUES FROM ('{first}') TO ('{end}')"
+            )
+            connection.execute(made.encode())

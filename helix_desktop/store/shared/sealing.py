@@ -1,0 +1,98 @@
+"""Names and rows that tell whoever runs the engine nothing.
+
+All keys come from the workspace's one key: HMAC-SHA256 under a label of their own. A name is a keyed digest, so equal contents
+of two workspaces have different names. A row begins with `KEY` random bytes; its own key is made of these and the workspace's key,
+so whoever destroys them has destroyed that key. AES-256-GCM is given each key once, and the name as associated data: a row in
+another's place does not open. Contents are padded to a power of two, from 512 bytes up, behind the first 256 KiB to a multiple of that.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+
+from helix_desktop.errors import CacheCorrupt, NotThere, WrongUse
+from helix_desktop.store.shared.engine import KEY
+
+SMALLEST, STEP = 512, 256 << 10
+_MARK = "helix1-"
+_NONCE = bytes(12)  # each key is used once
+_TAG, _LENGTH = 16, 8
+INSTALL = "Install the program with its extra: pip install 'helix-desktop[shared]'."
+
+
+def new_key() -> bytes:
+    return secrets.token_bytes(32)
+
+
+def written(key: bytes) -> str:
+    """The key as people copy it, with four digits that show a slip."""
+    text = base64.b32encode(key).decode().rstrip("=").lower()
+    return f"{_MARK}{text}{hashlib.sha256(key).hexdigest()[:4]}"
+
+
+def read_key(text: str) -> bytes:
+    """The key somebody copied; WrongUse says what is wrong with it."""
+    text = "".join(text.split()).lower()
+    try:
+        body = text.removeprefix(_MARK)
+        key = base64.b32decode(body[:-4].upper() + "=" * (-len(body[:-4]) % 8))
+    except ValueError:
+        key = b""
+    if not text.startswith(_MARK) or len(key) != 32 or hashlib.sha256(key).hexdigest()[:4] != text[-4:]:
+        raise WrongUse(
+            "This is not the key of a shared workspace, or a part of it is missing.",
+            remedy="Copy the whole line that `workspace share --show-key` prints.",
+        )
+    return key
+
+
+class Seal:
+    """What the machines of one workspace have in common. `space`: by what an engine tells its workspaces apart."""
+
+    def __init__(self, key: bytes) -> None:
+        try:
+            from cryptography.hazmat.primitives.ciphers import aead
+        except ImportError as error:
+            raise NotThere("Sharing needs the package cryptography, which is not installed.", remedy=INSTALL) from error
+        self._cipher = aead.AESGCM
+        self._names = hmac.digest(key, b"helix names 1", "sha256")
+        self._rows = hmac.digest(key, b"helix rows 1", "sha256")
+        self.space = hmac.digest(key, b"helix space 1", "sha256")[:16]
+
+    def name(self, kind: str, content: bytes) -> bytes:
+        """The name of a row: the same for the same content of this workspace, and of no other."""
+        return hmac.digest(self._names, kind.encode() + b"\0" + content, "sha256")
+
+    def close(self, name: bytes, content: bytes) -> bytes:
+        salt = secrets.token_bytes(KEY)
+        filled = len(content).to_bytes(_LENGTH, "big") + content
+        filled += bytes(padded(len(filled) + _TAG) - _TAG - len(filled))
+        return salt + self._cipher(self._own(name, salt)).encrypt(_NONCE, filled, name)
+
+    def open(self, name: bytes, sealed: bytes) -> bytes:
+        """The content; CacheCorrupt where a byte of it is not what was sealed under this name."""
+        from cryptography.exceptions import InvalidTag
+
+        salt, body = sealed[:KEY], sealed[KEY:]
+        try:
+            filled = self._cipher(self._own(name, salt)).decrypt(_NONCE, body, name)
+        except (InvalidTag, ValueError) as error:
+            raise CacheCorrupt(
+                "What the shared store sent does not match its seal.",
+                remedy="It was not used. A machine that has it whole can send it again.",
+            ) from error
+        length = int.from_bytes(filled[:_LENGTH], "big")
+        return filled[_LENGTH : _LENGTH + length]
+
+    def _own(self, name: bytes, salt: bytes) -> bytes:
+        return hmac.digest(self._rows, name + salt, "sha256")
+
+
+def padded(size: int) -> int:
+    """The size of the ciphertext an engine sees for one of `size` bytes."""
+    if size <= STEP:
+        return max(SMALLEST, 1 << (size - 1).bit_length())
+    return -(-size // STEP) * STEP

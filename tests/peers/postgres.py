@@ -1,0 +1,166 @@
+"""A PostgreSQL server of one's own: made in a temporary folder, run by a user without rights, stopped or killed at will."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+FAST = {"fsync": "off"}  # where nothing is killed
+_COMMON = {
+    "listen_addresses": "'127.0.0.1'",
+    "shared_buffers": "'64MB'",
+    "max_connections": "300",
+    "unix_socket_directories": "''",
+    "logging_collector": "off",
+}
+
+
+def programs() -> Path | None:
+    """The folder with initdb and postgres, the newest version where there are several."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    there = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: int(each.parent.name))
+    return there[-1] if there else None
+
+
+def why_not() -> str:
+    """Why no server can be started here; empty where one can."""
+    if programs() is None:
+        return "PostgreSQL is not installed here"
+    if os.name == "nt":
+        return "the trial starts PostgreSQL as another user, which is written for Unix"
+    return ""
+
+
+class Server:
+    """One server. `options` go into its settings; `user`'s password is `password` where one is given."""
+
+    def __init__(
+        self, options: Mapping[str, str] | None = None, *, password: str = "", folder: Path | None = None
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="helix-pg-")) if folder is None else folder
+        self.data = self.folder / "data"
+        self.port = free_port()
+        self.password = password
+        self._process: subprocess.Popen[bytes] | None = None
+        self._hand_over(self.folder)
+        self._initialise()
+        self.configure({**_COMMON, **(options or {})})
+
+    @property
+    def url(self) -> str:
+        secret = f":{self.password}" if self.password else ""
+        return f"postgresql://helix{secret}@127.0.0.1:{self.port}/postgres"
+
+    def configure(self, options: dict[str, str]) -> None:
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in options.items())
+
+    def _initialise(self) -> None:
+        if self.data.exists():
+            return
+        secret = self.folder / "password"
+        secret.write_text(self.password or "none")
+        self._hand_over(secret)
+        how = "scram-sha-256" if self.password else "trust"
+        self.run("initdb", "-D", str(self.data), "-U", "helix", f"--auth={how}", f"--pwfile={secret}", "--no-sync")
+        secret.unlink()
+
+    def run(self, program: str, *arguments: str) -> str:
+        """One of PostgreSQL's programs, as the server's user; gives what it prints."""
+        where = programs()
+        assert where is not None
+        environment = {**os.environ, "PGPASSWORD": self.password, "LC_ALL": "C.UTF-8"}
+        done = subprocess.run(
+            [str(where / program), *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd="/",
+            env=environment,
+            user=_user(),
+        )
+        if done.returncode:
+            raise RuntimeError(f"{program}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def start(self) -> Server:
+        where = programs()
+        assert where is not None
+        log = (self.folder / "log").open("ab")
+        self._process = subprocess.Popen(
+            [str(where / "postgres"), "-D", str(self.data), "-p", str(self.port)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            user=_user(),
+            start_new_session=True,
+        )
+        log.close()
+        self.wait()
+        return self
+
+    def wait(self, limit: float = 60) -> None:
+        """Until it answers."""
+        where = programs()
+        until = time.monotonic() + limit
+        while time.monotonic() < until:
+            asked = [str(where / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)] if where else []
+            if subprocess.run(asked, check=False).returncode == 0:
+                return
+            time.sleep(0.05)
+        raise RuntimeError((self.folder / "log").read_text(errors="replace")[-2000:])
+
+    def stop(self) -> None:
+        """In order, and at once."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """As a power cut would, for this server: the postmaster and all its processes."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, by: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            if by is signal.SIGKILL:
+                os.killpg(process.pid, by)
+            else:
+                process.send_signal(by)
+        process.wait(60)
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _hand_over(self, path: Path) -> None:
+        if (user := _user()) is not None:
+            shutil.chown(path, user)
+
+
+def _user() -> str | None:
+    """PostgreSQL does not run as root."""
+    if os.getuid():
+        return None
+    for name in ("postgres", "nobody"):
+        with suppress(KeyError):
+            return pwd.getpwnam(name).pw_name
+    return None
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

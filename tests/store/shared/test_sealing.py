@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.errors import CacheCorrupt, WrongUse
+from helix_desktop.store.shared import sealing
+from helix_desktop.store.shared.engine import KEY
+from helix_desktop.store.shared.sealing import SMALLEST, STEP, Seal, padded
+
+KEYS = st.binary(min_size=32, max_size=32)
+
+
+@given(KEYS, st.binary(max_size=3000), st.binary(min_size=1, max_size=40))
+def test_what_was_sealed_opens_under_its_name_only(key: bytes, content: bytes, kind: bytes) -> None:
+    seal = Seal(key)
+    name = seal.name("entry", kind)
+    sealed = seal.close(name, content)
+    assert seal.open(name, sealed) == content
+    with pytest.raises(CacheCorrupt):
+        seal.open(seal.name("chunk", kind), sealed)
+
+
+@given(KEYS, st.binary(max_size=1200), st.data())
+def test_every_flipped_bit_is_found(key: bytes, content: bytes, data: st.DataObject) -> None:
+    seal = Seal(key)
+    name = seal.name("entry", content)
+    sealed = bytearray(seal.close(name, content))
+    sealed[data.draw(st.integers(0, len(sealed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(CacheCorrupt):
+        seal.open(name, bytes(sealed))
+
+
+@given(KEYS, KEYS, st.binary(max_size=100))
+def test_two_workspaces_have_nothing_in_common(one: bytes, other: bytes, content: bytes) -> None:
+    if one != other:
+        assert Seal(one).name("entry", content) != Seal(other).name("entry", content)
+        assert Seal(one).space != Seal(other).space
+
+
+@given(st.integers(1, 10 * STEP))
+def test_sizes_are_padded_to_few(size: int) -> None:
+    there = padded(size)
+    assert there >= size
+    assert there >= SMALLEST
+    assert there == 1 << (there.bit_length() - 1) if there <= STEP else there % STEP == 0
+
+
+def test_the_same_content_sealed_twice_differs_and_its_key_is_needed() -> None:
+    seal = Seal(sealing.new_key())
+    name = seal.name("entry", b"x")
+    one, other = seal.close(name, b"x" * 400), seal.close(name, b"x" * 400)
+    assert one != other
+    assert len(one) == len(other) == KEY + SMALLEST
+    with pytest.raises(CacheCorrupt):
+        seal.open(name, other[:KEY] + one[KEY:])
+
+
+@given(KEYS)
+def test_a_key_is_copied_as_text(key: bytes) -> None:
+    text = sealing.written(key)
+    assert sealing.read_key(f"  {text.upper()}\n") == key
+    at = len("helix1-") + 5
+    slipped = text[:at] + ("a" if text[at] != "a" else "b") + text[at + 1 :]
+    for wrong in (slipped, text[:-1], text[7:], "", "helix1-", "helix1-é" + text[8:]):
+        with pytest.raises(WrongUse):
+            sealing.read_key(wrong)
