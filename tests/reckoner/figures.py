@@ -1,0 +1,138 @@
+"""What the view counts, what a request took, and the sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median
+
+from helix_desktop.engine.facts import Folded, ModelReplied, ModelRole, ModelSet, Spent, Text
+from tests.reckoner.journal import Conversation, settings
+from tests.reckoner.moment import Moment, moment, tokens_of, view
+
+PER_MESSAGE = 4
+
+
+def shown_tokens(now: Moment) -> int:
+    """All that is shown, and 4 for each message or document of which anything is shown."""
+    items = [item for item in view(now) if item.shown]
+    return sum(each.tokens for item in items for each in item.shown) + PER_MESSAGE * len(items)
+
+
+@lru_cache(maxsize=100_000)
+def counted(c: Conversation, n: int, *, folding: bool = True) -> int:
+    """What the view counts at n; without `folding` the count without folds."""
+    return shown_tokens(moment(c, n, folding=folding)) + sum(settings(c, n).tokens().values())
+
+
+def main_model(c: Conversation, n: int) -> ModelSet | None:
+    return settings(c, n).models.get(ModelRole.MAIN)
+
+
+# --- one request -----------------------------------------------------------------------------------------------------
+
+
+def reply_at(c: Conversation, n: int) -> ModelReplied:
+    fact = c[n]
+    assert isinstance(fact, ModelReplied)
+    return fact
+
+
+def replies(c: Conversation, n: int) -> list[tuple[int, ModelReplied]]:
+    return [(m, fact) for m, fact in c.until(n) if isinstance(fact, ModelReplied)]
+
+
+def saw(c: Conversation, n: int) -> int:
+    field = reply_at(c, n).saw
+    return field if 1 <= field <= n - 1 else n - 1
+
+
+def expected(model: str) -> float:
+    return 1.32 if "claude" in model.lower() else 1.0
+
+
+def factor(c: Conversation, model: str, n: int) -> float:
+    told = [
+        (fact.usage.input, counted(c, saw(c, m)))
+        for m, fact in replies(c, n)
+        if fact.model == model and fact.usage.input > 0
+    ]
+    ratios = [took / count for took, count in [pair for pair in told if pair[1] > 0][-9:]]
+    fit = [ratio for ratio in ratios if 0.5 <= ratio <= 3]
+    return median([*fit, expected(model), expected(model)]) if fit else expected(model)
+
+
+def sent(c: Conversation, n: int) -> int:
+    """What the request of the reply at n took."""
+    fact = reply_at(c, n)
+    if fact.usage.input > 0:
+        return fact.usage.input
+    return round(counted(c, saw(c, n)) * factor(c, fact.model, n))
+
+
+def without_folds(c: Conversation, n: int) -> int:
+    """What it would have taken without folds."""
+    count = counted(c, saw(c, n))
+    return round(sent(c, n) * counted(c, saw(c, n), folding=False) / count) if count else sent(c, n)
+
+
+# --- sums ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sums:
+    steps: int
+    sent: int
+    without: int
+    cache_read: int
+    paid: float
+
+    @property
+    def saved(self) -> float:
+        return max(0, 1 - self.sent / self.without) if self.without else 0
+
+
+def sums(c: Conversation, n: int) -> Sums:
+    steps = [m for m, _ in replies(c, n)]
+    spent = [fact.usage for _, fact in c.until(n) if isinstance(fact, Spent)]
+    usages = [fact.usage for _, fact in replies(c, n)] + spent
+    aside = sum(usage.input for usage in spent)
+    return Sums(
+        steps=len(steps),
+        sent=sum(sent(c, m) for m in steps) + aside,
+        without=sum(without_folds(c, m) for m in steps) + aside,
+        cache_read=sum(usage.cache_read for usage in usages),
+        paid=sum(usage.cost for usage in usages),
+    )
+
+
+Prices = tuple[float, float, float]  # of cached tokens, of writing, of output; dollars per million
+
+
+def prices(model: ModelSet | None) -> Prices:
+    return (model.price_cache_read, model.price_cache_write, model.price_output) if model else (0.0, 0.0, 0.0)
+
+
+def money_without_folds(c: Conversation, n: int, priced: Callable[[ModelSet | None], Prices] = prices) -> float:
+    cached, writing, output = priced(main_model(c, n))
+    total, earlier = 0.0, 0
+    for m, fact in replies(c, n):
+        w = counted(c, saw(c, m), folding=False)
+        if fact.usage.input > 0:
+            without = without_folds(c, m)
+            old = round(without * min(earlier, w) / w) if w else 0
+            written = fact.usage.output or sum(tokens_of(fact, i) for i in range(len(fact.parts)))
+            total += (old * cached + (without - old) * writing + written * output) / 1_000_000
+        earlier = w
+    return total
+
+
+def miscounted(c: Conversation, n: int, count: Callable[[str], int]) -> list[int]:
+    """Facts with a text whose tokens are not what `count` says. Nothing else here counts texts: tokens stand in the facts."""
+    found = []
+    for m, fact in c.until(n):
+        texts = [fact] if isinstance(fact, Folded) else getattr(fact, "parts", ())
+        if any(isinstance(each, Text | Folded) and each.tokens != count(each.text) for each in texts):
+            found.append(m)
+    return found
