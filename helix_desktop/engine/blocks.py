@@ -6,6 +6,7 @@ content has been read from the cache and put into legal messages (laws.py): all 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -123,10 +124,11 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The client waits before it tries again; shown to the user, who may stop it."""
+    """The client waits before it tries again; shown to the user, who may stop it. `wake` ends the waiting at once."""
 
     why: str
     seconds: float
+    wake: Callable[[], object] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -363,8 +363,11 @@ class TurnEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
+    """`cause`: of a failure, what a way on can be offered by: key, model, window, busy, connection, store; or nothing."""
+
     reason: TurnEnd
     why: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.sent import digest_of
 from helix_desktop.engine.ports import Answer, CallContext, Outcome, Purged, Question
 from helix_desktop.engine.steward import Steward
-from helix_desktop.engine.turn import Talk, Turn, Words
+from helix_desktop.engine.turn import Talk, Turn, Words, failed
 from helix_desktop.errors import HelixError, NotThere, Refused
 
 TITLE = 60
@@ -79,6 +79,7 @@ class Session:
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
+        self._talking: Turn | None = None
         self._is_held = False
         self._begun = False  # whether its hooks have heard that it is open
         self._sent_on = 0  # how often hooks have sent the agent on since the user spoke
@@ -140,6 +141,11 @@ class Session:
             future.cancel()
         if self._turn is not None:
             self._turn.cancel()
+
+    def try_now(self) -> None:
+        """Do not wait any longer before the model is asked again."""
+        if self._talking is not None and self._talking.wake is not None:
+            self._talking.wake()
 
     def unqueue(self, index: int) -> tuple[UserPart, ...]:
         """Take a waiting message back, to edit or drop it."""
@@ -380,13 +386,16 @@ class Session:
         try:
             await self._say_next()
             talk = Talk(self._ask, self._take_steering, self._steer_again, self._set)
-            return await Turn(self.conversation, self._crew, self.steward, self._contents, talk).run()
+            self._talking = Turn(self.conversation, self._crew, self.steward, self._contents, talk)
+            return await self._talking.run()
         except HelixError as error:
-            return TurnEnded(TurnEnd.FAILED, str(error))
+            return failed(error)
         except Exception:
             with suppress(HelixError):
                 await self.conversation.append(TurnEnded(TurnEnd.FAILED, BUG))
             raise
+        finally:
+            self._talking = None
 
     async def _say_next(self) -> None:
         """A message that is stopped, or finds no room, before it is recorded waits again."""

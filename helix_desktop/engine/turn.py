@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from helix_desktop.engine import budget, laws, marks
-from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
+from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View, Waiting
 from helix_desktop.engine.calls import meant, unwrapped
 from helix_desktop.engine.collaborators import Crew, Note
 from helix_desktop.engine.contents import Contents
@@ -44,12 +44,30 @@ from helix_desktop.engine.history.sent import digest_of
 from helix_desktop.engine.parts import is_object
 from helix_desktop.engine.ports import About, Answer, CallContext, ModelClient, Outcome, Question
 from helix_desktop.engine.steward import Steward
-from helix_desktop.errors import ContextTooLong, HelixError, ModelFailed, Refused
+from helix_desktop.errors import (
+    BadKey,
+    ContextTooLong,
+    HelixError,
+    ModelFailed,
+    Overloaded,
+    Refused,
+    StoreFailed,
+    UnknownModel,
+    Unreachable,
+)
 
 CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
 LATELY = 12
 HEAD = 2_000
+_CAUSES: Mapping[type[HelixError], str] = {
+    BadKey: "key",
+    UnknownModel: "model",
+    ContextTooLong: "window",
+    Overloaded: "busy",
+    Unreachable: "connection",
+    StoreFailed: "store",
+}
 Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
 UNREAD = "This call was stopped before it was done."
 NO_LONGER = "[What stood here before, under the same name, no longer holds.]"
@@ -93,6 +111,7 @@ class Turn:
         self._steward = steward
         self._contents = contents
         self._talk = talk
+        self.wake: Callable[[], object] | None = None  # ends a pause before another try
         self._steps = 0
         self._cuts = 0
         self._paid_before = len(conversation.state.spent)
@@ -115,7 +134,7 @@ class Turn:
                 if end is None and self._cuts:
                     await self._prepare_again(reply)
         except HelixError as error:
-            end = TurnEnded(TurnEnd.FAILED, str(error))
+            end = failed(error)
         except asyncio.CancelledError:
             await asyncio.shield(self._record_end(TurnEnded(TurnEnd.STOPPED)))
             raise
@@ -212,6 +231,7 @@ class Turn:
         return await self._record_reply(reply or Reply((), Stop.CUT), asked, started)
 
     def _show(self, delta: Delta) -> None:
+        self.wake = delta.wake if isinstance(delta, Waiting) else None
         self._conversation.tell(Streamed(self._conversation.id, delta))
 
     async def _record_reply(self, reply: Reply, asked: _Asked, started: float) -> Reply:
@@ -413,7 +433,7 @@ class Turn:
                 if silent
                 else "The reply was cut off several times in a row."
             )
-            return TurnEnded(TurnEnd.FAILED, reply.why or happened)
+            return TurnEnded(TurnEnd.FAILED, reply.why or happened, "" if silent else "connection")
         self._cuts = 0
         if reply.stop is Stop.FILTERED:
             return TurnEnded(TurnEnd.FAILED, reply.why or "The provider withheld the reply.")
@@ -443,6 +463,12 @@ class Turn:
             if limit and spent >= limit:
                 return TurnEnded(TurnEnd.SPENDING_LIMIT, f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}.")
         return None
+
+
+def failed(error: HelixError) -> TurnEnded:
+    """The end of a turn that met this."""
+    cause = next((name for kind, name in _CAUSES.items() if isinstance(error, kind)), "")
+    return TurnEnded(TurnEnd.FAILED, str(error), cause)
 
 
 def _sealed(view: View, contents: Mapping[Digest, str | Image]) -> tuple[Request, Digest, tuple[int, ...]]:

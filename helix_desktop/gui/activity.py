@@ -40,7 +40,9 @@ class Watched(QObject):
         self.bench = bench
         self._memory = memory
         self._unfinished = Unfinished()
-        self._states: dict[str, Running] = {}
+        failed: list[str] = memory.get("failed", bench.id, default=[])
+        self._states: dict[str, Running] = dict.fromkeys(failed, Running.FAILED)
+        self._looked_at: set[str] = set()  # failures that are no news
         self._bridge = Bridge(self)
         self._bridge.happened.connect(self._happened)
         self._soon = QTimer(self, interval=LISTED, singleShot=True)
@@ -54,7 +56,12 @@ class Watched(QObject):
     @property
     def running(self) -> Running:
         """The most urgent of what its conversations do."""
-        return next((state for state in _URGENT if state in self._states.values()), Running.IDLE)
+        news = {state for name, state in self._states.items() if name not in self._looked_at}
+        return next((state for state in _URGENT if state in news), Running.IDLE)
+
+    def failures(self) -> tuple[str, ...]:
+        """The conversations whose last turn failed, also before the program was started."""
+        return tuple(name for name, state in self._states.items() if state is Running.FAILED)
 
     def going_on(self, session: Session) -> tuple[Event, ...]:
         """What goes on in a conversation just now and is no fact yet, for somebody who comes to see it."""
@@ -62,10 +69,10 @@ class Watched(QObject):
         return (StateChanged(session.id, session.running), *asked, *self._unfinished.of(session.id))
 
     def seen(self, conversation: str) -> None:
-        """The user looks at it: a failure is no news any more."""
+        """The user looks at it: a failure is no news any more. In the list it stands until the conversation goes on."""
         if self._states.get(conversation) is Running.FAILED:
-            self._states[conversation] = Running.IDLE
-            self.state_changed.emit(conversation, Running.IDLE)
+            self._looked_at.add(conversation)
+            self.state_changed.emit(conversation, Running.FAILED)
 
     def _heard(self, event: Event) -> None:
         self._unfinished.take(event)
@@ -87,6 +94,9 @@ class Watched(QObject):
             return
         before = self._states.get(event.conversation, Running.IDLE)
         self._states[event.conversation] = event.running
+        self._looked_at.discard(event.conversation)
+        if Running.FAILED in (before, event.running):
+            self._memory.put("failed", self.bench.id, value=list(self.failures()))
         if event.running is before:
             return
         self.state_changed.emit(event.conversation, event.running)

@@ -38,8 +38,18 @@ def do(window: MainWindow, want: intents.Want) -> None:
             window.go(Place("conversation", workspace, conversation, seq))
         case intents.OpenLink(address):
             open_link(address)
+        case intents.SetKey() | intents.ChooseModel():
+            _mend(window, want)
         case _:
             _in_conversation(window, want)
+
+
+def _mend(window: MainWindow, want: intents.SetKey | intents.ChooseModel) -> None:
+    """What helps after a failure."""
+    if isinstance(want, intents.SetKey):
+        window.settings_wanted.emit("providers")
+    else:
+        window.actions_["model"].trigger()
 
 
 def _open_sub_agent(window: MainWindow, call: str) -> None:
@@ -76,6 +86,10 @@ def _in_conversation(window: MainWindow, want: intents.Want) -> None:
 def _elsewhere(window: MainWindow, session: Session, want: intents.Want) -> None:
     """What is about the conversation and asks, shows or opens something."""
     match want:
+        case intents.GoOn():
+            session.resume()
+        case intents.TryNow():
+            session.try_now()
         case intents.ShowRequest(seq):
             window.pages.inspector.show_request_of(seq)
         case intents.Rewind(seq):

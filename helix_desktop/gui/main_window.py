@@ -331,6 +331,8 @@ class MainWindow(Frame):
         watched.settings_changed.connect(lambda: self._settings_changed(bench))
         watched.state_changed.connect(lambda conversation, running: self._state_changed(watched, conversation, running))
         watched.settled.connect(partial(self.settled.emit, bench.id))
+        for conversation in watched.failures():
+            self._state_changed(watched, conversation, Running.FAILED)
 
     def _settings_changed(self, bench: Workbench) -> None:
         """By the settings, the command line, a tool: whoever it was."""

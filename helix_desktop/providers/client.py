@@ -30,6 +30,7 @@ from helix_desktop.providers.transport import (
     is_loopback,
 )
 from helix_desktop.providers.wire import dump_body, own_reasoning
+from helix_desktop.tasks import Tasks
 
 SHORTEST_KEY = 8  # shorter ones are words, put in for servers that want anything at all
 MOST_RELAXED = 4  # optional parameters taken off one after the other
@@ -68,9 +69,19 @@ class Client:
                 post, relaxed = replace(post, body=body), relaxed + 1
                 continue
             pause = self._pause(failure, attempt)
-            yield Waiting(failure.what, round(pause, 1))
-            await self.clock.sleep(pause)
+            woken = asyncio.Event()
+            yield Waiting(failure.what, round(pause, 1), woken.set)
+            await self._rest(pause, woken)
             attempt += 1
+
+    async def _rest(self, pause: float, woken: asyncio.Event) -> None:
+        """The pause, or as much of it as nobody cuts short."""
+        tasks = Tasks("waiting")
+        try:
+            tasks.spawn(self.clock.sleep(pause), name="pause").add_done_callback(lambda _: woken.set())
+            await woken.wait()
+        finally:
+            await tasks.aclose()
 
     def _compile(self, request: Request) -> Post:
         return self.dialect.compile(own_reasoning(replace(request, model=self.info.id)), self.info.abilities)

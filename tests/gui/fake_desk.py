@@ -256,6 +256,9 @@ class FakeSession:
     async def regenerate(self, seq: int = 0) -> None:
         self.done.append(f"regenerate {seq}" if seq else "regenerate")
 
+    def try_now(self) -> None:
+        self.done.append("try now")
+
     async def choose_answer(self, end: int) -> None:
         self.append(Rewound(end, again=True))
 

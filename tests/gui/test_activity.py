@@ -93,3 +93,18 @@ def test_a_fold_shows_in_the_bars_of_the_list(bench: FakeWorkbench, watched: Wat
     fold = Folded("h1", FoldKind.HANDOVER, Span(1, 2), "short", 5, 500)
     tell(bench, watched, FactAppended(Recorded("a", 3, 0.0, fold)))
     assert spy.wait(2_000)
+
+
+def test_a_failure_is_said_in_the_list_until_the_conversation_goes_on_also_after_a_restart(
+    bench: FakeWorkbench, watched: Watched, memory: Memory, application: QApplication
+) -> None:
+    tell(bench, watched, StateChanged("a", Running.FAILED, "no answer"))
+    watched.seen("a")
+    watched.leave()
+    again = Watched(bench, memory, application)
+    assert (again.failures(), again.running) == (("a",), Running.FAILED)
+    tell(bench, again, StateChanged("a", Running.THINKING))
+    again.leave()
+    last = Watched(bench, memory, application)
+    assert last.failures() == ()
+    last.leave()

@@ -126,6 +126,20 @@ async def test_a_wait_of_hours_is_told_not_waited(protocol: Protocol, connection
     assert clock.slept == []
 
 
+async def test_a_wait_can_be_cut_short(protocol: Protocol, connections: Connections) -> None:
+    busy = replace(protocol.refused(429, "slow down"), headers=(("retry-after", "300"),))
+    with protocol.peer([busy, protocol.reply("Hello")]) as peer:
+        stream = aiter(connect(protocol.config(peer), "scripted", connections=connections).stream(asking()))
+        waiting = await anext(stream)
+        assert isinstance(waiting, Waiting)
+        assert waiting.wake is not None
+        waiting.wake()
+        deltas = [delta async for delta in stream]
+        assert len(peer.bodies) == 2
+    assert isinstance(deltas[-1], Reply)
+    assert deltas[-1].stop is Stop.END
+
+
 async def test_waiting_can_be_cancelled(protocol: Protocol, connections: Connections) -> None:
     busy = replace(protocol.refused(429, "slow down"), headers=(("retry-after", "300"),))
     with protocol.peer([busy]) as peer:

@@ -11,6 +11,7 @@ from helix_desktop.gui.chat.approvals import COLUMN
 from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.ports import Session
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.markdown import uncoded
 from helix_desktop.gui.words import tr
 
 _LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATING})
@@ -64,12 +65,12 @@ class WayOn(QWidget):
         stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
         waiting = session is not None and idle and bool(session.queue) and not limited and not failed
         words = _words(limited=limited, broken=broken, waiting=waiting, stopped=stopped)
-        self._words.setText(in_a_row(_unrecorded(session), words))
+        self._words.setText(uncoded(in_a_row(_unrecorded(session), words)))
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
         self._settings.setVisible(not broken and not waiting)
         self._go.setText(tr("Continue") if limited or broken or waiting else tr("Try again"))
-        self.setVisible(limited or broken or waiting or failed)
+        self.setVisible(limited or broken or waiting or bool(_unrecorded(session)))
 
     def _restyled(self) -> None:
         self._middle.setMaximumWidth(self._theme.px(COLUMN))

@@ -13,6 +13,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.icons import icon
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.markdown import uncoded
 from helix_desktop.gui.words import tr
 
 SHOWN = 6_000
@@ -76,6 +77,7 @@ class Notices(QWidget):
         self._more = bool(button)
         self._undo = act
         self._errors = []
+        text = uncoded(text)
         self._text.setText(text)
         self._button.setText(button or tr("Undo"))
         self._button.setVisible(act is not None)

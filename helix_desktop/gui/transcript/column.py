@@ -32,7 +32,8 @@ _CONSTANT = {
     ItemKind.REASONING: 20,
     ItemKind.REWOUND: 20,
     ItemKind.PLAN: 120,
-    ItemKind.WAITING: 20,
+    ItemKind.WAITING: 64,
+    ItemKind.ERROR: 72,
     ItemKind.LIVE_REASONING: 80,
     ItemKind.LIVE_REPLY: 44,
 }

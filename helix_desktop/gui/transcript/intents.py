@@ -83,6 +83,26 @@ class ShowRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class GoOn:
+    """Take the turn up again where it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TryNow:
+    """Do not wait any longer before the model is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetKey:
+    """Where a provider's key is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseModel:
+    """Another model, from the list of all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fork:
     seq: int
 
@@ -115,6 +135,10 @@ Want = (
     | Regenerate
     | ChooseAnswer
     | ShowRequest
+    | GoOn
+    | TryNow
+    | SetKey
+    | ChooseModel
     | Fork
     | Rewind
     | Pin

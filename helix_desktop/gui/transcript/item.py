@@ -35,6 +35,7 @@ class ItemKind(IntEnum):
     LIVE_CALL = 10
     WAITING = 11
     CHANGES = 12
+    ERROR = 13
 
 
 class Item(NamedTuple):

@@ -16,7 +16,6 @@ from helix_desktop.engine.facts import (
     Stored,
     TodoSet,
     ToolReturned,
-    TurnEnd,
     TurnEnded,
     UserSaid,
 )
@@ -25,14 +24,15 @@ from helix_desktop.gui.shared.figures import lasted, size
 from helix_desktop.gui.shared.folds import colour_kind, sentence
 from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBox
 from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, Toggle, Words, note
+from helix_desktop.gui.transcript.cards import CardBox, card_of, retrying
 from helix_desktop.gui.transcript.code import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.groups import Group
 from helix_desktop.gui.transcript.harmless import harmless, printed
 from helix_desktop.gui.transcript.highlight import language_of
 from helix_desktop.gui.transcript.hover_bar import NameBox
-from helix_desktop.gui.transcript.intents import OpenChanges, OpenConversation, OpenEntry, OpenFold
+from helix_desktop.gui.transcript.intents import OpenChanges, OpenConversation, OpenEntry, OpenFold, TryNow
 from helix_desktop.gui.transcript.item import CallState, Item, ItemKind, text_of
-from helix_desktop.gui.transcript.markdown import Paragraph, Span
+from helix_desktop.gui.transcript.markdown import Paragraph, Span, coded
 from helix_desktop.gui.transcript.page import Page
 from helix_desktop.gui.transcript.prose import prose
 from helix_desktop.gui.transcript.tool_lines import CallLine, Chip, Look, about, call_line, called
@@ -314,8 +314,16 @@ def _changes(at: At) -> Iterator[Box]:
 
 def _note(at: At) -> Iterator[Box]:
     page, item = at.page, at.item
-    failed = isinstance(item.fact, TurnEnded) and item.fact.reason is TurnEnd.FAILED
-    yield note(page.ink, page.width, harmless(item.text[:4_000]), colour="danger" if failed else "muted")
+    paragraph = Paragraph(coded(harmless(item.text[:4_000])))
+    yield Words(page.ink, page.width, paragraph, font=page.ink.small, colour="muted")
+
+
+def _error(at: At) -> Iterator[Box]:
+    page, item = at.page, at.item
+    cause = item.fact.cause if isinstance(item.fact, TurnEnded) else ""
+    title, (words, act) = card_of(cause)
+    button = (words, act) if page.items.can_go_on(at.index) else None
+    yield CardBox(page.ink, page.width, title, harmless(item.text[:4_000]), button, failed=True)
 
 
 def _plan(at: At) -> Iterator[Box]:
@@ -344,7 +352,8 @@ def _rewound(at: At) -> Iterator[Box]:
 
 def _waiting(at: At) -> Iterator[Box]:
     page, item = at.page, at.item
-    yield note(page.ink, page.width, harmless(item.text[:1000]))
+    title = retrying(page.items.until - page.now())
+    yield CardBox(page.ink, page.width, title, harmless(item.text[:1000]), (tr("Try now"), TryNow()), failed=False)
 
 
 _MAKERS: dict[ItemKind, Callable[[At], Iterator[Box]]] = {
@@ -361,4 +370,5 @@ _MAKERS: dict[ItemKind, Callable[[At], Iterator[Box]]] = {
     ItemKind.PLAN: _plan,
     ItemKind.REWOUND: _rewound,
     ItemKind.WAITING: _waiting,
+    ItemKind.ERROR: _error,
 }

@@ -71,6 +71,7 @@ Block = Paragraph | Code | Table | Rule
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\u201c\u201d]{1,2000}", re.IGNORECASE)
+_QUOTED = re.compile(r"`([^`\n]+)`")
 _TASK = re.compile(r"\[([ xX])\][ \t]+")
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*\S[^\n]{0,2000}$", re.MULTILINE)
 _MOST_DEFINITIONS = 100
@@ -109,6 +110,18 @@ def plain(block: Block) -> str:
         return "———"
     before = f"{'  ' * max(0, block.indent - 1)}{block.marker} " if block.marker else "  " * block.indent
     return before + joined(block.spans)
+
+
+def coded(text: str) -> tuple[Span, ...]:
+    """A sentence of the program's own: what stands between backticks is code, and nothing else is mark-up."""
+    pieces = _QUOTED.split(text)
+    styles = (Style.PLAIN, Style.CODE)
+    return tuple(Span(piece, styles[number % 2]) for number, piece in enumerate(pieces) if piece)
+
+
+def uncoded(text: str) -> str:
+    """The same where there is only one font."""
+    return _QUOTED.sub(r"\1", text)
 
 
 def joined(spans: tuple[Span, ...]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from helix_desktop.engine.blocks import Waiting
 from helix_desktop.engine.facts import (
     Fact,
     FilesChanged,
@@ -62,10 +61,6 @@ def changed_files(facts: Sequence[FilesChanged]) -> str:
     files = len(named) + sum(max(0, fact.files - len(fact.names)) for fact in facts)
     added, removed = sum(fact.added for fact in facts), sum(fact.removed for fact in facts)
     return count(files, "{n} file changed", "{n} files changed") + f" +{added:,} −{removed:,}"
-
-
-def waiting(delta: Waiting) -> str:
-    return tr("Retrying in {seconds} s: {why}", seconds=round(delta.seconds), why=said(delta.why))
 
 
 def _cut_short(stop: Stop) -> str:

@@ -39,16 +39,18 @@ from helix_desktop.engine.facts import (
     TodoSet,
     ToolCall,
     ToolReturned,
+    TurnEnd,
     TurnEnded,
     Unfolded,
     Unpinned,
     UserSaid,
 )
 from helix_desktop.engine.view import State
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.transcript.answers import Answers, Choice
 from helix_desktop.gui.transcript.groups import Group, Groups
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
-from helix_desktop.gui.transcript.notes import changed_files, note, waiting
+from helix_desktop.gui.transcript.notes import changed_files, note
 
 SHOWN_LIVE = 64 * 1024
 _GROUPED = frozenset({ItemKind.CALL, ItemKind.REASONING})
@@ -70,6 +72,8 @@ class Items:
     _answers: Answers = field(default_factory=Answers)
     _broken: int = 0  # a reply whose stream broke, and which is asked for again
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # the items of such replies
+    until: float = 0.0  # when the model is asked again, while the client waits
+    _error: int = -1  # the failure nothing has come after
     _seqs: array[int] = field(default_factory=lambda: array("q"))
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
@@ -123,7 +127,7 @@ class Items:
         hidden = isinstance(recorded.fact, Rewound) or (self._away is None)
         return Change(before, frozenset(index for index in changed if index < before), hidden)
 
-    def stream(self, delta: Delta) -> Change:
+    def stream(self, delta: Delta, now: float = 0.0) -> Change:
         """A piece of the reply that is being written."""
         if isinstance(delta, TextDelta):
             return self._grow(ItemKind.LIVE_REPLY, delta.text)
@@ -132,7 +136,8 @@ class Items:
         if isinstance(delta, CallDelta):
             return self._grow_call(delta)
         if isinstance(delta, Waiting):
-            return self._add_live(ItemKind.WAITING, waiting(delta))
+            self.until = now + delta.seconds
+            return self._add_live(ItemKind.WAITING, said(delta.why))
         return Change(len(self.all))
 
     def show(self, call: str, text: str) -> Change:
@@ -144,7 +149,7 @@ class Items:
     def state(self, running: Running) -> Change:
         """What the conversation is doing now."""
         self.running = running
-        return Change(len(self.all), frozenset(self._calls.values()))
+        return Change(len(self.all), frozenset((*self._calls.values(), *self._failure())))
 
     def asked(self, number: int, call: str) -> Change:
         """The user is asked whether a call may be made."""
@@ -298,6 +303,24 @@ class Items:
         busy = self.running in {Running.TOOLS, Running.ASKING}
         return list(self._calls.values()) if busy else []
 
+    @property
+    def waiting(self) -> int:
+        """The line that says how long the client still waits; -1 while it does not."""
+        last = len(self.all) - 1
+        return last if last >= 0 and self.all[last].kind is ItemKind.WAITING else -1
+
+    def can_go_on(self, index: int) -> bool:
+        """Whether the failure at `index` is the last thing that happened, and nothing works on it."""
+        return index == self._error and self.running not in (Running.THINKING, Running.TOOLS, Running.ASKING)
+
+    def _failure(self) -> tuple[int, ...]:
+        return (self._error,) if self._error >= 0 else ()
+
+    def _past_failure(self) -> tuple[int, ...]:
+        """Something has come after it."""
+        past, self._error = self._failure(), -1
+        return past
+
     # --- one step for each kind of fact; each returns the items that look different now
 
     def _said(self, recorded: Recorded, fact: UserSaid) -> Iterable[int]:
@@ -305,7 +328,7 @@ class Items:
             return self._note(recorded, fact)
         self._put(Item(ItemKind.USER, recorded))
         self._named, self._broken = False, 0
-        return ()
+        return self._past_failure()
 
     def _replied(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
         self._lately.clear()
@@ -323,7 +346,8 @@ class Items:
                 self._put(Item(ItemKind.CALL, recorded, number))
             elif type(part) is Reasoning and part.text.strip():
                 self._put(Item(ItemKind.REASONING, recorded, number))
-        return self._note(recorded, fact)
+        self._note(recorded, fact)
+        return self._past_failure()
 
     def _got(self, recorded: Recorded, fact: ToolReturned) -> Iterable[int]:
         index = self._calls.pop(fact.call, None)
@@ -387,7 +411,12 @@ class Items:
         stopped = list(self._calls.values())
         self._calls.clear()
         self._shown.clear()
-        self._note(recorded, fact)
+        stopped += self._past_failure()
+        if fact.reason is TurnEnd.FAILED:
+            self._error = len(self.all)
+            self._put(Item(ItemKind.ERROR, recorded, 0, said(fact.why)))
+        else:
+            self._note(recorded, fact)
         if words := changed_files(self._changes):
             self._put(Item(ItemKind.CHANGES, recorded, 0, words))
         self._changes = []
@@ -401,6 +430,7 @@ class Items:
     def _rewind(self, recorded: Recorded, fact: Rewound) -> Iterable[int]:
         self._calls.clear()
         self._groups.end()
+        self._error = -1
         self._named, self._away, self._broken = False, None, 0
         self._answers.rewound(recorded.seq, fact, self.history.record)
         if not fact.again and bisect_right(self._seqs, fact.to) < len(self.all):

@@ -28,6 +28,7 @@ from helix_desktop.engine.view import State
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.bars import CallBox
 from helix_desktop.gui.transcript.boxes import Box
+from helix_desktop.gui.transcript.cards import CardBox, retrying
 from helix_desktop.gui.transcript.column import Column
 from helix_desktop.gui.transcript.content import Content
 from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks
@@ -116,7 +117,7 @@ class Canvas(QAbstractScrollArea):
             case FactAppended(recorded):
                 apply(items.advance(recorded))
             case Streamed(_, delta):
-                apply(items.stream(delta))
+                apply(items.stream(delta, now()))
             case ToolShowed(_, call, text):
                 apply(items.show(call, text))
             case CallMoved(_, call, stage):
@@ -293,7 +294,7 @@ class Canvas(QAbstractScrollArea):
     # --- time
 
     def _run_clock(self) -> None:
-        if self.items.running_calls():
+        if self.items.running_calls() or self.items.waiting >= 0:
             self._clock.start()
         else:
             self._clock.stop()
@@ -305,6 +306,9 @@ class Canvas(QAbstractScrollArea):
             line = next((box for box in laid.boxes[:2] if isinstance(box, CallBox)), None) if laid is not None else None
             if line is not None:
                 line.say(call_line(self.items.call(index), self.column.page.now()))
+        laid = self.column.known(self.items.waiting)
+        if laid is not None and laid.boxes and isinstance(laid.boxes[0], CardBox):
+            laid.boxes[0].say(retrying(self.items.until - self.column.page.now()))
         self.viewport().update()
 
     # --- drawing

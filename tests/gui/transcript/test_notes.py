@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.blocks import Waiting
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, FoldFailed, FoldKind, Forgotten, Stop, Text, TurnEnd, TurnEnded, UserSaid
-from helix_desktop.gui.transcript.notes import note, waiting
+from helix_desktop.gui.transcript.notes import note
 from tests.gui.transcript.facts import Told
 
 
@@ -34,7 +33,3 @@ def test_an_answer_is_noted_where_it_was_cut_short(stop: Stop) -> None:
     told.reply("so far", stop=stop)
     noted = note(told.facts[-1].fact)
     assert bool(noted) == (stop in {Stop.LENGTH, Stop.FILTERED, Stop.CUT})
-
-
-def test_a_pause_says_how_long_and_why() -> None:
-    assert waiting(Waiting("overloaded", 12.4)) == "Retrying in 12 s: overloaded"

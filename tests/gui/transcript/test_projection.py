@@ -272,7 +272,7 @@ def test_the_end_of_a_turn_is_said_only_when_there_is_something_to_say() -> None
     told.add(TurnEnded(TurnEnd.FAILED, "The provider answered 500."))
     told.reply("cut", stop=Stop.LENGTH)
     items = grown(told.facts)
-    assert kinds(items) == [ItemKind.NOTE, ItemKind.REPLY, ItemKind.NOTE]
+    assert kinds(items) == [ItemKind.ERROR, ItemKind.REPLY, ItemKind.NOTE]
     assert "500" in items.all[0].text
 
 
