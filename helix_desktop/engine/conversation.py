@@ -7,7 +7,7 @@ are told. One lock keeps that order, also for a caller who is cancelled while th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Journal
 from helix_desktop.engine.view import State, state_of
-from helix_desktop.errors import NotThere, StoreFailed
+from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
 
 Listener = Callable[[Event], None]
 Facts = Sequence[Fact]
@@ -58,25 +58,46 @@ class Conversation:
         they are written. Nothing is appended where it gives none.
         """
         written = await asyncio.shield(self._write(make))
-        if isinstance(written, StoreFailed):
+        if isinstance(written, HelixError):
             raise written
         return written
 
-    async def _write(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | StoreFailed:
+    async def _write(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
         """Runs to its end whatever becomes of the caller; so a refusal of the store is returned, not raised."""
         async with self._lock:
             first = self.state.last_seq + 1
             facts = tuple(placed(fact, first) for fact in make(first))
             try:
                 recorded = tuple(await self.journal.append(self.id, facts)) if facts else ()
-            except StoreFailed as error:
+            except (StoreFailed, Refused) as error:
                 return error
-            for one in recorded:
-                branch = await self._branch_for(one.fact)
-                self.state.advance(one, branch)
+            await self._advance(recorded)
         for one in recorded:
             self.tell(FactAppended(one))
         return recorded
+
+    async def follow(self, grow: Callable[[], Awaitable[None]]) -> None:
+        """Facts that another machine wrote: `grow` appends them to the journal, and nothing else is written meanwhile."""
+        failed = await asyncio.shield(self._follow(grow))
+        if failed is not None:
+            raise failed
+
+    async def _follow(self, grow: Callable[[], Awaitable[None]]) -> HelixError | None:
+        async with self._lock:
+            try:
+                await grow()
+                recorded = await self.journal.read(self.id, after=self.state.last_seq)
+            except HelixError as error:
+                return error
+            await self._advance(recorded)
+        for one in recorded:
+            self.tell(FactAppended(one))
+        return None
+
+    async def _advance(self, recorded: Sequence[Recorded]) -> None:
+        for one in recorded:
+            branch = await self._branch_for(one.fact)
+            self.state.advance(one, branch)
 
     async def _branch_for(self, fact: Fact) -> Branch | None:
         """The branch a rewind goes on from, made beside the loop: a long one takes a second."""

@@ -109,19 +109,27 @@ class Reading:
 
 
 class Writing(Reading):
-    """A transaction: committed at the end, rolled back on any error, and then nothing of it counts as written."""
+    """A transaction: committed at the end, rolled back on any error, and then nothing of it counts as written. Within another
+    one it is a part of that.
+    """
 
     def __init__(self, connection: sqlite3.Connection, corrupt: type[StoreFailed], what: str) -> None:
         super().__init__(corrupt, what)
         self._connection = connection
+        self._joined = False
 
     def __enter__(self) -> None:
         with Reading(self._corrupt, self._what):
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._joined = self._connection.in_transaction
+            if not self._joined:
+                self._connection.execute("BEGIN IMMEDIATE")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._joined:
+            super().__exit__(kind, error, trace)
+            return
         if error is None:
             try:
                 self._connection.execute("COMMIT")

@@ -250,6 +250,17 @@ class JournalFile:
             for row in rows.values():
                 self.connection.execute(_UPSERT, row.values())
 
+    def together(self) -> database.Writing:
+        """What is written within is one transaction."""
+        return self._writing()
+
+    def cut(self, conversation: str, after: int) -> None:
+        """Take out the facts behind `after`: for those that another conversation has since (`shared/in_step.py`) alone."""
+        with self._writing():
+            self.connection.execute("DELETE FROM facts WHERE conversation = ? AND seq > ?", (conversation, after))
+            self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
+            self._derive(conversation)
+
     def replace(self, line: Line, fact: Fact) -> None:
         """Put another fact in a fact's place: for forgetting and for repairs alone."""
         text = encoding.encode(fact)

@@ -1,0 +1,404 @@
+"""Conversations that several machines have: what is new here goes to the others, what is new there comes here.
+
+Facts are always written here first. Content goes before the segment that leads to it, the segment before the head that names
+it, and the head moves by compare-and-set. Where another machine moved it meanwhile, its facts are fetched and compared: those
+that go on from here are appended; where both wrote, what was written here becomes a branch. One writer at a time is a lease
+on the engine's clock; a writer that is late loses nothing but the head.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time as clock
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from helix_desktop.engine import encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationStarted
+from helix_desktop.errors import CacheCorrupt, JournalCorrupt, NewerVersion, NotThere, Refused
+from helix_desktop.store.index import used
+from helix_desktop.store.journal import JournalFile, Line
+from helix_desktop.store.shared import segments
+from helix_desktop.store.shared.heads import Head, Heads, Move
+from helix_desktop.store.shared.in_step import InStep, Known
+from helix_desktop.store.shared.segments import Contents, Segment
+from helix_desktop.store.thread import StoreThread
+
+LEASE = 30.0  # seconds
+_TRIES = 8
+_BYTES = 4 << 20  # of facts in one segment, more or less
+
+
+class Rows(Protocol):
+    """Where segments are: named bytes that are there whole or not at all."""
+
+    async def put(self, rows: Mapping[bytes, bytes]) -> None: ...
+
+    async def get(self, names: Collection[bytes]) -> Mapping[bytes, bytes]: ...
+
+    async def drop(self, names: Collection[bytes]) -> None: ...
+
+
+class Seal(Protocol):
+    """Names that tell nothing, and contents only the workspace's machines can read."""
+
+    def name(self, kind: str, content: bytes) -> bytes: ...
+
+    def close(self, name: bytes, content: bytes) -> bytes: ...
+
+    def open(self, name: bytes, sealed: bytes) -> bytes: ...
+
+
+class Open(Protocol):
+    """Who has conversations open here, and must know when their facts change."""
+
+    async def grow(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+        """`work` appends facts; nobody else does meanwhile."""
+        ...
+
+    def still(self, conversation: str) -> AbstractAsyncContextManager[None]:
+        """Its facts may change within; Refused while something goes on there."""
+        ...
+
+    def parted(self, conversation: str, branch: str) -> None:
+        """What was written here is now in the branch."""
+        ...
+
+
+class Nobody:
+    """For conversations that nobody has open."""
+
+    async def grow(self, _conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+        await work()
+
+    @asynccontextmanager
+    async def still(self, _conversation: str) -> AsyncIterator[None]:
+        yield
+
+    def parted(self, _conversation: str, _branch: str) -> None:
+        return
+
+
+async def nothing(_entries: Collection[Digest]) -> None:
+    """For conversations without content of their own."""
+
+
+@dataclass(slots=True)
+class Conversations:
+    """What one machine does of it. `send_content`: returns when these entries are where the others can read them. `now`: a clock that only
+    measures how long ago the engine was asked.
+    """
+
+    journal: JournalFile
+    thread: StoreThread
+    steps: InStep
+    heads: Heads
+    rows: Rows
+    seal: Seal
+    machine: str
+    open: Open = field(default_factory=Nobody)
+    send_content: Callable[[Collection[Digest]], Awaitable[None]] = nothing
+    now: Callable[[], float] = clock.monotonic
+    lease: float = LEASE
+    complaints: dict[str, str] = field(default_factory=dict)  # conversations that could not be read, and why
+    _leases: dict[str, float] = field(default_factory=dict)  # when they end, on `now`
+    _writers: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+    _waiting: dict[bytes, Head] = field(default_factory=dict)  # for whoever works in them
+    _own: set[str] = field(default_factory=set)  # taken over while the engine was away
+    _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def begin(self) -> None:
+        """Know what was known when the program ended."""
+        for known in await self.thread.run(self.steps.all):
+            self._note(known)
+
+    def elsewhere(self, conversation: str) -> str:
+        """The other machine that writes there now, as far as is known; empty where this one may."""
+        writer, machine = self._writers.get(conversation, (b"", ""))
+        held = self._leases.get(conversation, 0.0) > self.now()
+        return machine if held and writer != self.steps.machine and conversation not in self._own else ""
+
+    def machine_of(self, conversation: str) -> str:
+        """The other machine that wrote there last; empty where it was this one."""
+        writer, machine = self._writers.get(conversation, (b"", ""))
+        return machine if writer != self.steps.machine else ""
+
+    async def step(self) -> None:
+        """Look for what is new there, then send what is new here."""
+        async with self._busy:
+            await self._look()
+            await self._send()
+
+    async def renew(self, working: Collection[str]) -> None:
+        """Where this machine works it stays the one that writes."""
+        async with self._busy:
+            for conversation in working:
+                known = await self.thread.run(self.steps.of, conversation)
+                ending = self._leases.get(conversation, 0.0) - self.now() < self.lease / 2
+                if known.contents and known.writer == self.steps.machine and ending:
+                    await self._move(known, known.contents, force=False)
+
+    async def take_over(self, conversation: str) -> None:
+        """Write there from now on with this machine, also where another one still does: what that has not sent becomes a branch."""
+        async with self._busy:
+            self._own.add(conversation)  # also where the engine is away
+            for _ in range(_TRIES):
+                await self._see_all([self._name(conversation)])
+                known = await self.thread.run(self.steps.of, conversation)
+                if not known.contents or await self._move(
+                    known, replace(known.contents, machine=self.machine), force=True
+                ):
+                    return
+            raise Refused(f"{self.machine_of(conversation)} goes on writing.", remedy="Try again in a moment.")
+
+    # --- what is new there
+
+    async def _look(self) -> None:
+        for head in list(self._waiting.values()):
+            await self._see(head)
+        mark = await self.thread.run(lambda: self.steps.mark)
+        heads, reached = await self.heads.changed(mark)
+        if reached < mark:  # an engine that was restored to an earlier state: everything is compared with it
+            await self.thread.run(self.steps.doubt)
+            heads, reached = await self.heads.changed(0)
+        for head in heads:
+            await self._see(head)
+        if reached != mark:
+            await self.thread.run(setattr, self.steps, "mark", reached)
+
+    async def _see_all(self, names: Collection[bytes]) -> None:
+        for head in await self.heads.get(names):
+            await self._see(head)
+
+    async def _see(self, head: Head) -> None:
+        """One that cannot be read, or is in use, holds up no other."""
+        self._waiting.pop(head.name, None)
+        try:
+            contents = segments.read(self.seal.open(head.name, head.sealed))
+            await self._merge(head, contents)
+            self.complaints.pop(head.name.hex(), None)
+        except Refused:
+            self._waiting[head.name] = head
+        except NotThere as error:  # unless the head has moved on meanwhile
+            self._waiting[head.name] = head
+            self.complaints[head.name.hex()] = str(error)
+        except (CacheCorrupt, JournalCorrupt, NewerVersion) as error:
+            self.complaints[head.name.hex()] = str(error)
+
+    async def _merge(self, head: Head, contents: Contents) -> None:
+        conversation = contents.conversation
+        known = await self.thread.run(self.steps.as_here, conversation)
+        if head.version < known.version:
+            return
+        seen = Known(conversation, contents.last, contents.chain, head.version, head.writer, contents)
+        self._lease_of(conversation, head.left)
+        if contents.gone or (contents.last, contents.chain) == (known.seq, known.chain):
+            seen = replace(seen, seq=known.seq, chain=known.chain)
+            await self.thread.run(self.steps.put, seen)
+            self._note(seen)
+            return
+        after = known.seq if contents.last > known.seq and contents.generation == _generation(known) else 0
+        try:
+            await self._grow(seen, known.chain, after)
+        except _Differs:
+            await self._grow(seen, segments.NOTHING, 0)
+        self._note(seen)
+
+    async def _grow(self, seen: Known, before: bytes, after: int) -> None:
+        lines = await self._fetched(seen, after)
+        if segments.chain(before if after else segments.NOTHING, lines) != seen.chain:
+            raise (
+                _Differs(seen.conversation)
+                if after
+                else JournalCorrupt(
+                    f"The conversation {seen.conversation} is not as its machine shared it.",
+                    remedy="Your own copy is intact.",
+                )
+            )
+
+        together = True
+
+        async def work() -> None:
+            nonlocal together
+            together = await self.thread.run(self._take, seen, lines, after)
+
+        await self.open.grow(seen.conversation, work)
+        if together:
+            return
+        async with self.open.still(seen.conversation):
+            branch = await self.thread.run(self._part, seen, lines, after)
+        if branch:
+            self._own.discard(seen.conversation)
+            self.open.parted(seen.conversation, branch)
+
+    def _take(self, seen: Known, lines: list[Line], after: int) -> bool:
+        """On the thread of the stores: append what goes on from here; False where both wrote."""
+        here = self.journal.lines(seen.conversation, after)
+        if _common(here, lines) < min(len(here), len(lines)):
+            return False
+        self.steps.take(lines[len(here) :], seen)
+        return True
+
+    def _part(self, seen: Known, lines: list[Line], after: int) -> str:
+        if self._take(seen, lines, after):
+            return ""
+        here = self.journal.lines(seen.conversation, after)
+        common = _common(here, lines)
+        row = self.journal.conversation(seen.conversation)
+        link = segments.chain(segments.NOTHING, here)
+        branch = hashlib.sha256(f"{seen.conversation}\0{self.steps.machine.hex()}\0{link.hex()}".encode()).hexdigest()[
+            :20
+        ]
+        at = after + common
+        started = ConversationStarted(
+            f"{row.title or row.begins} ({self.machine})", forked_from=seen.conversation, forked_at=at
+        )
+        self.steps.part(seen.conversation, at, branch, started, lines[common:], seen)
+        return branch
+
+    async def _fetched(self, seen: Known, after: int) -> list[Line]:
+        """The facts behind `after` as the head has them; each segment is checked by its seal, all of them by the chain."""
+        wanted = [one for one in seen.contents.segments if one.last > after] if seen.contents else []
+        found = await self.rows.get([one.name for one in wanted])
+        lines: list[Line] = []
+        for one in wanted:
+            if one.name not in found:
+                raise NotThere(
+                    f"A part of the conversation {seen.conversation} is not there any more.",
+                    remedy="It is asked for again.",
+                )
+            content = self.seal.open(one.name, found[one.name])
+            lines += [line for line in await asyncio.to_thread(segments.unpack, content) if line.seq > after]
+        return lines
+
+    # --- what is new here
+
+    async def _send(self) -> None:
+        for conversation in await self.thread.run(self.steps.waiting):
+            while await self._push(conversation):
+                pass
+        for conversation in await self.thread.run(self.steps.removed):
+            await self._remove(conversation)
+
+    async def _push(self, conversation: str) -> bool:
+        """Send the facts that wait, a segment of them; whether more do. Those of a conversation another machine writes in wait."""
+        known = await self.thread.run(self.steps.of, conversation)
+        if (
+            known.writer not in (b"", self.steps.machine)
+            and self._leases.get(conversation, 0.0) > self.now()
+            and conversation not in self._own
+        ):
+            return False
+        if (
+            known.contents and known.contents.gone and known.seq
+        ):  # removed elsewhere, and written to here since: all of it is sent again
+            known = replace(known, seq=0, chain=segments.NOTHING)
+            await self.thread.run(self.steps.put, known)
+        lines, old = await self.thread.run(self._to_send, known)
+        fresh = [line for line in lines if line.seq > known.seq]
+        if not fresh:
+            return False
+        await self.send_content(await asyncio.to_thread(_entries, fresh))
+        content = await asyncio.to_thread(segments.pack, lines)
+        segment = Segment(self.seal.name("segment", content), lines[0].seq, lines[-1].seq)
+        await self.rows.put({segment.name: self.seal.close(segment.name, content)})
+        before = known.contents.segments if known.contents else ()
+        remaining = before[: len(before) - len(old)]
+        contents = Contents(
+            conversation,
+            self.machine,
+            segment.last,
+            segments.chain(known.chain, fresh),
+            (*remaining, segment),
+            _generation(known),
+        )
+        if await self._move(known, contents, force=conversation in self._own):
+            await self.rows.drop([one.name for one in old if one.name != segment.name])
+            return True
+        return False
+
+    def _to_send(self, known: Known) -> tuple[list[Line], tuple[Segment, ...]]:
+        """The facts of the next segment, and the segments it takes the place of."""
+        fresh = self.journal.lines(known.conversation, known.seq, segments.LARGEST)
+        size = 0
+        for at, line in enumerate(fresh):
+            size += len(line.fact)
+            if size > _BYTES and at:
+                fresh = fresh[:at]
+                break
+        before = known.contents.segments if known.contents else ()
+        count = segments.to_renew(before, len(fresh)) if size <= _BYTES else 0
+        old = before[len(before) - count :]
+        if not old:
+            return fresh, ()
+        again = self.journal.lines(known.conversation, old[0].first - 1, known.seq - old[0].first + 1)
+        return [*again, *fresh], old
+
+    async def _move(self, known: Known, contents: Contents, *, force: bool) -> bool:
+        """Compare and set. Where another machine was first, its head is looked at."""
+        name = self._name(known.conversation)
+        sealed = self.seal.close(name, segments.write(contents))
+        move = Move(name, known.version, self.steps.machine, sealed, self.lease, force)
+        asked = self.now()
+        won, head = await self.heads.move(move)
+        if head is None:  # an engine that was restored, or emptied: all of it is sent again
+            await self.thread.run(self.steps.put, Known(known.conversation))
+            return False
+        if not won:
+            if head.version < known.version:
+                await self.thread.run(self.steps.put, Known(known.conversation))
+            await self._see(head)
+            return False
+        moved = Known(known.conversation, contents.last, contents.chain, head.version, head.writer, contents)
+        await self.thread.run(self.steps.put, moved)
+        self._leases[known.conversation] = asked + self.lease
+        self._own.discard(known.conversation)
+        self._note(moved)
+        return True
+
+    async def _remove(self, conversation: str) -> None:
+        """It was removed for good here: the others keep what they have, and it is not shared any more."""
+        known = await self.thread.run(self.steps.of, conversation)
+        if known.contents is None or known.contents.gone:
+            return
+        gone = Contents(conversation, self.machine, generation=known.contents.generation, gone=True)
+        if await self._move(known, gone, force=False):
+            await self.rows.drop([one.name for one in known.contents.segments])
+
+    # --- what is known
+
+    def _name(self, conversation: str) -> bytes:
+        return self.seal.name("head", conversation.encode())
+
+    def _lease_of(self, conversation: str, left: float) -> None:
+        self._leases[conversation] = self.now() + left
+
+    def _note(self, known: Known) -> None:
+        self._writers[known.conversation] = (known.writer, known.contents.machine if known.contents else "")
+
+
+class _Differs(Exception):
+    """What the others have does not go on from what is known of it. No failure, and met by nobody else."""
+
+
+def _generation(known: Known) -> int:
+    return known.contents.generation if known.contents else 0
+
+
+def _common(here: list[Line], there: list[Line]) -> int:
+    """How many facts both begin with."""
+    common = 0
+    for ours, theirs in zip(here, there, strict=False):
+        if (ours.time, ours.fact) != (theirs.time, theirs.fact):
+            break
+        common += 1
+    return common
+
+
+def _entries(lines: list[Line]) -> frozenset[Digest]:
+    """What these facts lead to."""
+    return frozenset(digest for line in lines for _, digest in used(encoding.decode(line.fact)))
