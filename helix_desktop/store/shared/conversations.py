@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time as clock
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from helix_desktop.engine import encoding
 from helix_desktop.engine.digest import Digest
@@ -28,29 +28,13 @@ from helix_desktop.store.shared.in_step import InStep, Known
 from helix_desktop.store.shared.segments import Contents, Segment
 from helix_desktop.store.thread import StoreThread
 
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.remote import Remote
+    from helix_desktop.store.shared.sealing import Seal
+
 LEASE = 30.0  # seconds
 _TRIES = 8
 _BYTES = 4 << 20  # of facts in one segment, more or less
-
-
-class Rows(Protocol):
-    """Where segments are: named bytes that are there whole or not at all."""
-
-    async def put(self, rows: Mapping[bytes, bytes]) -> None: ...
-
-    async def get(self, names: Collection[bytes]) -> Mapping[bytes, bytes]: ...
-
-    async def drop(self, names: Collection[bytes]) -> None: ...
-
-
-class Seal(Protocol):
-    """Names that tell nothing, and contents only the workspace's machines can read."""
-
-    def name(self, kind: str, content: bytes) -> bytes: ...
-
-    def close(self, name: bytes, content: bytes) -> bytes: ...
-
-    def open(self, name: bytes, sealed: bytes) -> bytes: ...
 
 
 class Open(Protocol):
@@ -96,8 +80,8 @@ class Conversations:
     journal: JournalFile
     thread: StoreThread
     steps: InStep
+    remote: Remote
     heads: Heads
-    rows: Rows
     seal: Seal
     machine: str
     open: Open = field(default_factory=Nobody)
@@ -107,6 +91,7 @@ class Conversations:
     complaints: dict[str, str] = field(default_factory=dict)  # conversations that could not be read, and why
     _leases: dict[str, float] = field(default_factory=dict)  # when they end, on `now`
     _writers: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+    _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)  # the version of each head, and whose it is
     _waiting: dict[bytes, Head] = field(default_factory=dict)  # for whoever works in them
     _own: set[str] = field(default_factory=set)  # taken over while the engine was away
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -161,25 +146,31 @@ class Conversations:
         for head in list(self._waiting.values()):
             await self._see(head)
         mark = await self.thread.run(lambda: self.steps.mark)
-        heads, reached = await self.heads.changed(mark)
+        heads, reached = await self.remote.run(self.heads.changed, mark)
         if reached < mark:  # an engine that was restored to an earlier state: everything is compared with it
             await self.thread.run(self.steps.doubt)
-            heads, reached = await self.heads.changed(0)
+            self._seen.clear()
+            heads, reached = await self.remote.run(self.heads.changed, 0)
         for head in heads:
             await self._see(head)
         if reached != mark:
             await self.thread.run(setattr, self.steps, "mark", reached)
 
     async def _see_all(self, names: Collection[bytes]) -> None:
-        for head in await self.heads.get(names):
+        for head in await self.remote.run(self.heads.get, names):
             await self._see(head)
 
     async def _see(self, head: Head) -> None:
         """One that cannot be read, or is in use, holds up no other."""
         self._waiting.pop(head.name, None)
+        version, conversation = self._seen.get(head.name, (0, ""))
+        if version == head.version:
+            self._lease_of(conversation, head.left)
+            return
         try:
             contents = segments.read(self.seal.open(head.name, head.sealed))
             await self._merge(head, contents)
+            self._seen[head.name] = (head.version, contents.conversation)
             self.complaints.pop(head.name.hex(), None)
         except Refused:
             self._waiting[head.name] = head
@@ -263,7 +254,7 @@ class Conversations:
     async def _fetched(self, seen: Known, after: int) -> list[Line]:
         """The facts behind `after` as the head has them; each segment is checked by its seal, all of them by the chain."""
         wanted = [one for one in seen.contents.segments if one.last > after] if seen.contents else []
-        found = await self.rows.get([one.name for one in wanted])
+        found = await self.remote.get([one.name for one in wanted])
         lines: list[Line] = []
         for one in wanted:
             if one.name not in found:
@@ -305,7 +296,7 @@ class Conversations:
         await self.send_content(await asyncio.to_thread(_entries, fresh))
         content = await asyncio.to_thread(segments.pack, lines)
         segment = Segment(self.seal.name("segment", content), lines[0].seq, lines[-1].seq)
-        await self.rows.put({segment.name: self.seal.close(segment.name, content)})
+        await self.remote.put({segment.name: self.seal.close(segment.name, content)})
         before = known.contents.segments if known.contents else ()
         remaining = before[: len(before) - len(old)]
         contents = Contents(
@@ -317,7 +308,7 @@ class Conversations:
             _generation(known),
         )
         if await self._move(known, contents, force=conversation in self._own):
-            await self.rows.drop([one.name for one in old if one.name != segment.name])
+            await self.remote.drop([one.name for one in old if one.name != segment.name])
             return True
         return False
 
@@ -344,18 +335,21 @@ class Conversations:
         sealed = self.seal.close(name, segments.write(contents))
         move = Move(name, known.version, self.steps.machine, sealed, self.lease, force)
         asked = self.now()
-        won, head = await self.heads.move(move)
+        won, head = await self.remote.run(self.heads.move, move)
         if head is None:  # an engine that was restored, or emptied: all of it is sent again
+            self._seen.pop(name, None)
             await self.thread.run(self.steps.put, Known(known.conversation))
             return False
         if not won:
             if head.version < known.version:
+                self._seen.pop(name, None)
                 await self.thread.run(self.steps.put, Known(known.conversation))
             await self._see(head)
             return False
         moved = Known(known.conversation, contents.last, contents.chain, head.version, head.writer, contents)
         await self.thread.run(self.steps.put, moved)
         self._leases[known.conversation] = asked + self.lease
+        self._seen[name] = (head.version, known.conversation)
         self._own.discard(known.conversation)
         self._note(moved)
         return True
@@ -367,7 +361,7 @@ class Conversations:
             return
         gone = Contents(conversation, self.machine, generation=known.contents.generation, gone=True)
         if await self._move(known, gone, force=False):
-            await self.rows.drop([one.name for one in known.contents.segments])
+            await self.remote.drop([one.name for one in known.contents.segments])
 
     # --- what is known
 

@@ -37,17 +37,17 @@ class Move:
 
 
 class Heads(Protocol):
-    """Compare-and-set over named rows of one workspace."""
+    """Compare-and-set over named rows of one workspace. All calls block, and may be made again after an error."""
 
-    async def move(self, move: Move) -> tuple[bool, Head | None]:
+    def move(self, move: Move) -> tuple[bool, Head | None]:
         """Whether it was done, and the row as it is now; None where there is none."""
         ...
 
-    async def changed(self, since: int) -> tuple[Sequence[Head], int]:
+    def changed(self, since: int) -> tuple[Sequence[Head], int]:
         """The rows that changed behind a mark (0: all of them), each at least once, and the mark to ask with next time."""
         ...
 
-    async def get(self, names: Collection[bytes]) -> Sequence[Head]:
+    def get(self, names: Collection[bytes]) -> Sequence[Head]:
         """Those of these that are there."""
         ...
 
@@ -60,7 +60,7 @@ class Memory:
         self._rows: dict[bytes, tuple[Head, float, int]] = {}  # with the end of the lease, and when it changed
         self._changes = 0
 
-    async def move(self, move: Move) -> tuple[bool, Head | None]:
+    def move(self, move: Move) -> tuple[bool, Head | None]:
         held = self._rows.get(move.name)
         if held is None:
             if move.version or move.sealed is None:
@@ -75,11 +75,11 @@ class Memory:
             replace(row, version=row.version + 1, writer=move.writer, left=move.seconds, sealed=sealed)
         )
 
-    async def changed(self, since: int) -> tuple[Sequence[Head], int]:
+    def changed(self, since: int) -> tuple[Sequence[Head], int]:
         rows = [(at, self._seen(row, until)) for row, until, at in self._rows.values() if at > since]
         return [row for _, row in sorted(rows, key=lambda each: each[0])], self._changes
 
-    async def get(self, names: Collection[bytes]) -> Sequence[Head]:
+    def get(self, names: Collection[bytes]) -> Sequence[Head]:
         return [self._seen(row, until) for row, until, _ in self._rows.values() if row.name in names]
 
     def _put(self, row: Head) -> Head:

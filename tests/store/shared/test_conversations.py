@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from helix_desktop.engine.view import state_of
 from helix_desktop.store.shared.heads import Memory
-from tests.store.shared.machines import LEASE, Clock, Machine, Rows
+from helix_desktop.store.shared.memory import MemoryEngine, Shelf
+from tests.store.shared.machines import LEASE, Clock, Machine, Way
 
 
 class Machines(RuleBasedStateMachine):
@@ -24,8 +25,8 @@ class Machines(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
         self.clock = Clock()
-        self.engine = Memory(self.clock.now)
-        self.rows = Rows()
+        self.heads = Memory(self.clock.now)
+        self.shelf = Shelf(self.clock.now)
         self.machines: list[Machine] = []
         self.texts: dict[str, int] = {}  # what was written, and by which machine
         self.begun = 0
@@ -36,12 +37,13 @@ class Machines(RuleBasedStateMachine):
     @initialize(count=st.sampled_from([2, 3]))
     def _make(self, count: int) -> None:
         for number in range(count):
-            self.machines.append(
-                Machine.make(f"machine {number}", Path(self.folder.name), self.engine, self.rows, self.clock)
-            )
+            self.machines.append(Machine.make(f"machine {number}", Path(self.folder.name), self._way(), self.clock))
         self.begin(0)
         for machine in self.machines:
             self.run(machine.step())
+
+    def _way(self) -> Way:
+        return Way(MemoryEngine(self.shelf, b"space"), self.heads)
 
     def _machine(self, number: int) -> Machine:
         return self.machines[number % len(self.machines)]

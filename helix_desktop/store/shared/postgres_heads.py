@@ -1,0 +1,70 @@
+"""Heads in PostgreSQL, beside the rows: compare-and-set is an UPDATE, and the server's clock measures leases."""
+
+# ruff: noqa: S608 -- what is put together here are columns
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.store.shared.heads import Head, Move
+
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.postgres import PostgresEngine
+    from helix_desktop.store.shared.schema import Connection
+
+_SEEN = "name, version, writer, greatest(0, extract(epoch FROM until - clock_timestamp()))::float8, sealed"
+_BEGIN = (
+    "INSERT INTO helix.heads(space, name, version, writer, until, changed, sealed) VALUES (%b, %b, 1, %b,"
+    " clock_timestamp() + make_interval(secs => %s), pg_current_xact_id()::text::bigint, %b)"
+    f" ON CONFLICT DO NOTHING RETURNING {_SEEN}"
+)
+_MOVE = (
+    "UPDATE helix.heads SET version = version + 1, writer = %b, until = clock_timestamp() + make_interval(secs => %s),"
+    " changed = pg_current_xact_id()::text::bigint, sealed = coalesce(%b, sealed) WHERE space = %b AND name = %b"
+    f" AND version = %s AND (writer = %b OR until <= clock_timestamp() OR %s) RETURNING {_SEEN}"
+)
+_GET = f"SELECT {_SEEN} FROM helix.heads WHERE space = %b AND name = ANY(%b)"
+_CHANGED = (
+    f"SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, {_SEEN} FROM (VALUES (1)) AS one"
+    " LEFT JOIN helix.heads ON space = %b AND changed >= %s ORDER BY changed"
+)
+
+
+class PostgresHeads:
+    """Heads in the database of an engine of rows. A mark is the oldest transaction that was going on: what is changed under the
+    number of that one or a later one is seen with it, however late it is committed.
+    """
+
+    def __init__(self, engine: PostgresEngine, space: bytes) -> None:
+        self._engine = engine
+        self._space = space
+
+    def move(self, move: Move) -> tuple[bool, Head | None]:
+        def once(connection: Connection) -> tuple[bool, Head | None]:
+            rows = connection.execute(*self._asked(move), prepare=True).fetchall()
+            if rows:
+                return True, Head(*rows[0])
+            rows = connection.execute(_GET.encode(), (self._space, [move.name])).fetchall()
+            return False, Head(*rows[0]) if rows else None
+
+        return self._engine.call(once)
+
+    def _asked(self, move: Move) -> tuple[bytes, Sequence[Any]]:
+        if move.version == 0:
+            return _BEGIN.encode(), (self._space, move.name, move.writer, move.seconds, move.sealed)
+        given = (move.writer, move.seconds, move.sealed, self._space, move.name, move.version, move.writer, move.force)
+        return _MOVE.encode(), given
+
+    def changed(self, since: int) -> tuple[Sequence[Head], int]:
+        def once(connection: Connection) -> list[tuple[Any, ...]]:
+            return connection.execute(_CHANGED.encode(), (self._space, since), prepare=True).fetchall()
+
+        rows = self._engine.call(once)
+        return [Head(*row) for _, *row in rows if row[0] is not None], rows[0][0]
+
+    def get(self, names: Collection[bytes]) -> Sequence[Head]:
+        def once(connection: Connection) -> list[tuple[Any, ...]]:
+            return connection.execute(_GET.encode(), (self._space, list(names))).fetchall()
+
+        return [Head(*row) for row in self._engine.call(once)]
