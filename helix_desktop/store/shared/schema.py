@@ -30,7 +30,14 @@ _ROWS = (
     ),
     "CREATE TABLE helix.quotas(space bytea PRIMARY KEY, bytes bigint NOT NULL)",
 )
-STEPS: tuple[tuple[str, ...], ...] = (_ROWS,)
+_HEADS = (
+    (
+        "CREATE TABLE helix.heads(space bytea, name bytea, version bigint NOT NULL, writer bytea NOT NULL, until timestamptz"
+        " NOT NULL, changed bigint NOT NULL, sealed bytea NOT NULL, PRIMARY KEY (space, name)) WITH (fillfactor = 70)"
+    ),
+    "CREATE INDEX heads_changed ON helix.heads(space, changed)",
+)
+STEPS: tuple[tuple[str, ...], ...] = (_ROWS, _HEADS)
 VERSION = len(STEPS)
 _LOCK = 0x48454C4958  # "HELIX": one machine at a time changes tables
 
