@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
@@ -10,6 +11,7 @@ from helix_desktop.gateway.shown import As, Changed, Entry, Hidden, Part, Return
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
 from helix_desktop.wire.message import Edit, Json, Kind, Speaker, Wired, listed
 
+NO_RESULT = "[There is no result of this call.]"
 WIRES: Mapping[str, ModuleType] = {wire.NAME: wire for wire in (anthropic, openai_chat, openai_responses, gemini)}
 
 
@@ -44,6 +46,24 @@ def folded(
         lost = _lost_marks(messages[first:], entries)
         made = _marked(body, made, before, lost)
     return dict(protocol.with_messages(body, made))
+
+
+def answered(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
+    """The request with a result for every call the client left without one, which all providers refuse; None where there
+    is none.
+    """
+    protocol: Any = WIRES[wire]
+    units: list[tuple[Json, bool]] = []
+    missing = 0
+    for at, message in enumerate(messages):
+        units.extend((unit, False) for unit in message.units)
+        if calls := message.of(Kind.CALL):
+            later = takewhile(lambda other: other.speaker is not Speaker.ASSISTANT, messages[at + 1 :])
+            found = {piece.id for other in later for piece in other.of(Kind.RESULT)}
+            left = [call for call in calls if call.id not in found]
+            units.extend((protocol.result(call.id, call.name, NO_RESULT, ok=False), True) for call in left)
+            missing += len(left)
+    return dict(protocol.with_messages(body, protocol.joined(units))) if missing else None
 
 
 def _units(protocol: Any, messages: Sequence[Wired], entry: Entry) -> list[tuple[Json, bool]]:

@@ -21,7 +21,7 @@ import orjson
 import zstandard
 
 from helix_desktop.gateway import clients
-from helix_desktop.gateway.body import WIRES, folded, leading, unchanged
+from helix_desktop.gateway.body import WIRES, answered, folded, leading, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.gateway.figures import Figures
 from helix_desktop.gateway.room import Arrival, Replied, Sent, Ticket
@@ -31,7 +31,7 @@ from helix_desktop.gateway.tracks import chain_of
 from helix_desktop.gateway.veil import OURS, VEILS, Veil
 from helix_desktop.tools import recall as recall_tools
 from helix_desktop.wire import gemini, openai_responses
-from helix_desktop.wire.message import Answer, Json, Kind, Piece, Tally, Tool, Wired, mapping, string
+from helix_desktop.wire.message import Answer, Json, Kind, Piece, Speaker, Tally, Tool, Wired, mapping, string
 
 log = logging.getLogger(__name__)
 
@@ -125,9 +125,9 @@ def opened(incoming: Incoming, *, folds: bool) -> Opened | None:
     head = wire.head(body)
     if not messages or not _manageable(route, body):
         return None
-    if not head.tools and len(incoming.content) < SMALL:
-        return None
     said = messages[leading(messages) :]
+    if not head.tools and (len(incoming.content) < SMALL or _is_part(said)):
+        return None
     own = any(tool.name.endswith(tuple(OURS)) for tool in head.tools)
     arrival = Arrival(
         wire=route.wire,
@@ -140,7 +140,12 @@ def opened(incoming: Incoming, *, folds: bool) -> Opened | None:
         chain=chain_of(route.wire, said),
         fold=folds,
     )
-    return Opened(route.wire, body, messages, arrival, adds_tools=folds and not own)
+    return Opened(route.wire, body, messages, arrival, adds_tools=folds and bool(head.tools) and not own)
+
+
+def _is_part(said: Sequence[Wired]) -> bool:
+    """Whether the messages are a piece out of a conversation, which a client looks through for something."""
+    return not said or said[0].speaker is Speaker.ASSISTANT
 
 
 def _manageable(route: Route, body: Mapping[str, Json]) -> bool:
@@ -192,7 +197,12 @@ class Exchange:
             return
         ticket = sent.ticket
         tools = request.adds_tools and ticket.conversation not in self.refused
-        body = await _beside(len(self.incoming.content), partial(self._body, request, sent, tools=tools))
+        try:
+            body = await _beside(len(self.incoming.content), partial(self._body, request, sent, tools=tools))
+        except Exception:
+            log.exception("a request could not be folded; it goes on as it came")
+            await self.through()
+            return
         if body is None:
             content = self.incoming.content
             body = request.body
@@ -259,6 +269,11 @@ class Exchange:
                 self.refused.add(sent.ticket.conversation)
                 return again, request.body, False
             content, response = await again.aread(), again
+        if response.status_code in (400, 422) and (settled := answered(request.wire, request.body, request.messages)):
+            again = await self._ask(orjson.dumps(settled), changed=True, reads=False)
+            if again.status_code < 400:
+                return again, settled, False
+            await again.aread()
         await self._pass(response, content)
         return None
 

@@ -5,16 +5,27 @@ HELIX_CLIENTS names the folder they are installed in, one folder each; without i
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from helix_desktop import places
+from helix_desktop.engine.digest import Digest
+from helix_desktop.gateway.body import WIRES
+from helix_desktop.store.workspace import Workspaces
+from helix_desktop.wire.message import Kind, Piece, Speaker, Wired
 from tests.benchmarks.row import Figure, Row
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
 
@@ -22,21 +33,25 @@ PACKAGES = {
     "claude": "@anthropic-ai/claude-code",
     "codex": "@openai/codex",
     "gemini": "@google/gemini-cli",
+    "opencode": "opencode-ai",
     "pi": "@mariozechner/pi-coding-agent",
 }
-ARGUMENTS = {
+BEGINS = {
     "claude": ["-p", "do the work", "--dangerously-skip-permissions", "--output-format", "json"],
-    "codex": [
-        "exec",
-        "-m",
-        "gpt-5.1-codex",
-        "--skip-git-repo-check",
-        "--dangerously-bypass-approvals-and-sandbox",
-        "do it",
-    ],
+    "codex": ["exec", "-m", "gpt-5.1-codex", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-c", "model_auto_compact_token_limit=150000", "do it"],
     "gemini": ["-p", "do the work", "--yolo", "--skip-trust"],
+    "opencode": ["run", "-m", "anthropic/claude-sonnet-4-5", "do the work"],
     "pi": ["--provider", "anthropic", "--model", "claude-sonnet-4-5", "-p", "do the work"],
+}  # fmt: skip
+GOES_ON = {
+    "claude": ["--continue"],
+    "codex": ["resume", "--last"],
+    "gemini": ["--resume", "latest"],
+    "opencode": ["--continue"],
+    "pi": ["--continue"],
 }
+KEY = "sk-planted-in-the-agent-4711"
+HIDDEN = "recall_cached_content"
 SHELLS = ("Bash", "bash", "shell", "shell_command", "exec_command", "run_shell_command")
 DOCUMENT = (
     "Project Background",
@@ -46,35 +61,102 @@ DOCUMENT = (
     "TODO Items",
     "User Preferences",
 )
+DELEGATES: dict[str, dict[str, Any]] = {
+    "Agent": {"description": "count", "prompt": "{duty}", "subagent_type": "general-purpose"},
+    "Task": {"description": "count", "prompt": "{duty}", "subagent_type": "general-purpose"},
+    "task": {"description": "count", "prompt": "{duty}", "subagent_type": "general"},
+    "invoke_agent": {"agent_name": "generalist", "prompt": "{duty}"},
+    "multi_agent_v1/spawn_agent": {"message": "{duty}"},
+}
+DUTY = "Your duty is to count three times."
+SUMMARY = re.compile(
+    r"detailed summary|checkpoint (summary|compaction)|<state_snapshot>|structured.{0,40}summary|anchored summary"
+    r"|prompt for continuing",
+    re.IGNORECASE | re.DOTALL,
+)
+FULL = {
+    "gemini": 990_000,
+    "claude": 985_000,
+}  # tokens the provider says it got, so that the agent shortens its own history
 LONGEST = 900.0  # seconds of one agent
 
 
 class Work:
-    """A model that runs commands with long outputs, two side by side now and then, and recalls every fifth step."""
+    """A model that runs commands with long outputs, two side by side now and then, recalls every fifth step, delegates once,
+    and says once that its window is full.
+    """
 
-    def __init__(self, steps: int) -> None:
-        self.steps, self.done, self.recalls = steps, 0, 0
+    def __init__(self, name: str, steps: int) -> None:
+        self.name, self.steps = name, steps
+        self.done = self.recalls = self.compacted = self.counted = self.delegated = 0
+        self._ends, self._full, self._delegates, self._fills = 0, False, True, False
+        self._lock = threading.Lock()
+
+    def begin(self, steps: int, *, fills: bool = False) -> None:
+        """The next run of the agent."""
+        self._ends, self._fills = self.done + steps, fills
+
+    def usage(self, _: Asked) -> dict[str, int]:
+        full, self._full = self._full, False
+        return {"input": FULL.get(self.name, 190_000) if full else 100, "read": 0, "write": 0}
 
     def script(self, asked: Asked) -> Sequence[Block]:
         text, names = asked.raw.decode("utf-8", "replace"), _names(asked.body)
-        shell = next((name for name in names if name in SHELLS), "")
-        if not shell:
-            return [Says("{}")]
-        if DOCUMENT[0] in text[-6_000:]:
-            return [
-                Says("\n\n".join(f"## {name}\nAll is well, and there is more to say about it." for name in DOCUMENT))
-            ]
+        messages = WIRES[asked.protocol].messages(asked.body)
+        with self._lock:
+            if DOCUMENT[0] in text[-6_000:]:
+                return [Says("\n\n".join(f"## {n}\nAll is well, and there is more to say about it." for n in DOCUMENT))]
+            if SUMMARY.search(_last_said(messages)):
+                self.compacted += 1
+                return [Says("<summary>All is well. The numbers were counted.</summary>")]
+            shell = next((name for name in names if name in SHELLS), "")
+            if not shell:
+                return [Says("{}")]
+            if any(DUTY in piece.text for piece in _first_said(messages)):
+                return self._count(messages, shell)
+            return self._step(text, names, shell)
+
+    def _count(self, messages: Sequence[Wired], shell: str) -> Sequence[Block]:
+        """What the agent does that was delegated to."""
+        if sum(bool(message.of(Kind.CALL)) for message in messages) >= 3:
+            return [Says("It was counted three times.")]
+        self.counted += 1
+        return [Calls(shell, _arguments(shell, f"seq {self.counted * 100} {self.counted * 100 + 3000}"))]
+
+    def _step(self, text: str, names: Sequence[str], shell: str) -> Sequence[Block]:
         self.done += 1
-        if self.done > self.steps:
+        if self.done > self._ends:
             return [Says("All done.")]
+        delegate = next((name for name in names if name in DELEGATES), "")
+        if self.done >= 10 and self._delegates and delegate:
+            self._delegates, self.delegated = False, self.delegated + 1
+            return [
+                Says("A part for another"),
+                Calls(delegate, json.loads(json.dumps(DELEGATES[delegate]).replace("{duty}", DUTY))),
+            ]
+        self._full = self._fills and self.done == self._ends - 3
         found = re.findall(r'recall_cached_content\(\\*"([0-9a-f]{64})', text)
         if self.done % 5 == 0 and found:
             self.recalls += 1
-            return [Thinks("I need it"), Calls("recall_cached_content", {"sha256": found[0], "lines": "1-20"})]
-        call = Calls(
-            shell, _arguments(shell, f"seq {self.done * 1000} {self.done * 1000 + 3500}; echo step {self.done}")
-        )
+            return [
+                Thinks("I need it"),
+                Calls("recall_cached_content", {"sha256": found[self.recalls % len(found)], "lines": "1-20"}),
+            ]
+        number = self.done * 1000
+        call = Calls(shell, _arguments(shell, f"seq {number} {number + 3500}; echo step {self.done}"))
         return [Says(f"step {self.done}"), call, call] if self.done % 7 == 0 else [Says(f"step {self.done}"), call]
+
+
+def _last_said(messages: Sequence[Wired]) -> str:
+    """What the user or the program says at the end, where it says no more than that."""
+    last = messages[-1]
+    return "" if last.of(Kind.RESULT) else "".join(piece.text for piece in last.of(Kind.TEXT)[-1:])
+
+
+def _first_said(messages: Sequence[Wired]) -> list[Piece]:
+    """What is said before the first reply."""
+    first = itertools.takewhile(lambda message: message.speaker is not Speaker.ASSISTANT, messages)
+    return [piece for message in first for piece in message.of(Kind.TEXT)]
 
 
 def _names(body: dict[str, Any]) -> list[str]:
@@ -83,7 +165,8 @@ def _names(body: dict[str, Any]) -> list[str]:
         *(t for item in body.get("input") or [] if isinstance(item, dict) for t in item.get("tools", [])),
     ]
     flat = [one for tool in tools for one in tool.get("functionDeclarations", [tool])]
-    return [str(one.get("name") or one.get("function", {}).get("name", "")) for one in flat]
+    inner = [f"{one['name']}/{each['name']}" for one in flat if one.get("type") == "namespace" for each in one["tools"]]
+    return [*(str(one.get("name") or one.get("function", {}).get("name", "")) for one in flat), *inner]
 
 
 def _arguments(shell: str, command: str) -> dict[str, Any]:
@@ -103,58 +186,149 @@ def _installed(folder: Path, name: str) -> Path:
     return place
 
 
-def worked(folder: Path, name: str, steps: int) -> tuple[int, Work, Provider]:
-    """One agent to its end: its exit code, what it did, and what the provider saw."""
+@dataclass
+class Seen:
+    """What came of one agent. `wrong`: what must not be."""
+
+    work: Work
+    provider: Provider
+    wrong: list[str] = field(default_factory=list)
+    recalled: int = 0
+
+    @property
+    def ours(self) -> list[str]:
+        """Refusals of what the gateway had changed; others the agent had written so itself."""
+        return [why for why, asked in self.provider.refused_requests if b"recall_cached_content" in asked.raw]
+
+
+def worked(folder: Path, name: str, steps: int) -> Seen:
+    """One agent that begins, goes on and shortens its history, is put back to where it was, and goes on from there."""
     program = _installed(folder, name)
-    work = Work(steps)
+    work = Work(name, steps)
     with (
         tempfile.TemporaryDirectory() as home,
         tempfile.TemporaryDirectory() as place,
-        Provider(work.script) as provider,
+        tempfile.TemporaryDirectory() as kept,
+        Provider(work.script, usage=work.usage) as provider,
     ):
-        if name == "gemini":
-            settings = Path(home, ".gemini", "settings.json")
-            settings.parent.mkdir()
-            settings.write_text(json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}}), "utf-8")
-        keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), "sk-test")
-        own = {
-            "HOME": home,
-            "PATH": f"{os.environ['PATH']}:{program}",
-            "IS_SANDBOX": "1",
-            "PYTHONPATH": str(Path.cwd()),
-        }
-        quiet = {
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "NO_PROXY": "127.0.0.1,localhost",
-        }
-        command = [sys.executable, "-m", "helix_desktop", "--home", f"{home}/helix", "wrap", "--upstream", provider.url]
-        done = subprocess.run(
-            [*command, name, "--", *ARGUMENTS[name]],
-            cwd=place,
-            env={**os.environ, **keys, **own, **quiet},
-            capture_output=True,
-            text=True,
-            timeout=LONGEST,
-            check=False,
-        )
-        print(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "", file=sys.stderr)
-        return done.returncode, work, provider
+        seen = Seen(work, provider)
+        _settings(name, Path(home))
+        for number, share in enumerate((0.4, 0.3, 0.3)):
+            work.begin(max(4, round(steps * share)), fills=number == 1)
+            if number == 1:
+                shutil.copytree(home, f"{kept}/home", symlinks=True, ignore=shutil.ignore_patterns("helix"))
+            elif number == 2:
+                _put_back(Path(home), Path(kept, "home"))
+            _run(seen, name, program, Path(home), Path(place), goes_on=number > 0)
+        _check(seen, Path(home))
+        return seen
+
+
+def _settings(name: str, home: Path) -> None:
+    if name == "gemini":
+        settings = home / ".gemini" / "settings.json"
+        settings.parent.mkdir()
+        settings.write_text(json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}}), "utf-8")
+
+
+def _put_back(home: Path, kept: Path) -> None:
+    """The agent's own files as they were: for whoever hears it, it was rewound."""
+    for each in home.iterdir():
+        if each.name != "helix":
+            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+    shutil.copytree(kept, home, symlinks=True, dirs_exist_ok=True)
+
+
+def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_on: bool) -> None:
+    keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY)
+    own = {
+        "HOME": str(home),
+        "PATH": f"{os.environ['PATH']}:{program}",
+        "IS_SANDBOX": "1",
+        "PYTHONPATH": str(Path.cwd()),
+    }
+    quiet = {
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
+    given = BEGINS[name] if not goes_on else [*BEGINS[name][:-1], *GOES_ON[name], BEGINS[name][-1]]
+    if goes_on and name in ("claude", "gemini"):
+        given = [*BEGINS[name], *GOES_ON[name]]
+    elif goes_on and name == "pi":
+        given = [*GOES_ON[name], *BEGINS[name]]
+    gateway = ["wrap", "--upstream", seen.provider.url, name, "--", *given]
+    done = subprocess.run(
+        [sys.executable, "-m", "helix_desktop", "--home", f"{home}/helix", *gateway],
+        cwd=place,
+        env={**os.environ, **keys, **own, **quiet},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )
+    print(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "", file=sys.stderr)
+    if done.returncode:
+        seen.wrong.append(f"exit code {done.returncode}: {(done.stdout + done.stderr)[-300:]}")
+    if HIDDEN in done.stdout:
+        seen.wrong.append("a hidden call was printed")
+
+
+def _check(seen: Seen, home: Path) -> None:
+    """No hidden call and no key where they must not be; what was recalled is what its hash says."""
+    for file in home.rglob("*"):
+        if not file.is_file() or file.is_symlink():
+            continue
+        content = file.read_bytes()
+        if "helix" not in file.relative_to(home).parts[:1] and HIDDEN.encode() in content:
+            seen.wrong.append(f"{file.name} of the agent knows of a hidden call")
+        if "helix" in file.relative_to(home).parts[:1] and KEY.encode() in content:
+            seen.wrong.append(f"{file.name} of ours holds the agent's key")
+    contents = asyncio.run(_contents(home / "helix", set(_recalls(seen.provider))))
+    for digest, told in _recalls(seen.provider).items():
+        whole = contents[digest]
+        lines = whole.decode("utf-8", "surrogatepass").splitlines()[:20]
+        if hashlib.sha256(whole).hexdigest() != digest or "\n".join(lines) not in told:
+            seen.wrong.append(f"what was recalled of {digest[:8]} is something else: {told[:200]}")
+        seen.recalled += 1
+
+
+def _recalls(provider: Provider) -> dict[str, str]:
+    """What the provider was told of each hash that it asked for by a hidden call."""
+    found: dict[str, str] = {}
+    for asked in provider.asked:
+        if asked.protocol:
+            pieces = [piece for message in WIRES[asked.protocol].messages(asked.body) for piece in message.pieces]
+            calls = {p.id: json.loads(p.text)["sha256"] for p in pieces if p.kind is Kind.CALL and p.name == HIDDEN}
+            for piece in pieces:
+                if piece.kind is Kind.RESULT and piece.id in calls:
+                    found.setdefault(calls[piece.id], piece.text)
+    return found
+
+
+async def _contents(home: Path, digests: set[str]) -> dict[str, bytes]:
+    workspace = await Workspaces(places.find(home).workspaces).open("Connected agents")
+    try:
+        return {digest: await workspace.cache.get(Digest.parse(digest)) for digest in digests}
+    finally:
+        await workspace.aclose()
 
 
 def rows(*, quick: bool = False) -> list[Row]:
-    """For each agent the steps it made; it must end well, with nothing refused and no recall seen by it."""
+    """For each agent the steps it made; it must end well, with nothing of ours refused and no recall seen by it."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(os.environ.get("HELIX_CLIENTS", temporary))
-        steps = 12 if quick else 60
-        made = []
-        for name in PACKAGES:
-            code, work, provider = worked(folder, name, steps)
-            well = code == 0 and work.done > steps and not provider.refused
-            note = f"{work.recalls} recalls, {len(provider.refused)} refused, exit code {code}"
-            made.append(
-                Row(
-                    f"{name}: steps", "steps", Figure.of([float(work.done)]), asked=f"over {steps}", met=well, note=note
-                )
-            )
-        return made
+        steps = 20 if quick else 66
+        return [_row(name, steps, worked(folder, name, steps)) for name in PACKAGES]
+
+
+def _row(name: str, steps: int, seen: Seen) -> Row:
+    work, refused = seen.work, seen.provider.refused
+    well = not seen.wrong and not seen.ours and seen.recalled > 0
+    note = (
+        f"{work.recalls} recalls, {seen.recalled} hashes checked, {work.delegated} delegated, {work.compacted} compacted, "
+        f"{len(seen.ours)} refused of ours, {len(refused) - len(seen.ours)} of its own; {'; '.join(seen.wrong)}"
+    )
+    figure = Figure.of([float(work.done)])
+    return Row(f"{name}: steps", "steps", figure, asked=f"{steps} or more", met=well and work.done >= steps, note=note)

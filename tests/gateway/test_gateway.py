@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.conftest import Expect
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
 
@@ -218,3 +219,29 @@ def test_a_client_that_rewinds_goes_on_from_there_and_two_without_a_name_do_not_
         assert b"another" not in heard[3].raw
         found = httpx.get(f"{url}/.helix/status").json()["figures"]
         assert sorted(one["requests"] for one in found) in ([1, 3], [2, 3])
+
+
+@all_protocols
+def test_a_call_the_client_left_without_a_result_is_answered_when_the_provider_refuses_it(
+    tmp_path: Path, expect: Expect, protocol: str
+) -> None:
+    """Gemini CLI looks through its own last messages for a loop, and cuts them behind a call."""
+    expect("refused a changed request")
+    _, script = scripted([Calls(TOOL, {"command": "ls"})], [Says("fine")])
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        agent = Agent(protocol, url)
+        agent.say("look around")
+        assert len(agent.ask()) == 1
+        agent.say("is it a loop?")
+        agent.ask()
+        assert provider.refused
+        assert "There is no result of this call" in provider.asked[-1].raw.decode()
+
+
+def test_a_piece_of_a_conversation_goes_through_without_tools(tmp_path: Path) -> None:
+    _, script = scripted([Says("no loop")])
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        said = [{"role": "model", "parts": [{"text": LARGE}]}, {"role": "user", "parts": [{"text": "a loop?"}]}]
+        path = "/v1beta/models/gemini-2.5-pro:generateContent"
+        assert httpx.post(url + path, json={"contents": said}).status_code == 200
+        assert provider.asked[-1].body == {"contents": said}

@@ -81,6 +81,7 @@ class Provider:
     script: Script
     asked: list[Asked] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    refused_requests: list[tuple[str, Asked]] = field(default_factory=list)
     usage: Callable[[Asked], Mapping[str, int]] = lambda _: {"input": 100, "read": 0, "write": 0}
     cut_after: int = 0  # bytes of a stream after which the connection is cut, once
     strict: bool = True
@@ -132,6 +133,7 @@ class Provider:
             why = complaint(asked) if self.strict else ""
             if why:
                 self.refused.append(why)
+                self.refused_requests.append((why, asked))
                 _send(handler, 400, {"type": "error", "error": {"type": "invalid_request_error", "message": why}})
                 return
             said = self.script(asked)
@@ -334,9 +336,11 @@ class ResponsesWriter:
                         }
                     )
                 case Calls(name, arguments, call):
+                    space, _, name = name.rpartition("/")
                     items.append(
                         {
                             "type": "function_call",
+                            **({"namespace": space} if space else {}),
                             "id": f"f_{number}_{at}",
                             "call_id": call,
                             "name": name,
@@ -546,6 +550,8 @@ def _responses(body: Mapping[str, Json]) -> Iterator[str]:
 
 def _gemini(body: Mapping[str, Json]) -> Iterator[str]:
     expected: list[str] = []
+    spoken = (at for at, content in enumerate(body["contents"]) if _speaks(content))
+    turn = max(spoken, default=0)  # signatures are checked in the turn that goes on
     for at, content in enumerate(body["contents"]):
         parts = content["parts"]
         if not parts:
@@ -555,8 +561,12 @@ def _gemini(body: Mapping[str, Json]) -> Iterator[str]:
             yield f"content {at} answers {answers}, and {expected} were called"
         calls = [p for p in parts if "functionCall" in p]
         expected = [p["functionCall"]["name"] for p in calls]
-        if calls and "thoughtSignature" not in calls[0]:
+        if calls and at > turn and "thoughtSignature" not in calls[0]:
             yield f"content {at} has a call without a signature"
+
+
+def _speaks(content: Mapping[str, Json]) -> bool:
+    return content.get("role") == "user" and any("functionResponse" not in part for part in content["parts"])
 
 
 CHECKS: Mapping[str, Callable[[Mapping[str, Json]], Iterator[str]]] = {
