@@ -40,6 +40,8 @@ class Setting(Generic[T]):
     most: int | None = None
     unit: str = ""
     restart: bool = False  # takes effect at the next start
+    long: bool = False  # a text of several lines
+    font: str = ""  # "text" or "code": the name of a font, empty for the system's
 
     def checked(self, value: object) -> T:
         """The value, if it is one this setting can have; else ConfigMistake, which says what was expected."""
@@ -88,10 +90,14 @@ LANGUAGE = Setting(
     choices=("system", "en", "zh_CN"), restart=True,
 )  # fmt: skip
 FONT = Setting(
-    "appearance.font", "Appearance", "Text font", "Leave empty to use the system font.", ""
+    "appearance.font", "Appearance", "Text font", "The font of the window and of messages.", "", font="text",
 )  # fmt: skip
 CODE_FONT = Setting(
-    "appearance.code_font", "Appearance", "Code font", "Leave empty to use the system's monospace font.", ""
+    "appearance.code_font", "Appearance", "Code font", "The font of code, outputs and differences.", "", font="code",
+)  # fmt: skip
+INSTRUCTIONS = Setting(
+    "agents.instructions", "Instructions", "In every workspace",
+    "Sent to every agent with the system prompt, from the next message on.", "", long=True,
 )  # fmt: skip
 SEND_WITH = Setting(
     "chat.send_with", "Chat", "Send with", "The key that sends a message. The other one starts a new line.", "enter",
@@ -133,7 +139,7 @@ KEYS_IN_FILE = Setting(
 )  # fmt: skip
 
 ALL: tuple[Setting[Any], ...] = (
-    THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, SEND_WITH, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
+    THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, INSTRUCTIONS, SEND_WITH, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
     NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, FETCH_PAGES, KEYS_IN_FILE,
 )  # fmt: skip
 

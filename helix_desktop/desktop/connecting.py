@@ -217,6 +217,7 @@ def _model(info: ModelInfo) -> Model:
         images=info.abilities.images,
         tools=info.abilities.tools,
         thinking=bool(info.abilities.reasoning),
+        temperature=info.abilities.temperature,
         local=info.provider in LOCAL,
         sure=sure.get(info.window_from, Sure.TOLD),
     )

@@ -80,4 +80,5 @@ def with_question(request: Request, question: str, purpose: Purpose, max_output:
     """The conversation's own request with a question behind it: it reads the provider's cached prefix. Not to be thought over."""
     last = request.messages[-1]
     messages = (*request.messages[:-1], replace(last, parts=(*last.parts, Text(question))))
-    return replace(request, messages=messages, purpose=purpose, max_output=max_output, reasoning="")
+    asked = replace(request, messages=messages, purpose=purpose, max_output=max_output)
+    return replace(asked, reasoning="", temperature=None, top_p=None)

@@ -48,8 +48,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`stable`: how many leading blocks cannot change but by a fold; cache breakpoints go behind them. `effort`: see ModelSet.
-    `seq`: the newest fact it was taken from.
+    """`stable`: how many leading blocks cannot change but by a fold; cache breakpoints go behind them. `effort`,
+    `temperature` and `top_p`: see ModelSet. `seq`: the newest fact it was taken from.
     """
 
     blocks: tuple[Block, ...]
@@ -58,6 +58,8 @@ class View:
     stable: int = 0
     effort: str = ""
     seq: int = field(default=0, compare=False)
+    temperature: float | None = None
+    top_p: float | None = None
 
 
 # --- a request ------------------------------------------------------------------------------------------------------
@@ -100,6 +102,8 @@ class Request:
     max_output: int = 0  # 0: the provider's own
     purpose: Purpose = Purpose.STEP
     reasoning: str = ""  # "", "low", "medium", "high"; providers map it or leave it out
+    temperature: float | None = None  # None: the provider's own; left out for models that do not take it
+    top_p: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

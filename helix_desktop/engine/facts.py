@@ -486,7 +486,8 @@ class ModelRole(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ModelSet:
     """Prices in dollars per million tokens; 0: unknown. `effort`: how long it is to think before
-    it answers, "low", "medium" or "high"; empty: as it is used to.
+    it answers, "low", "medium" or "high"; empty: as it is used to. `temperature`, `top_p`: None: the provider's own.
+    `cache_seconds`: how long its provider's cache lives after a request; 0: not known.
     """
 
     role: ModelRole
@@ -498,6 +499,9 @@ class ModelSet:
     price_cache_read: float = 0.0
     price_cache_write: float = 0.0
     effort: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    cache_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,10 @@ class Pieces:
 def request(view: View, contents: Mapping[Digest, str | Image]) -> Request:
     """The view as a request, its stored content read already; which model it goes to is the caller's to add."""
     pieces = messages(view, lambda stored: contents.get(stored.digest, MISSING))
-    return Request("", pieces.system, pieces.messages, view.tools, pieces.stable, reasoning=view.effort)
+    return Request(
+        "", pieces.system, pieces.messages, view.tools, pieces.stable,
+        reasoning=view.effort, temperature=view.temperature, top_p=view.top_p,
+    )  # fmt: skip
 
 
 def messages(view: View, resolve: Resolve) -> Pieces:

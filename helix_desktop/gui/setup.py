@@ -51,6 +51,7 @@ class Model:
     images: bool = True
     tools: bool = True
     thinking: bool = False
+    temperature: bool = True  # whether it takes one
     local: bool = False
     sure: Sure = Sure.TOLD
 

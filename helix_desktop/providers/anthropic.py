@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ModelFailed
-from helix_desktop.providers.dialect import Abilities, Endpoint, Post, relaxed
+from helix_desktop.providers.dialect import SAMPLING, Abilities, Endpoint, Post, relaxed, sampling
 from helix_desktop.providers.draft import sealed
 from helix_desktop.providers.reader import Reader
 from helix_desktop.providers.sse import Event
@@ -93,7 +93,7 @@ class Anthropic(Endpoint):
         written = [writer.message(message) for message in request.messages]
         _mark(written, request.stable)
         body["messages"] = [message for message in written if message is not None]
-        body.update(_thinking(request, abilities, limit, written))
+        body.update(_thinking(request, abilities, limit, written) or _sampling(request, abilities))
         path = "/messages" if self.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
         return Post(path, body, {"anthropic-version": VERSION})
 
@@ -104,7 +104,7 @@ class Anthropic(Endpoint):
         """Without thinking that this provider cannot read any more, or without an effort it does not know."""
         if "signature" in failure.what or "`thinking`" in failure.what or "redacted_thinking" in failure.what:
             return _without_thinking(body)
-        return relaxed(body, failure, ("output_config", "thinking"))
+        return relaxed(body, failure, ("output_config", "thinking", *SAMPLING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +171,14 @@ def _thinking(request: Request, abilities: Abilities, limit: int, written: list[
     if abilities.reasoning != "budget" or budget < 1024 or not _may_think(written):
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _sampling(request: Request, abilities: Abilities) -> Object:
+    """Not beside thinking. Temperatures go to 1 here."""
+    chosen = sampling(request, abilities)
+    if request.temperature is not None and "temperature" in chosen:
+        chosen["temperature"] = min(request.temperature, 1.0)
+    return chosen
 
 
 def _may_think(written: list[Object | None]) -> bool:

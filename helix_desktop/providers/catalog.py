@@ -25,6 +25,7 @@ from helix_desktop.providers.openai_responses import OpenAIResponses
 from helix_desktop.providers.transport import Connections, Patience, Transport, checked_key, is_loopback
 from helix_desktop.providers.wire import Object
 
+CACHE_SECONDS = 300  # Anthropic's cache, and the least OpenAI says
 _KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 
 
@@ -223,9 +224,16 @@ def usable_key(config: ProviderConfig, key: str | None) -> str:
 def model_info(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:
     """What is known of a model: the user's corrections, what its refusals taught, what the provider's list says, the catalogue."""
     listed = config.reported.get(model) if reported is None else reported
-    return look_up(
+    info = look_up(
         config.name, model, reported=listed, learned=config.learned.get(model), corrected=config.corrections.get(model)
     )
+    return replace(info, cache_seconds=cache_life(config, model))
+
+
+def cache_life(config: ProviderConfig, model: str) -> int:
+    """The seconds a provider keeps a prompt in its cache after the last use, at least, as it documents; 0: it does not say."""
+    documented = config.kind == anthropic.KIND or urlsplit(config.base_url).hostname == "api.openai.com"
+    return CACHE_SECONDS if documented or model.startswith("anthropic/") else 0
 
 
 def transport_of(config: ProviderConfig, dialect: Dialect, key: str, connections: Connections) -> Transport:

@@ -33,7 +33,18 @@ from helix_desktop.providers.wire import Object, dump, object_at, parse_object
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,40}")
 _TEXTS = ("kind", "base_url", "variable", "key_header")
 _TABLES = ("headers", "query")
-CORRECTABLE = ("window", "max_output", "input", "output", "cache_read", "cache_write", "images", "tools", "reasoning")
+CORRECTABLE = (
+    "window",
+    "max_output",
+    "input",
+    "output",
+    "cache_read",
+    "cache_write",
+    "images",
+    "tools",
+    "reasoning",
+    "temperature",
+)
 
 
 class Configured:

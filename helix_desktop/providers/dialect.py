@@ -24,6 +24,7 @@ class Abilities:
     images: bool = True
     tools: bool = True
     reasoning: str = ""  # how effort is asked for: "", "effort", "budget", "adaptive", "level"
+    temperature: bool = True  # whether it takes a temperature, and top_p
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,17 @@ class Endpoint:
 
     def credentials(self, key: str) -> Mapping[str, str]:
         return {self.key_header: key} if self.key_header else {"authorization": f"Bearer {key}"}
+
+
+SAMPLING = ("top_p", "temperature")
+
+
+def sampling(request: Request, abilities: Abilities, top_p: str = "top_p") -> Object:
+    """What the user set of temperature and the like, for a model that takes it."""
+    if not abilities.temperature:
+        return {}
+    chosen: Object = {"temperature": request.temperature, top_p: request.top_p}
+    return {name: value for name, value in chosen.items() if value is not None}
 
 
 def without(body: Object, *names: str) -> Object:

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ModelFailed
-from helix_desktop.providers.dialect import Abilities, Endpoint, Post, error_in
+from helix_desktop.providers.dialect import Abilities, Endpoint, Post, error_in, sampling
 from helix_desktop.providers.draft import sealed
 from helix_desktop.providers.gemini_schema import sanitized
 from helix_desktop.providers.reader import Reader
@@ -98,6 +98,7 @@ def _names(messages: tuple[Message, ...]) -> Mapping[str, str]:
 
 def _settings(request: Request, abilities: Abilities) -> Object:
     settings: Object = {"maxOutputTokens": request.max_output} if request.max_output else {}
+    settings.update(sampling(request, abilities, top_p="topP"))
     if not abilities.reasoning:
         return settings
     thinking: Object = {"includeThoughts": True}

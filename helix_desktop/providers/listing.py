@@ -160,6 +160,7 @@ def _abilities(item: Json) -> Object:
         known["images"] = "image" in inputs
     if parameters:
         known["tools"] = "tools" in parameters
+        known["temperature"] = "temperature" in parameters
         known["reasoning"] = "effort" if "reasoning" in parameters else ""
     return known
 

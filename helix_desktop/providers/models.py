@@ -52,6 +52,7 @@ class ModelInfo:
     prices: Prices = Prices()
     note: str = ""  # what the user should know: a guess, where a figure comes from
     window_from: WindowFrom = WindowFrom.ASSUMED
+    cache_seconds: int = 0  # how long the provider's cache lives after a request; 0: not known
 
     @property
     def name(self) -> str:
@@ -68,6 +69,7 @@ class ModelInfo:
             price_output=self.prices.output,
             price_cache_read=self.prices.cache_read,
             price_cache_write=self.prices.cache_write,
+            cache_seconds=self.cache_seconds,
         )
 
 
@@ -113,6 +115,7 @@ def info_from(provider: str, model: str, known: Object, note: str = "") -> Model
         images=get(known, "images") is not False,
         tools=get(known, "tools") is not False,
         reasoning=text_at(known, "reasoning"),
+        temperature=get(known, "temperature") is not False,
     )
     prices = Prices(*(_price(known, name) for name in ("input", "output", "cache_read", "cache_write")))
     window = number_at(known, "window") or DEFAULT_WINDOW

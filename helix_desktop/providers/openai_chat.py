@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.errors import ModelFailed
-from helix_desktop.providers.dialect import Abilities, Endpoint, Post, relaxed, without
+from helix_desktop.providers.dialect import SAMPLING, Abilities, Endpoint, Post, relaxed, sampling, without
 from helix_desktop.providers.openai_chat_reading import ChatReading
 from helix_desktop.providers.wire import (
     Json,
@@ -37,6 +37,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 _OPTIONAL = (
     "stream_options", "reasoning_effort", "reasoning", "parallel_tool_calls", "max_completion_tokens", "max_tokens", "usage",
+    *SAMPLING,
 )  # fmt: skip
 
 
@@ -58,6 +59,7 @@ class OpenAIChat(Endpoint):
             body["max_completion_tokens" if self._is_openai() else "max_tokens"] = request.max_output
         if request.reasoning and abilities.reasoning:
             body.update(self._effort(request.reasoning))
+        body.update(sampling(request, abilities))
         if self.host.endswith("openrouter.ai"):
             body["usage"] = {"include": True}
         return Post("/chat/completions", body)

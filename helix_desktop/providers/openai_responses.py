@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ModelFailed
-from helix_desktop.providers.dialect import Abilities, Endpoint, Post, error_in, relaxed
+from helix_desktop.providers.dialect import SAMPLING, Abilities, Endpoint, Post, error_in, relaxed, sampling
 from helix_desktop.providers.draft import sealed
 from helix_desktop.providers.reader import Reader
 from helix_desktop.providers.sse import Event
@@ -37,7 +37,7 @@ from helix_desktop.providers.wire import (
 
 KIND = "openai-responses"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_OPTIONAL = ("reasoning.summary", "reasoning", "include", "parallel_tool_calls", "max_output_tokens")
+_OPTIONAL = ("reasoning.summary", "reasoning", "include", "parallel_tool_calls", "max_output_tokens", *SAMPLING)
 _STATUS_OF = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
@@ -74,6 +74,7 @@ class OpenAIResponses(Endpoint):
             body["include"] = ["reasoning.encrypted_content"]
             effort: Object = {"effort": request.reasoning} if request.reasoning else {}
             body["reasoning"] = {"summary": "auto", **effort}
+        body.update(sampling(request, abilities))
         return Post("/responses", body)
 
     def reading(self, request: Request) -> ResponsesReading:

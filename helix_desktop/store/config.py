@@ -40,6 +40,9 @@ class Settings:
     roots: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
     effort: str = ""  # how long the main model is to think; engine.facts.ModelSet
+    temperature: float | None = None  # of the main model; None: the provider's own
+    top_p: float | None = None
+    instructions: str = ""  # the user's own, behind the system prompt
     preset: str = ""
     policy: Mapping[str, _PLAIN] = field(default_factory=dict)
     mode: str = ""
@@ -110,6 +113,9 @@ _KEYS: Mapping[str, _Key] = {
     "models.fast": _Key('the name of a model, like fast = "openai/mini"', _text),
     "models.long": _Key('the name of a model, like long = "google/pro"', _text),
     "effort": _Key('"low", "medium" or "high", like effort = "high"', lambda value: value in EFFORTS),
+    "temperature": _Key("a number from 0 to 2, like temperature = 0.7", lambda value: _amount(value) and value <= 2),
+    "top_p": _Key("a number from 0 to 1, like top_p = 0.9", lambda value: _amount(value) and value <= 1),
+    "instructions": _Key('a text, like instructions = "Answer briefly."', _text),
     "policy": _Key("a table with a preset and values", _table),
     "policy.preset": _Key('the name of a preset, like preset = "layered"', _text),
     "policy.values": _Key("a table of values, like handover_at = 0.85", _table),
@@ -243,6 +249,9 @@ def _settings(document: Mapping[str, Any], warnings: tuple[str, ...]) -> Setting
         roots=tuple(document.get("roots", ())),
         models={role: name for role, name in document.get("models", {}).items() if isinstance(name, str) and name},
         effort=document.get("effort", ""),
+        temperature=document.get("temperature"),
+        top_p=document.get("top_p"),
+        instructions=document.get("instructions", ""),
         preset=policy.get("preset", ""),
         policy=policy.get("values", {}),
         mode=permissions.get("mode", ""),

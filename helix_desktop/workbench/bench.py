@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from helix_desktop.engine.facts import (
     Recorded,
     Spent,
     Stored,
+    SystemSet,
     ToolSpec,
     TurnEnded,
     UserPart,
@@ -38,7 +39,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, WrongUse
 from helix_desktop.project.item import Item
-from helix_desktop.store.config import Changes
+from helix_desktop.store.config import Changes, Settings
 from helix_desktop.store.empty_trash import Emptied
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Workspace
@@ -84,12 +85,13 @@ def forgetting(workspace: Workspace) -> Forget:
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter. `fetching`:
-    whether agents are offered fetch_url.
+    whether agents are offered fetch_url. `instructions`: the user's own, for every workspace; asked for before each step, in a thread.
     """
 
     access: Access
     closed: tuple[Path, ...] = ()
     fetching: bool = False
+    instructions: Callable[[], str] = str
 
 
 class Workbench:
@@ -628,7 +630,7 @@ class Workbench:
         """The files are read beside the loop: a folder may lie on a disk that does not answer."""
         settings, tokens = self.workspace.settings, self._shared.access.tokens
         system, (rules, notes) = await asyncio.gather(
-            asyncio.to_thread(setup.system_prompt, self.name, settings.roots, tokens),
+            asyncio.to_thread(self._system_prompt, settings),
             self.project.for_step(conversation.id, conversation.state, tokens),
         )
         models = self.models.facts(self._instead.get(conversation.id, ""))
@@ -636,9 +638,7 @@ class Workbench:
         return Setup(
             setup.for_role(system, role, tokens),
             setup.policy_of(role, settings.preset, settings.policy),
-            tuple(
-                replace(model, effort=settings.effort) if model.role is ModelRole.MAIN else model for model in models
-            ),
+            tuple(setup.with_choices(model, settings) for model in models),
             rules,
             (
                 *notes,
@@ -646,6 +646,10 @@ class Workbench:
                 *self.hooks.take_notes(conversation.id),
             ),
         )
+
+    def _system_prompt(self, settings: Settings) -> SystemSet:
+        own = self._shared.instructions()
+        return setup.system_prompt(self.name, settings.roots, self.tokens, own, settings.instructions)
 
     def _remember(self, rule: Rule) -> None:
         """The user said "always": a rule of the workspace from now on."""

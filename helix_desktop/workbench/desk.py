@@ -20,7 +20,7 @@ from helix_desktop.providers.configured import Configured
 from helix_desktop.providers.demo import DEMO
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
-from helix_desktop.settings import FETCH_PAGES, KEYS_IN_FILE, Settings
+from helix_desktop.settings import FETCH_PAGES, INSTRUCTIONS, KEYS_IN_FILE, Settings
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Known, Workspace, Workspaces
 from helix_desktop.tokens import Counter
@@ -201,7 +201,7 @@ class Desk:
 
     def _shared(self) -> Shared:
         access = Access(self.configured, self.secrets, self.connections, self.tokens, self._clock)
-        return Shared(access, _closed(self.places), Settings(self.places.settings)[FETCH_PAGES])
+        return _shared_by(access, self.places)
 
 
 @asynccontextmanager
@@ -211,12 +211,18 @@ async def alone(workspace: Workspace, places: Places) -> AsyncIterator[Workbench
     consent = settings[KEYS_IN_FILE]
     secrets = Secrets(places.key_file, consent=lambda: consent)
     access = Access(Configured(places.providers), secrets, Connections(), Counter(), SystemClock())
-    bench = await Workbench.open(workspace, Shared(access, _closed(places), settings[FETCH_PAGES]))
+    bench = await Workbench.open(workspace, _shared_by(access, places))
     try:
         yield bench
     finally:
         await bench.aclose()
         await access.connections.aclose()
+
+
+def _shared_by(access: Access, places: Places) -> Shared:
+    """The user's instructions are read again before each step: they may be changed by any process."""
+    fetching = Settings(places.settings)[FETCH_PAGES]
+    return Shared(access, _closed(places), fetching, lambda: Settings(places.settings)[INSTRUCTIONS])
 
 
 def _closed(places: Places) -> tuple[Path, ...]:

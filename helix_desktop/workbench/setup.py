@@ -12,7 +12,7 @@ import tomlkit
 from helix_desktop import resources
 from helix_desktop.engine import policy
 from helix_desktop.engine.collaborators import Limits
-from helix_desktop.engine.facts import PolicySet, SystemSet
+from helix_desktop.engine.facts import ModelRole, ModelSet, PolicySet, SystemSet
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.errors import HelixError
 from helix_desktop.project.item import Item, plain
@@ -22,12 +22,26 @@ from helix_desktop.tools.permission import Mode, Rule, too_wide
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.workbench.models import Models
 
+OWN = "The user's own instructions, for every workspace:"
+OWN_HERE = "The user's own instructions for this workspace. Where they differ from others, follow these:"
 
-def system_prompt(name: str, roots: Sequence[str], tokens: Tokens) -> SystemSet:
-    """The program's own words to the agent; the same from request to request."""
+
+def system_prompt(name: str, roots: Sequence[str], tokens: Tokens, everywhere: str = "", here: str = "") -> SystemSet:
+    """The program's own words to the agent, then the user's: `everywhere`, and `here`. The same from request to request."""
     text = (resources.folder() / "system_prompt.md").read_text(encoding="utf-8")
     text = text.replace("{workspace}", name).replace("{roots}", ", ".join(roots) or "none")
+    if everywhere.strip():
+        text = f"{text.rstrip()}\n\n{OWN}\n\n{everywhere.strip()}"
+    if here.strip():
+        text = f"{text.rstrip()}\n\n{OWN_HERE}\n\n{here.strip()}"
     return SystemSet(text, tokens.count(text))
+
+
+def with_choices(model: ModelSet, settings: Settings) -> ModelSet:
+    """What the user chose for the main model: how long it thinks, its temperature."""
+    if model.role is not ModelRole.MAIN:
+        return model
+    return replace(model, effort=settings.effort, temperature=settings.temperature, top_p=settings.top_p)
 
 
 def policy_fact(preset: str, values: Mapping[str, Any]) -> PolicySet:

@@ -76,6 +76,10 @@ class FakeSetup:
 class Chosen:
     models: dict[str, str] = field(default_factory=lambda: {"main": SONNET.name})
     effort: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    instructions: str = ""
+    changes: dict[str, Any] = field(default_factory=dict)
     preset: str = "layered"
     policy: dict[str, Any] = field(default_factory=dict)
     mode: str = "ask"

@@ -72,9 +72,10 @@ class Moment:
 
     def _view_of(self, blocks: tuple[Block, ...]) -> View:
         tools, main = self.settings.tools, self.settings.model(ModelRole.MAIN)
-        effort = main.effort if main else ""
         stable = len(blocks) - self._unfinished()
-        return View(blocks, tools.tools, tools.tokens, stable, effort, self.seq)
+        if main is None:
+            return View(blocks, tools.tools, tools.tokens, stable, seq=self.seq)
+        return View(blocks, tools.tools, tools.tokens, stable, main.effort, self.seq, main.temperature, main.top_p)
 
     def _unfinished(self) -> int:
         """How many blocks at the end belong to a batch that is not whole yet."""

@@ -214,6 +214,7 @@ class ModelChooser(SearchBox):
         self._models: Sequence[Model] = ()
         self._current = ""
         self._anchor: QWidget | None = None
+        self._links: list[QPushButton] = []
         self.line.setPlaceholderText(tr("Search models"))
         self.line.setAccessibleName(tr("Search models"))
         self.list.setAccessibleName(tr("Models"))
@@ -240,6 +241,7 @@ class ModelChooser(SearchBox):
             button.setAutoDefault(False)
             button.clicked.connect(act)
             row.addWidget(button)
+            self._links.append(button)
         return foot
 
     def open(self, anchor: QWidget, current: str, words: str = "") -> None:
@@ -249,12 +251,18 @@ class ModelChooser(SearchBox):
         self._refill()
         self.opened.emit()
 
-    def show_models(self, models: Sequence[Model]) -> None:
+    def only_choose(self) -> None:
+        """Where nothing can be connected or corrected."""
+        for button in self._links:
+            button.hide()
+
+    def show_models(self, models: Sequence[Model], *, refreshing: bool = True) -> None:
         """What is known now; the chosen one is in it even when no provider lists it."""
         names = {model.name for model in models}
         missing = [self._current] if self._current and self._current not in names else []
         self._models = [*(Model(name, provider=name.partition("/")[0]) for name in missing), *models]
-        self.tell(count(len(models), "{n} model · refreshing…", "{n} models · refreshing…"))
+        if refreshing:
+            self.tell(count(len(models), "{n} model · refreshing…", "{n} models · refreshing…"))
         self._refill()
 
     def show_refreshed(self, refreshed: Refreshed) -> None:

@@ -44,6 +44,9 @@ class DeclaredPage(Page):
             setting.least or 0,
             setting.most or 0,
             setting.unit,
+            tr("System font") if setting.font else "",
+            long=setting.long,
+            font=setting.font,
         )
         return row(declared, lambda value: self._change(setting, value), self.inside)
 

@@ -24,6 +24,7 @@ from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.about import AboutPage
 from helix_desktop.gui.settings.brought import BroughtPage
 from helix_desktop.gui.settings.declared import DeclaredPage
+from helix_desktop.gui.settings.models import ModelsPage
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.permissions import PermissionsPage
 from helix_desktop.gui.settings.program import Installation
@@ -31,11 +32,11 @@ from helix_desktop.gui.settings.providers import ProvidersPage
 from helix_desktop.gui.settings.servers import ServersPage
 from helix_desktop.gui.settings.shortcuts import ShortcutsPage
 from helix_desktop.gui.settings.storage import StoragePage
-from helix_desktop.gui.settings.workspace import LimitsPage, ModelsPage, PolicyPage
+from helix_desktop.gui.settings.workspace import InstructionsPage, LimitsPage, PolicyPage
 from helix_desktop.gui.setup import Model, Setup
 from helix_desktop.gui.words import tr
 
-GENERAL = ("Chat", "Notifications", "Updates", "Logs", "Tools", "Keys")
+GENERAL = ("Instructions", "Chat", "Notifications", "Updates", "Logs", "Tools", "Keys")
 
 
 class SettingsDialog(QDialog):
@@ -100,7 +101,8 @@ class SettingsDialog(QDialog):
         bench = window.bench
         if bench is not None:
             self._heading(bench.name)
-            self._page("models", tr("Models"), lambda: ModelsPage(bench, program, doing, self._models))
+            self._page("models", tr("Models"), lambda: ModelsPage(window, bench, program, self._models))
+            self._page("instructions", tr("Instructions"), lambda: self._instructions(bench))
             self._page("policy", tr("Policy"), lambda: PolicyPage(bench, program, doing))
             self._page("permissions", tr("Permissions"), lambda: self._permissions(bench))
             self._page("brought", tr("Rules and skills"), lambda: BroughtPage(window.theme, bench, doing))
@@ -113,6 +115,11 @@ class SettingsDialog(QDialog):
     def _providers(self) -> ProvidersPage:
         page = ProvidersPage(self._setup, self._window.doing)
         page.model_chosen.connect(self.model_chosen)
+        return page
+
+    def _instructions(self, bench: Workbench) -> InstructionsPage:
+        page = InstructionsPage(bench, self._program, self._window.doing)
+        page.everywhere_wanted.connect(lambda: self.open_at("general"))
         return page
 
     def _permissions(self, bench: Workbench) -> PermissionsPage:

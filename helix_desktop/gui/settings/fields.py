@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFocusEvent, QHideEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QCheckBox,
     QComboBox,
     QDoubleSpinBox,
+    QFontComboBox,
     QHBoxLayout,
     QLabel,
     QLineEdit,
+    QPlainTextEdit,
     QSpinBox,
     QVBoxLayout,
     QWidget,
@@ -40,6 +42,48 @@ class Declared:
     least: float = 0
     most: float = 0
     unit: str = ""
+    unset: str = ""  # what a number shows at its least value, where that means that none is set
+    long: bool = False  # a text of several lines, below its title
+    font: str = ""  # "text" or "code": a font of the system
+
+
+class LongText(QPlainTextEdit):
+    """A text of several lines; `finished` when it is left, or the window closes."""
+
+    finished = Signal()
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(text, parent)
+        self.setTabChangesFocus(True)
+        self._known = text
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self._finish()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.toPlainText() != self._known:
+            self._known = self.toPlainText()
+            self.finished.emit()
+
+
+class Fonts(QFontComboBox):
+    """The fonts of the system, by name; the first line is the default."""
+
+    def __init__(self, declared: Declared, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        filters = QFontComboBox.FontFilter
+        self.setFontFilters(filters.MonospacedFonts if declared.font == "code" else filters.ScalableFonts)
+        self.setEditable(False)
+        self.insertItem(0, declared.unset)
+        self.setCurrentIndex(max(self.findText(str(declared.value)), 0) if declared.value else 0)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
 
 
 class Choice(QComboBox):
@@ -98,11 +142,25 @@ def _made(declared: Declared, changed: Changed, parent: QWidget | None) -> QWidg
         number.setDecimals(3)
         number.setSingleStep(0.05 if declared.most <= 1 else 1)
         number.setRange(declared.least, declared.most)
+        number.setSpecialValueText(declared.unset)
         number.setSuffix(f" {declared.unit}" if declared.unit else "")
         number.setValue(value)
         number.setKeyboardTracking(False)
         number.valueChanged.connect(changed)
         return number
+    return _written(declared, value, changed, parent)
+
+
+def _written(declared: Declared, value: str, changed: Changed, parent: QWidget | None) -> QWidget:
+    """A text, in the widget it is chosen or written in."""
+    if declared.font:
+        fonts = Fonts(declared, parent)
+        fonts.activated.connect(lambda at: changed(fonts.itemText(at) if at else ""))
+        return fonts
+    if declared.long:
+        text = LongText(value, parent)
+        text.finished.connect(lambda: changed(text.toPlainText()))
+        return text
     line = QLineEdit(value, parent)
     line.editingFinished.connect(lambda: changed(line.text()))
     return line
@@ -126,15 +184,23 @@ def _limit(whole: QSpinBox, declared: Declared) -> None:
 
 
 def row(declared: Declared, changed: Changed, parent: QWidget) -> QWidget:
-    """Title and sentence at the left, the widget at the right."""
+    """Title and sentence at the left, the widget at the right; a long text below them."""
+    widget = field(declared, changed, parent)
+    if not isinstance(declared.value, bool) and not declared.long:
+        widget.setFixedWidth(_wide(widget))
+    return labelled(declared.title, declared.sentence, widget, parent, below=declared.long)
+
+
+def labelled(title: str, sentence: str, widget: QWidget, parent: QWidget, *, below: bool = False) -> QWidget:
+    """A widget with its words."""
     whole = QWidget(parent)
     whole.setProperty("look", "plain")
-    line = QHBoxLayout(whole)
+    line: QHBoxLayout | QVBoxLayout = QVBoxLayout(whole) if below else QHBoxLayout(whole)
     line.setContentsMargins(0, 7, 0, 7)
-    line.setSpacing(16)
+    line.setSpacing(6 if below else 16)
     words = QVBoxLayout()
     words.setSpacing(1)
-    for text, look in ((declared.title, ""), (declared.sentence, "small")):
+    for text, look in ((title, ""), (sentence, "small")):
         if text:
             label = QLabel(text, whole)
             label.setProperty("look", look)
@@ -142,9 +208,6 @@ def row(declared: Declared, changed: Changed, parent: QWidget) -> QWidget:
             label.setWordWrap(True)
             words.addWidget(label)
     line.addLayout(words, 1)
-    widget = field(declared, changed, whole)
-    if not isinstance(declared.value, bool):
-        widget.setFixedWidth(_wide(widget))
     line.addWidget(widget)
     return whole
 

@@ -1,25 +1,23 @@
-"""What a workspace is set to: its models by role, its policy with every threshold, its permissions, its limits."""
+"""What a workspace is set to: instructions, its policy with every threshold, its limits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine import policy
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Installation
-from helix_desktop.gui.setup import Model
 from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.words import tr
 
-EFFORTS = ("", "low", "medium", "high")  # see ModelSet
 # Where a turn stops by itself: name, title, sentence, usual value, the most. See engine/collaborators.py.
 LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
@@ -47,63 +45,25 @@ LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
 )
 
 
-class ModelsPage(Page):
-    """Main, fast and long-window model of the workspace, and how long the main one is to think."""
+class InstructionsPage(Page):
+    """What the user tells every agent of this workspace."""
 
-    def __init__(
-        self,
-        bench: Workbench,
-        program: Installation,
-        doing: Doing,
-        models: Sequence[Model],
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(tr("Models"), parent)
+    everywhere_wanted = Signal()
+
+    def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
+        super().__init__(tr("Instructions"), parent)
         self._bench, self._program, self._doing = bench, program, doing
-        self._models = {model.name: model for model in models}
-        self.sentence(tr("If you choose no fast or long-window model, the main model is used instead."))
-        chosen = program.chosen(bench).models
-        for role, title, sentence in (
-            ("main", tr("Main model"), tr("Used in conversations.")),
-            ("fast", tr("Fast model"), tr("Compacts outputs, takes observations and writes summaries.")),
-            ("long", tr("Long-window model"), tr("Used when something doesn't fit the other models.")),
-        ):
-            self.add(self._row(role, title, sentence, chosen.get(role, "")))
-        self.add(self._thinking(program.chosen(bench).effort))
-        if not models:
-            self.sentence(tr("No models are known yet. Add a provider first."))
-
-    def _row(self, role: str, title: str, sentence: str, current: str) -> QWidget:
-        names = ["", *self._models]
-        if current and current not in names:
-            names.append(current)
-        words = [tr("None") if not name and role == "main" else self._words(name) for name in names]
-        declared = Declared(role, title, sentence, current, names, words)
-        return row(declared, lambda value: self._choose(role, str(value)), self.inside)
-
-    def _words(self, name: str) -> str:
-        if not name:
-            return tr("The main model")
-        model = self._models.get(name)
-        if model is None or not model.window:
-            return name
-        prices = f" · ${model.price_input:g} / ${model.price_output:g}" if model.price_input else ""
-        return f"{name} · {short(model.window)}{prices}"
-
-    def _thinking(self, current: str) -> QWidget:
-        sentence = tr(
-            "How long the main model thinks before it answers. Longer is better for hard problems, but slower and more expensive."
+        sentence = tr("Sent to every agent of this workspace with the system prompt, from the next message on.")
+        declared = Declared("instructions", "", sentence, program.chosen(bench).instructions, long=True)
+        self.add(row(declared, self._write, self.inside))
+        self.sentence(
+            tr("The system prompt is cached by the provider. The first message after a change costs a little more.")
         )
-        words = [tr("Default"), tr("Short"), tr("Medium"), tr("Long")]
-        declared = Declared("effort", tr("Thinking"), sentence, current, EFFORTS, words)
-        return row(declared, lambda value: self._think(str(value)), self.inside)
+        self.button(tr("Instructions for every workspace…"), "link").clicked.connect(self.everywhere_wanted)
 
-    def _think(self, effort: str) -> None:
-        work = self._program.change(self._bench, {"effort": effort or None})
-        self._doing.do(work, name="set how long to think", owner=self)
-
-    def _choose(self, role: str, name: str) -> None:
-        self._doing.do(self._program.choose_model(self._bench, name, role), name="choose a model", owner=self)
+    def _write(self, text: Value) -> None:
+        work = self._program.change(self._bench, {"instructions": str(text).strip() or None})
+        self._doing.do(work, name="write the instructions", owner=self)
 
 
 class PolicyPage(Page):

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
     QFileDialog,
+    QFontComboBox,
     QKeySequenceEdit,
     QLabel,
     QLineEdit,
@@ -30,14 +31,15 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about import AboutPage
 from helix_desktop.gui.settings.declared import DeclaredPage
 from helix_desktop.gui.settings.dialog import GENERAL, SettingsDialog
+from helix_desktop.gui.settings.models import ModelsPage
 from helix_desktop.gui.settings.permissions import PermissionsPage, rule_words
 from helix_desktop.gui.settings.program import Offered, Server
 from helix_desktop.gui.settings.providers import ProvidersPage
 from helix_desktop.gui.settings.servers import ServersPage
 from helix_desktop.gui.settings.shortcuts import ShortcutsPage
 from helix_desktop.gui.settings.storage import StoragePage
-from helix_desktop.gui.settings.workspace import LimitsPage, ModelsPage, PolicyPage
-from helix_desktop.settings import ALL, LOG_SIZE, NOTIFY_DONE, SHORTCUTS, THEME, ZOOM, Settings
+from helix_desktop.gui.settings.workspace import InstructionsPage, LimitsPage, PolicyPage
+from helix_desktop.settings import ALL, FONT, INSTRUCTIONS, LOG_SIZE, NOTIFY_DONE, SHORTCUTS, THEME, ZOOM, Settings
 from tests.gui.fake_desk import FakeWorkbench, Held, now
 from tests.gui.fake_setup import ANTHROPIC, OLLAMA, QWEN, SONNET, FakeInstallation, FakeSetup
 
@@ -191,18 +193,77 @@ def test_removing_a_provider_is_asked_first(window: MainWindow) -> None:
     assert setup.added == []
 
 
-def test_a_model_for_each_role(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
-    page = ModelsPage(bench, program, window.doing, [SONNET, QWEN])
-    fast = child(page, QComboBox, "fast")
-    assert isinstance(fast, QComboBox)
-    assert fast.currentText() == "The main model"
-    assert [fast.itemText(at) for at in range(fast.count())][1] == "anthropic/claude-sonnet · 200K · $3 / $15"
-    choose(fast, QWEN.name)
+def test_a_model_for_each_role_is_chosen_in_the_same_list_as_in_the_window(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    page = ModelsPage(window, bench, program, [SONNET, QWEN])
+    fast = child(page, QPushButton, "fast")
+    assert isinstance(fast, QPushButton)
+    assert fast.text() == "The main model"
+    main = child(page, QPushButton, "main")
+    assert isinstance(main, QPushButton)
+    assert main.text() == "anthropic/claude-sonnet · 200K · $3 / $15"
+    assert page.findChild(QComboBox, "main") is None
+    page.resize(700, 500)
+    page.show()
+    QTest.mouseClick(fast, Qt.MouseButton.LeftButton)
+    chooser = page._chooser
+    assert chooser is not None
+    assert chooser.isVisible()
+    chooser.line.setText("qwen")
+    chooser.choose()
     assert program.settings.models == {"main": SONNET.name, "fast": QWEN.name}
+    QTest.mouseClick(button(page, "Clear"), Qt.MouseButton.LeftButton)
+    assert program.settings.models["fast"] == ""
+    page.close()
+
+
+def test_a_temperature_is_set_and_taken_back_and_a_model_that_takes_none_is_named(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    page = ModelsPage(window, bench, program, [replace(SONNET, temperature=False)])
+    assert "claude-sonnet takes neither this nor top-p" in said(page)
+    temperature = child(page, QDoubleSpinBox, "temperature")
+    assert isinstance(temperature, QDoubleSpinBox)
+    assert temperature.text() == "Default"
+    temperature.setValue(0.7)
+    temperature.setValue(temperature.minimum())
+    assert program.changes == [("temperature", 0.7), ("temperature", None)]
+
+
+def test_instructions_are_written_when_the_field_is_left(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, settings: Settings
+) -> None:
+    page = InstructionsPage(bench, program, window.doing)
+    text = child(page, QPlainTextEdit, "instructions")
+    assert isinstance(text, QPlainTextEdit)
+    page.show()
+    text.setPlainText("Answer in French.")
+    page.hide()
+    assert program.changes == [("instructions", "Answer in French.")]
+    general = DeclaredPage("General", settings, GENERAL)
+    everywhere = child(general, QPlainTextEdit, INSTRUCTIONS.key)
+    assert isinstance(everywhere, QPlainTextEdit)
+    general.show()
+    everywhere.setPlainText("Be brief.\nNo emojis.")
+    general.hide()
+    assert settings[INSTRUCTIONS] == "Be brief.\nNo emojis."
+
+
+def test_a_font_is_chosen_from_those_of_the_system(window: MainWindow, settings: Settings) -> None:
+    page = DeclaredPage("Appearance", settings, ["Appearance"])
+    fonts = child(page, QFontComboBox, FONT.key)
+    assert isinstance(fonts, QFontComboBox)
+    assert fonts.currentText() == "System font"
+    assert fonts.count() > 1
+    fonts.activated.emit(1)
+    assert settings[FONT] == fonts.itemText(1)
+    fonts.activated.emit(0)
+    assert settings[FONT] == ""
 
 
 def test_how_long_the_main_model_thinks(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
-    page = ModelsPage(bench, program, window.doing, [SONNET])
+    page = ModelsPage(window, bench, program, [SONNET])
     thinking = child(page, QComboBox, "effort")
     assert isinstance(thinking, QComboBox)
     assert thinking.currentText() == "Default"
