@@ -434,12 +434,13 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class ConversationChanged:
-    """Only what is not None changed."""
+    """Only what is not None changed. `model`: the conversation's own main model; empty: the workspace's again."""
 
     title: str | None = None
     pinned: bool | None = None
     archived: bool | None = None
     trashed: bool | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

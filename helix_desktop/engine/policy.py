@@ -31,6 +31,7 @@ class Threshold:
     """One declared value: its default in each preset, what it may be, and what it means."""
 
     name: str
+    title: str
     group: str
     defaults: Mapping[str, Value]
     sentence: str
@@ -56,6 +57,7 @@ class Threshold:
 
 def _declared(  # noqa: PLR0913  # a declaration is a table row
     layered: V,
+    title: str,
     sentence: str,
     *,
     group: str,
@@ -68,7 +70,7 @@ def _declared(  # noqa: PLR0913  # a declaration is a table row
 ) -> V:
     others = {"helix": helix, "observational": observational, "none": none}
     defaults = {"layered": layered, **{name: layered if value is None else value for name, value in others.items()}}
-    declared = Threshold("", group, defaults, sentence, choices, *within, unit)
+    declared = Threshold("", title, group, defaults, sentence, choices, *within, unit)
     return dataclasses.field(default=layered, metadata={"threshold": declared})
 
 
@@ -79,160 +81,160 @@ class Policy:
     preset: str = DEFAULT_PRESET
 
     admission: str = _declared(
-        "ahead", "What happens when a large output arrives: nothing, the agent is asked, the agent says in advance what it needs, or only a preview is kept.",
+        "ahead", "When a large output arrives", "What happens when a large output arrives: nothing, the agent is asked, the agent says in advance what it needs, or only a preview is kept.",
         group="Large outputs", helix="off", observational="ask", none="off", choices=("off", "ask", "ahead", "auto"),
     )  # fmt: skip
     admission_tokens: int = _declared(
-        4_000, "Outputs longer than this are shortened on arrival.",
+        4_000, "Shorten outputs longer than", "Outputs longer than this are shortened on arrival.",
         group="Large outputs", within=(500, 200_000), unit="tokens",
     )  # fmt: skip
     admission_command_tokens: int = _declared(
         2_000,
-        "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors matter.",
+        "Shorten command outputs longer than", "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors matter.",
         group="Large outputs",
         observational=4_000,
         within=(500, 200_000),
         unit="tokens",
     )  # fmt: skip
     admission_batch_tokens: int = _declared(
-        12_000, "When the outputs of parallel calls exceed this total, the largest are shortened.",
+        12_000, "Shorten parallel outputs above", "When the outputs of parallel calls exceed this total, the largest are shortened.",
         group="Large outputs", within=(1_000, 500_000), unit="tokens",
     )  # fmt: skip
     admission_wait: float = _declared(
-        10.0, "How long to wait for compacted outputs before using previews instead.",
+        10.0, "Wait for compacted outputs", "How long to wait for compacted outputs before using previews instead.",
         group="Large outputs", within=(0, 120), unit="seconds",
     )  # fmt: skip
     preview_tokens: int = _declared(
-        400, "Approximate length of a preview.",
+        400, "Length of a preview", "Approximate length of a preview.",
         group="Large outputs", observational=500, within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declared(
-        0.25, "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
+        0.25, "Store messages larger than", "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
         group="Large outputs", none=1.0, within=(0.05, 1),
     )  # fmt: skip
 
     caching: str = _declared(
-        "pays", "When old outputs become markers: never, after a number of steps, or when it saves money.",
+        "pays", "Replace old outputs with markers", "When old outputs become markers: never, after a number of steps, or when it saves money.",
         group="Old outputs", helix="steps", observational="off", none="off", choices=("off", "steps", "pays"),
     )  # fmt: skip
     caching_steps: int = _declared(
-        10, "The number of steps after which an output becomes a marker.",
+        10, "Steps before an output is replaced", "The number of steps after which an output becomes a marker.",
         group="Old outputs", within=(1, 1_000), unit="steps",
     )  # fmt: skip
     caching_tokens: int = _declared(
-        500, "Outputs shorter than this are left alone.",
+        500, "Shortest output to replace", "Outputs shorter than this are left alone.",
         group="Old outputs", within=(100, 100_000), unit="tokens",
     )  # fmt: skip
     caching_least: int = _declared(
-        4_000, "If the provider has no prompt cache, clear only when at least this much is freed.",
+        4_000, "Minimum tokens freed", "If the provider has no prompt cache, clear only when at least this much is freed.",
         group="Old outputs", within=(0, 200_000), unit="tokens",
     )  # fmt: skip
     caching_cold_share: float = _declared(
-        1 / 3, "After a pause long enough for the provider's cache to expire, clear old outputs if that frees this share of the context.",
+        1 / 3, "Minimum freed after a pause", "After a pause long enough for the provider's cache to expire, clear old outputs if that frees this share of the context.",
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declared(
-        True, "Long arguments of old calls become markers along with their outputs.",
+        True, "Replace long arguments too", "Long arguments of old calls become markers along with their outputs.",
         group="Old outputs", helix=False, observational=False, none=False,
     )  # fmt: skip
     argument_tokens: int = _declared(
-        1_000, "Arguments shorter than this are left alone.",
+        1_000, "Shortest argument to replace", "Arguments shorter than this are left alone.",
         group="Old outputs", within=(200, 100_000), unit="tokens",
     )  # fmt: skip
 
     observation: bool = _declared(
-        False, "Long history becomes a list of dated observations.",
+        False, "Take observations", "Long history becomes a list of dated observations.",
         group="Observations", observational=True,
     )  # fmt: skip
     observation_share: float = _declared(
-        0.30, "At the end of a turn, history that exceeds this share of the window becomes observations.",
+        0.30, "Take observations above", "At the end of a turn, history that exceeds this share of the window becomes observations.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
     reflection_share: float = _declared(
-        0.50, "Observations that exceed this share of the window are merged by a reflection.",
+        0.50, "Merge observations above", "Observations that exceed this share of the window are merged by a reflection.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
 
     handover: str = _declared(
-        "pays", "When a handover is written: never, only when the next request wouldn't fit, when the window is filled to a set share, or when it saves money.",
+        "pays", "Write handovers", "When a handover is written: never, only when the next request wouldn't fit, when the window is filled to a set share, or when it saves money.",
         group="Handover", helix="share", observational="panic", none="off", choices=("off", "panic", "share", "pays"),
     )  # fmt: skip
     handover_share: float = _declared(
-        0.85, "A handover is written when the window is this full, at the latest.",
+        0.85, "Hand over at the latest at", "A handover is written when the window is this full, at the latest.",
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declared(
-        36_000, "No handover to save money below this size, or below the share that follows, whichever is smaller.",
+        36_000, "Smallest context for a handover (tokens)", "No handover to save money below this size, or below the share that follows, whichever is smaller.",
         group="Handover", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declared(
-        0.30, "No handover to save money while the window is less full than this.",
+        0.30, "Smallest context for a handover (share)", "No handover to save money while the window is less full than this.",
         group="Handover", within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declared(
-        6, "A handover covers at least this many journal entries.",
+        6, "Fewest journal entries to hand over", "A handover covers at least this many journal entries.",
         group="Handover", within=(1, 1_000), unit="facts",
     )  # fmt: skip
     handover_cooldown: float = _declared(
-        60.0, "Minimum time between two handovers.",
+        60.0, "Time between handovers", "Minimum time between two handovers.",
         group="Handover", within=(0, 86_400), unit="seconds",
     )  # fmt: skip
     handover_writer: str = _declared(
-        "cheapest", "Which model writes handovers: the main model, the fast model, or whichever is cheaper.",
+        "cheapest", "Model that writes handovers", "Which model writes handovers: the main model, the fast model, or whichever is cheaper.",
         group="Handover", choices=("cheapest", "main", "fast"),
     )  # fmt: skip
     critical_tokens: int = _declared(
-        1_500, "Space in a handover for important details the summary left out.",
+        1_500, "Space for details in a handover", "Space in a handover for important details the summary left out.",
         group="Handover", within=(200, 20_000), unit="tokens",
     )  # fmt: skip
 
     tools_share: float = _declared(
-        0.08, "If MCP tools would take more than this share of the window, the agent searches for them instead.",
+        0.08, "Search for tools above", "If MCP tools would take more than this share of the window, the agent searches for them instead.",
         group="Tools", within=(0, 1),
     )  # fmt: skip
     catalogue_tokens: int = _declared(
-        2_000, "Space in each request for listing servers, skills and agents. The agent finds the rest by searching.",
+        2_000, "Space for lists of tools", "Space in each request for listing servers, skills and agents. The agent finds the rest by searching.",
         group="Tools", within=(0, 50_000), unit="tokens",
     )  # fmt: skip
 
     truncation: bool = _declared(
-        True, "If everything else fails, old history is replaced by its details and hashes, without using a model.",
+        True, "Cut off history as a last resort", "If everything else fails, old history is replaced by its details and hashes, without using a model.",
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declared(
-        5, "The most recent steps of a running turn are never folded.",
+        5, "Recent steps to leave alone", "The most recent steps of a running turn are never folded.",
         group="Safety", helix=8, observational=8, none=8, within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declared(
-        0.10, "A fold must shrink what it covers by at least this share.",
+        0.10, "Minimum gain of a fold", "A fold must shrink what it covers by at least this share.",
         group="Safety", within=(0, 0.9),
     )  # fmt: skip
     failures: int = _declared(
-        3, "After this many failures in a row, a strategy stays off until you turn it back on.",
+        3, "Failures before a strategy stops", "After this many failures in a row, a strategy stays off until you turn it back on.",
         group="Safety", within=(1, 100),
     )  # fmt: skip
     summary_wait: float = _declared(
-        180.0, "How long a model may take to write a summary before another model is tried.",
+        180.0, "Time limit for a summary", "How long a model may take to write a summary before another model is tried.",
         group="Safety", within=(0.01, 3_600), unit="seconds",
     )  # fmt: skip
     panic_wait: float = _declared(
-        60.0, "When the next request wouldn't fit: how long to wait for a summary before continuing without one.",
+        60.0, "Time limit when the window is full", "When the next request wouldn't fit: how long to wait for a summary before continuing without one.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     panic_silence: float = _declared(
-        15.0, "If the summarizing model stays silent this long, stop waiting for it.",
+        15.0, "Time limit for a silent model", "If the summarizing model stays silent this long, stop waiting for it.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     window: int = _declared(
-        128_000, "The window assumed for a model that doesn't report one.",
+        128_000, "Default window size", "The window assumed for a model that doesn't report one.",
         group="Safety", within=(2_000, 100_000_000), unit="tokens",
     )  # fmt: skip
     reserve_reply: int = _declared(
-        8_000, "Space reserved for the reply, up to a tenth of the window.",
+        8_000, "Space for the reply", "Space reserved for the reply, up to a tenth of the window.",
         group="Safety", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     reserve_summary: int = _declared(
-        3_000, "Space reserved for a summary, up to a twentieth of the window.",
+        3_000, "Space for a summary", "Space reserved for a summary, up to a twentieth of the window.",
         group="Safety", within=(0, 100_000), unit="tokens",
     )  # fmt: skip
 

@@ -26,6 +26,7 @@ from helix_desktop.engine.facts import (
     Cover,
     DocumentEdited,
     Excluded,
+    Fact,
     FilesChanged,
     FoldKind,
     Included,
@@ -47,7 +48,7 @@ from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.sent import digest_of
 from helix_desktop.engine.ports import Answer, CallContext, Outcome, Purged, Question
 from helix_desktop.engine.steward import Steward
-from helix_desktop.engine.turn import Talk, Turn, Words, failed
+from helix_desktop.engine.turn import Talk, Turn, Words, failed, settings_facts
 from helix_desktop.errors import HelixError, NotThere, Refused
 
 TITLE = 60
@@ -332,6 +333,18 @@ class Session:
             self._is_held = False
             self._contents.clear()
             self._begin()
+
+    async def settle_fork(self, title: str = "") -> None:
+        """A copy that ends in the middle of a turn is no broken answer, and its meter counts what its next request has."""
+        facts: list[Fact] = [TurnEnded(TurnEnd.DONE)] if self.conversation.state.branch.turn.running else []
+        facts += settings_facts(await self._crew.setup(), self._crew, self.conversation)
+        facts += [ConversationChanged(title=title)] if title else []
+        if facts:
+            await self.conversation.append(*facts)
+
+    async def own_model(self, name: str) -> None:
+        """A main model of this conversation alone; empty: the workspace's."""
+        await self.conversation.append(ConversationChanged(model=name))
 
     async def rename(self, title: str) -> None:
         await self.conversation.append(ConversationChanged(title=title.strip() or "Untitled"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from helix_desktop.engine import budget, laws, marks
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View, Waiting
 from helix_desktop.engine.calls import meant, unwrapped
-from helix_desktop.engine.collaborators import Crew, Note
+from helix_desktop.engine.collaborators import Crew, Note, Setup
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -100,6 +100,15 @@ class _Asked:
     digest: Digest
 
 
+def settings_facts(setup: Setup, crew: Crew, conversation: Conversation) -> list[Fact]:
+    """What a request depends on besides the messages, as far as the conversation has it otherwise."""
+    tools = crew.tools.specs()
+    counted = sum(crew.tokens.count(t.name + t.description + t.schema) for t in tools)
+    offered = ToolsOffered(tools, counted, *crew.withheld())
+    wanted: list[Fact] = [setup.system, *setup.rules, offered, setup.policy, *setup.models]
+    return [fact for fact in wanted if not conversation.state.holds(fact)]
+
+
 class Turn:
     """One turn of one conversation. `run` records everything, its own end too, and never leaves a call open."""
 
@@ -149,11 +158,8 @@ class Turn:
 
     async def _take_up_changes(self) -> None:
         """What the view depends on and has changed since the last step becomes facts."""
-        setup, tools = await self._crew.setup(), self._crew.tools.specs()
-        counted = sum(self._crew.tokens.count(t.name + t.description + t.schema) for t in tools)
-        offered = ToolsOffered(tools, counted, *self._crew.withheld())
-        wanted: list[Fact] = [setup.system, *setup.rules, offered, setup.policy, *setup.models]
-        changed = [fact for fact in wanted if not self._conversation.state.holds(fact)]
+        setup = await self._crew.setup()
+        changed = settings_facts(setup, self._crew, self._conversation)
         changed += self._new_notes(setup.notes, len(changed))
         if changed:
             await self._conversation.append(*changed)

@@ -42,6 +42,7 @@ class State(Moment):
         self.branch = Branch(facts=self.record.facts, ids=self.record.ids)
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
+        self.own_model = ""  # see ConversationChanged
         self.agent = ""  # the connected agent that writes here
         self.last_fold = 0  # the highest number in the name of a fold or a batch, on any branch
         self._returned: dict[bytes, int] = {}
@@ -141,8 +142,9 @@ class State(Moment):
                 self._returned[output.digest.raw] = recorded.seq
             case ConversationStarted(title=title, agent=agent):
                 self.title, self.agent = title or self.title, agent
-            case ConversationChanged(title=str() as title):
-                self.title = title
+            case ConversationChanged(title=title, model=model):
+                self.title = self.title if title is None else title
+                self.own_model = self.own_model if model is None else model
             case _:
                 pass
 

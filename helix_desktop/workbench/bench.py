@@ -223,6 +223,8 @@ class Workbench:
             session = self._sessions.find(conversation)
             if session is None:
                 opened = await Conversation.open(self.workspace.journal, conversation)
+                if opened.state.own_model:
+                    self._take_own(conversation, opened.state.own_model)
                 await self._partial.recover(opened, self.model_of(conversation), self._shared.access.tokens.count)
                 session = self._made(opened)
                 if len(session.facts) > MANY:
@@ -233,9 +235,9 @@ class Workbench:
     async def new_conversation(self, title: str = "", *, agent: str = "", parent: str = "") -> Session:
         return await self.session(await self._begin(ConversationStarted(title=title, parent=parent, agent=agent)))
 
-    async def fork(self, conversation: str, at: int = 0, *, agent: str = "") -> Session:
+    async def fork(self, conversation: str, at: int = 0, *, agent: str = "", title: str = "") -> Session:
         """A conversation of its own that shares the past up to `at` (0: all of it). `agent`: who goes on with it, where it is
-        not this program.
+        not this program. `title`: of its own; empty: its parent's.
         """
         last = (await self.session(conversation)).conversation.state.last_seq
         new = _new_id()
@@ -246,8 +248,39 @@ class Workbench:
             )
         await self._rows.read_again([new])
         session = await self.session(new)
+        if not agent:
+            await session.settle_fork(title)
         self._rows.measure(new, session.meter())
         return session
+
+    async def side_by_side(
+        self, conversation: str, parts: tuple[UserPart, ...], models: Mapping[str, str]
+    ) -> Sequence[Session]:
+        """One message to several models (each with a title): forks of a conversation, or new ones where it is empty."""
+        for model in models:
+            self.models.named(model)
+        sessions = []
+        for model, title in models.items():
+            fresh = self.new_conversation(title) if not conversation else self.fork(conversation, title=title)
+            session = await fresh
+            await self.use_own_model(session.id, model)
+            sessions.append(session)
+        for session in sessions:
+            session.send(parts)
+        return sessions
+
+    async def use_own_model(self, conversation: str, name: str) -> None:
+        """A main model for one conversation, also after a restart; empty: the workspace's again."""
+        if name:
+            self.models.named(name)
+        await (await self.session(conversation)).own_model(name)
+        self._take_own(conversation, name)
+
+    def _take_own(self, conversation: str, name: str) -> None:
+        if name:
+            self._instead[conversation] = name
+        else:
+            self._instead.pop(conversation, None)
 
     async def child(self, conversation: str) -> Sequence[Recorded]:
         """The facts of a conversation, to look at: a sub-agent's, or one of another day."""

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop import settings
 from helix_desktop.engine import policy
 from helix_desktop.gui import words
-from helix_desktop.gui.settings.workspace import LIMITS, title_of
+from helix_desktop.gui.settings.workspace import LIMITS
 from helix_desktop.gui.words import LANGUAGES, catalogue_file, count, tr
 
 PACKAGE = Path(words.__file__).parents[1]
@@ -44,7 +44,7 @@ def declared() -> Iterator[tuple[str, str]]:
     for setting in settings.ALL:
         yield from ((text, setting.key) for text in (setting.title, setting.sentence, setting.section))
     for threshold in policy.thresholds().values():
-        shown = (title_of(threshold.name), threshold.sentence, threshold.group, threshold.unit)
+        shown = (threshold.title, threshold.sentence, threshold.group, threshold.unit)
         yield from ((text, threshold.name) for text in shown)
     yield from ((sentence, f"preset {name}") for name, sentence in policy.PRESETS.items())
     yield from ((text, f"limit {name}") for name, title, sentence, _, _ in LIMITS for text in (title, sentence))

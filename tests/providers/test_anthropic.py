@@ -303,3 +303,10 @@ async def test_the_version_and_the_key_are_headers(connections: Connections, clo
 def test_tools_are_sent_with_their_schema() -> None:
     tool = sent(asking())["tools"][0]
     assert (tool["name"], tool["input_schema"]) == ("read", json.loads(READ.schema))
+
+
+def test_a_temperature_goes_to_one_and_never_beside_thinking() -> None:
+    request = asking(temperature=1.5)
+    assert sent(request)["temperature"] == 1.0
+    assert "temperature" not in sent(request, temperature=False)
+    assert "temperature" not in sent(replace(request, reasoning="high"), reasoning="adaptive")

@@ -196,3 +196,9 @@ async def test_the_key_is_a_header_and_not_in_the_address(connections: Connectio
         await heard(connect(PROTOCOL.config(peer), "scripted", "k-123", connections=connections, clock=clock), asking())
         assert peer.requests[0].headers["x-goog-api-key"] == "k-123"
         assert "k-123" not in peer.requests[0].path
+
+
+def test_a_temperature_goes_only_to_models_that_take_one() -> None:
+    request = asking(temperature=0.2, top_p=0.5)
+    assert sent(request)["generationConfig"] == {"temperature": 0.2, "topP": 0.5}
+    assert "generationConfig" not in sent(request, temperature=False)

@@ -421,3 +421,17 @@ def test_pieces_of_calls_are_shown_as_they_come() -> None:
     second = reading.feed(Event(json.dumps(chunk({"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}))))
     assert [*first, *second] == [CallDelta(0, "call_aaaaaaaa", "read", ""), CallDelta(0, "call_aaaaaaaa", "read", "{")]
     assert reading.feed(Event(json.dumps(chunk({"reasoning": "hm"})))) == [ReasoningDelta("hm")]
+
+
+def test_a_temperature_goes_only_to_models_that_take_one() -> None:
+    request = asking(temperature=0.7, top_p=0.9)
+    body = sent(request)
+    assert (body["temperature"], body["top_p"]) == (0.7, 0.9)
+    assert {"temperature", "top_p"}.isdisjoint(sent(request, temperature=False))
+    assert {"temperature", "top_p"}.isdisjoint(sent(asking()))
+
+
+async def test_a_temperature_that_is_refused_is_left_out(connections: Connections, clock: Instant) -> None:
+    with ChatServer([refused(400, "Unsupported value: 'temperature' does not support 0.7"), reply("Fine")]) as peer:
+        await heard(PROTOCOLS[0].client(peer, connections, clock), asking(temperature=0.7))
+        assert ["temperature" in body for body in peer.bodies] == [True, False]

@@ -172,3 +172,8 @@ def test_an_empty_message_is_not_sent_empty() -> None:
     items = sent(asking(user(""), assistant(CALL), user(ToolResult(CALL.id, "x"))))["input"]
     assert items[0]["content"] == [{"type": "input_text", "text": "(empty)"}]
     assert items[-1]["type"] == "function_call_output"
+
+
+def test_a_temperature_goes_only_to_models_that_take_one() -> None:
+    assert sent(asking(temperature=0.2))["temperature"] == 0.2
+    assert "temperature" not in sent(asking(temperature=0.2), temperature=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Asked, Event, FactAppended, ReadAnew, Running
 from helix_desktop.engine.facts import (
@@ -18,12 +19,16 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     TurnEnd,
     TurnEnded,
+    UserSaid,
 )
 from helix_desktop.engine.ports import About, Answer
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import NotThere, Refused, StoreBusy, UnknownModel, WrongUse
+from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.providers.configured import Configured
+from helix_desktop.settings import INSTRUCTIONS, Settings
 from helix_desktop.workbench import Workbench
+from tests.peers.chat_server import ChatServer, reply
 from tests.workbench.conftest import Desks
 
 MODEL = "demo/demo"
@@ -419,3 +424,62 @@ async def test_rules_that_allow_other_programs_as_well_are_shown_once(desks: Des
         again = await desk.open("Pairs")
         assert [note for note in again.notes if "other programs" in note] == expected
         await desk.aclose()
+
+
+async def test_own_instructions_stand_behind_the_system_prompt_those_of_the_workspace_last(
+    desks: Desks, folder: Path
+) -> None:
+    bench = await bench_on(desks, folder)
+    session = await bench.new_conversation()
+    await told(session, "hello")
+    assert "own instructions" not in (await session.request_at()).system
+    Settings(desks().places.settings).change(INSTRUCTIONS, "Answer in French.")
+    await bench.change({"instructions": "Use tabs."})
+    await told(session, "and more")
+    system = (await session.request_at()).system
+    assert 0 < system.index("Answer in French.") < system.index("Use tabs.")
+
+
+async def test_a_fork_within_a_turn_is_whole_and_counts_what_its_next_request_has(desks: Desks, folder: Path) -> None:
+    """It said that its answer was broken off, and had no system prompt, no tools and a window that is not the model's."""
+    bench = await bench_on(desks, folder)
+    session = await bench.new_conversation("The first")
+    await told(session, "hello")
+    said = next(r.seq for r in session.facts if isinstance(r.fact, UserSaid))
+    answered = next(r.seq for r in session.facts if isinstance(r.fact, ModelReplied))
+    for at in (said, answered):
+        fork = await bench.fork(session.id, at, title=f"A fork at {at}")
+        assert not fork.conversation.state.branch.turn.running
+        row, meter = bench.row(fork.id), fork.meter()
+        assert row is not None
+        assert (row.title, row.window) == (f"A fork at {at}", session.meter().window)
+        assert meter.parts[Kind.SYSTEM] == session.meter().parts[Kind.SYSTEM] > 1_000
+
+
+async def test_one_question_to_two_models_is_two_forks_with_a_model_each(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
+    desk = desks()
+    with ChatServer([reply("One.")]) as one, ChatServer([reply("Two."), reply("And two again.")]) as two:
+        for name, server in (("one", one), ("two", two)):
+            desk.configured.put(ProviderConfig(name, base_url=server.base_url))
+        bench = await desk.create("Pairs", folder)
+        await bench.choose_model(MODEL)
+        begun = await bench.new_conversation("The first")
+        await told(begun, "hello")
+        models = {"one/a": "first · a", "two/b": "first · b"}
+        sessions = await bench.side_by_side(begun.id, (Text("Which?"),), models)
+        for session in sessions:
+            await asyncio.wait_for(session.idle(), 30)
+        assert [len(server.bodies) for server in (one, two)] == [1, 1]
+        assert all("hello" in str(server.bodies) and "Which?" in str(server.bodies) for server in (one, two))
+        rows = [bench.row(session.id) for session in sessions]
+        assert [row.title for row in rows if row] == ["first · a", "first · b"]
+        await desk.aclose()
+        opened = await desks().open(bench.id)
+        again = await opened.session(sessions[1].id)
+        assert (opened.model, opened.model_of(again.id)) == (MODEL, "two/b")
+        await told(again, "go on")
+        assert len(two.bodies) == 2
+        await opened.use_own_model(again.id, "")
+        assert opened.model_of(again.id) == MODEL

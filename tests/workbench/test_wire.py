@@ -60,7 +60,7 @@ async def test_the_request_of_each_step_is_what_was_sent(kind: str, tmp_path: Pa
         await bench.choose_model("peer/scripted")
         session = await bench.new_conversation()
         await said(session, "read long.txt")
-        await bench.change({"effort": "high"})
+        await bench.change({"effort": "high", "temperature": 0.3, "top_p": 0.8})
         await said(session, "and then?")
         assert ["high" in str(body) for body in server.bodies] == [False, False, True]
         await session.fold_now(FoldKind.MARKER)

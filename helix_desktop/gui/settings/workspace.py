@@ -95,7 +95,7 @@ class PolicyPage(Page):
     def _row(self, threshold: policy.Threshold) -> QWidget:
         usual = threshold.defaults[self._preset]
         value = self._values.get(threshold.name, usual)
-        title = tr(title_of(threshold.name))
+        title = tr(threshold.title)
         sentence = tr(threshold.sentence)
         if value != usual:
             sentence = f"{sentence} {tr('Preset: {value}.', value=in_words(usual))}"
@@ -162,8 +162,3 @@ def in_words(value: Any) -> str:
         False: tr("Off"),
     }
     return known[value] if isinstance(value, str | bool) and value in known else str(value)
-
-
-def title_of(threshold: str) -> str:
-    """A threshold's name as words."""
-    return threshold.replace("_", " ").capitalize()
