@@ -19,7 +19,7 @@ from helix_desktop.settings import SHORTCUTS, Settings
 OF_A_WORKSPACE = (
     "new", "workspace-settings", "workspace-folder", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
     "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
-    "lab", "model", "mode", "brought",
+    "lab", "model", "mode", "brought", "side-by-side",
 )  # fmt: skip
 OF_A_CONVERSATION = (
     "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html", "fold-marker",
@@ -97,6 +97,7 @@ def _of_conversations() -> tuple[Action, ...]:
         Action("rename", tr("Rename conversation"), talk, "F2"),
         Action("pin", tr("Pin or unpin conversation"), talk),
         Action("fork", tr("Fork conversation"), talk, "Ctrl+Shift+K"),
+        Action("side-by-side", tr("Ask two models…"), talk, "Ctrl+Shift+A"),
         Action("archive", tr("Archive conversation"), talk),
         Action("trash", tr("Move conversation to trash"), talk),
         Action("export-markdown", tr("Export as Markdown…"), talk, "Ctrl+Shift+E"),

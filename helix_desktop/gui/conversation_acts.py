@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
@@ -124,7 +124,8 @@ class ConversationActs:
             self._changed()
             self._opened(bench, session)
 
-        self._doing.do(bench.fork(row.id, at), name="fork a conversation", then=made)
+        title = _fork_title(row.title, [each.title for each in bench.conversations()])
+        self._doing.do(bench.fork(row.id, at, title=title), name="fork a conversation", then=made)
 
     def export(self, bench: Workbench, row: ConversationRow, form: str) -> None:
         """Asks where to; the file is written in a thread."""
@@ -162,3 +163,12 @@ class ConversationActs:
         }
         await save(file, makers[form])
         return len(set(named) - set(texts))
+
+
+def _fork_title(title: str, taken: Sequence[str]) -> str:
+    """What tells a fork from its parent, and from other forks of it."""
+    if not title:
+        return ""
+    first = tr("{title} (fork)", title=title)
+    numbered = (tr("{title} (fork {n})", title=title, n=n) for n in range(2, len(taken) + 3))
+    return first if first not in taken else next(each for each in numbered if each not in taken)

@@ -319,9 +319,18 @@ class MainWindow(Frame):
         if bench is None:
             return
         self.top.policy.show_choice(bench.policy, dict(policy_choices()).get(bench.policy, ""))
-        self.top.model.show_choice(bench.model)
-        self.top.fit()
+        self._show_model()
         self.chat.composer.show_modes([(name, tr(words)) for name, words in bench.modes().items()], bench.mode)
+
+    @property
+    def model(self) -> str:
+        """The main model of what is shown: the conversation's own, or the workspace's."""
+        bench = self.bench
+        return "" if bench is None else bench.model_of(self.session.id if self.session is not None else "")
+
+    def _show_model(self) -> None:
+        self.top.model.show_choice(self.model)
+        self.top.fit()
 
     def _watch(self, bench: Workbench) -> None:
         if bench.id in self._watched:
@@ -413,6 +422,7 @@ class MainWindow(Frame):
         self.chat.way_on.show_end(session)
         self.top.tell("")
         self._cost = _cost(session)
+        self._show_model()
         self._show_meter()
         if session is not None:
             self.bridge.listen(session.subscribe)

@@ -11,6 +11,7 @@ from helix_desktop.gui.frame.connect import DEMO
 from helix_desktop.gui.frame.first_start import ConnectDialog
 from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.setup import Model, Setup
 from helix_desktop.gui.words import tr
 
@@ -30,12 +31,26 @@ class ModelActs(QObject):
         self.chooser.chosen.connect(self.use)
         self.chooser.edit_wanted.connect(self._edit)
         self.chooser.connect_wanted.connect(self.connect_model)
+        window.actions_.on("side-by-side", self.ask_two)
         window.top.model.opening.connect(lambda: self.open())  # noqa: PLW0108 - the slot takes no argument
 
     def open(self, words: str = "") -> None:
         bench = self._window.bench
         if bench is not None:
-            self.chooser.open(self._window.top.model, bench.model, words)
+            self.chooser.open(self._window.top.model, self._window.model, words)
+
+    def ask_two(self) -> None:
+        """One question to two models, beside each other."""
+        from helix_desktop.gui.side_by_side import SideBySide
+
+        window, bench = self._window, self._window.bench
+        if bench is None:
+            return
+        composer = window.chat.composer
+        parts = composer.parts()
+        dialog = SideBySide(window, self._setup, bench, parts)
+        dialog.asked.connect(lambda: composer.drop(parts))
+        dialog.show()
 
     def first(self, then: Callable[[], object]) -> None:
         """A model is needed: choose one of those that are there, or connect one; `then` follows."""
@@ -70,7 +85,15 @@ class ModelActs(QObject):
             if then is not None:
                 then()
 
-        window.doing.do(bench.choose_model(model), name="choose a model", then=chosen, owner=window)
+        window.doing.do(self._put(bench, model), name="choose a model", then=chosen, owner=window)
+
+    async def _put(self, bench: Workbench, model: str) -> None:
+        """A conversation that has a model of its own gets another; else the workspace does."""
+        session = self._window.session
+        if session is not None and bench.model_of(session.id) != bench.model:
+            await bench.use_own_model(session.id, "" if model == bench.model else model)
+        else:
+            await bench.choose_model(model)
 
     def _nothing_chosen(self) -> None:
         self._then = None

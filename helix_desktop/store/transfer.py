@@ -32,7 +32,7 @@ from helix_desktop.store.journal import JournalFile, Line, seal
 from helix_desktop.store.records import CHUNK, Record, State
 
 VERSION = 1
-PROPOSED = ("roots", "permissions", "mcp")
+PROPOSED = ("roots", "permissions", "mcp", "instructions")
 _PAGE = 200
 _LINE_LIMIT = 64 << 20  # no fact and no header of an entry is longer than this
 _BATCH = 64

@@ -334,6 +334,7 @@ class FakeWorkbench:
         self.changes = FakeChanges()
         self.watching: list[Callable[[], object]] = []
         self.decided: list[bool] = []
+        self.own: dict[str, str] = {}
         self.attached: list[tuple[str, bytes]] = []
         self._listeners: list[Listener] = []
         self._numbers = itertools.count(1)
@@ -365,11 +366,30 @@ class FakeWorkbench:
         self.rows[name] = Row(name, title, time.time(), parts(4))
         return await self.session(name)
 
-    async def fork(self, conversation: str, at: int = 0) -> FakeSession:
+    async def fork(self, conversation: str, at: int = 0, *, title: str = "") -> FakeSession:
         name = f"fork-{next(self._numbers)}"
         origin = self.rows[conversation]
-        self.rows[name] = replace(origin, id=name, title=f"{origin.title} (fork)", updated=time.time())
+        self.rows[name] = replace(origin, id=name, title=title or origin.title, updated=time.time())
         return await self.session(name)
+
+    async def side_by_side(
+        self, conversation: str, parts: tuple[UserPart, ...], models: Mapping[str, str]
+    ) -> Sequence[FakeSession]:
+        sessions = []
+        for model, title in models.items():
+            fresh = self.fork(conversation, title=title) if conversation else self.new_conversation(title)
+            session = await fresh
+            self.own[session.id] = model
+            sessions.append(session)
+        for session in sessions:
+            session.send(parts)
+        return sessions
+
+    def model_of(self, conversation: str) -> str:
+        return self.own.get(conversation, self.model)
+
+    async def use_own_model(self, conversation: str, name: str) -> None:
+        self.own[conversation] = name or self.model
 
     async def search(self, query: str, *, limit: int = 20) -> Sequence[Hit]:
         found = [Hit(text.splitlines()[0], digest=d) for d, text in story.CONTENT.items() if query in text]

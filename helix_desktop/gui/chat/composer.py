@@ -233,6 +233,13 @@ class Composer(QWidget):
         self._add(parts)
         self.text.setFocus()
 
+    def drop(self, parts: Sequence[UserPart]) -> None:
+        """These were sent in another way: nothing stays of them, unless they were changed meanwhile."""
+        if tuple(parts) == self.parts():
+            self.text.clear()
+            self.attachments.show_these([])
+            self._changed()
+
     def _add(self, parts: Sequence[UserPart]) -> None:
         words = [part.text for part in parts if isinstance(part, Text)]
         if words:

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from helix_desktop.engine.facts import Text
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.side_by_side import SideBySide
+from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.fake_setup import QWEN, SONNET, FakeSetup
+
+
+def test_one_question_is_answered_by_two_models_and_one_of_them_is_continued(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    bench.model = SONNET.name
+    window.begin_anew()
+    dialog = SideBySide(window, FakeSetup(), bench, (Text("Which lock is fairer?"),))
+    dialog.show()
+    first, second = dialog.columns
+    assert (first.model, second.model) == (SONNET.name, QWEN.name)
+    before = set(bench.rows)
+    QTest.mouseClick(dialog._ask, Qt.MouseButton.LeftButton)
+    made = [row for name, row in bench.rows.items() if name not in before]
+    assert [row.title for row in made] == [
+        "Which lock is fairer? · claude-sonnet",
+        "Which lock is fairer? · qwen3",
+    ]
+    assert [bench.own[row.id] for row in made] == [SONNET.name, QWEN.name]
+    assert first.session is not None
+    assert second.session is not None
+    for column, answer in ((first, "The ticket lock."), (second, "The queue lock.")):
+        assert column.works
+        column.session.finish(answer)  # type: ignore[union-attr]
+        column._bridge.flush()
+    assert not dialog._ask.isEnabled()
+    dialog._text.setPlainText("And which is faster?")
+    assert dialog._ask.isEnabled()
+    QTest.mouseClick(second.go, Qt.MouseButton.LeftButton)
+    assert window.session is second.session
+    assert window.model == QWEN.name
+    assert bench.model == SONNET.name
+
+
+def test_the_same_model_twice_is_no_question_to_two(window: MainWindow, bench: FakeWorkbench) -> None:
+    dialog = SideBySide(window, FakeSetup(), bench, (Text("Which?"),))
+    dialog.columns[0].show_model(QWEN.name)
+    dialog.columns[1].show_model(QWEN.name)
+    dialog._changed()
+    assert not dialog._ask.isEnabled()
+    dialog.close()
