@@ -59,6 +59,8 @@ class Moment:
     words: list[int] = field(default_factory=list)  # of the last turn
     running: bool = False
     folds: dict[str, Fold] = field(default_factory=dict)  # by name, the oldest first
+    over: dict[PartRef, list[str]] = field(default_factory=dict)  # folds over a part, the oldest first
+    wide: list[str] = field(default_factory=list)  # folds over a span, the oldest first
     in_force: set[str] = field(default_factory=set)
     bars: set[Cover] = field(default_factory=set)
     pinned: set[Cover] = field(default_factory=set)
@@ -232,6 +234,8 @@ def _word(now: Moment, n: int, fact: Folded | DocumentEdited) -> None:
         if _folds(now, n, fact):
             now.folds[fact.fold] = Fold(n, fact, _left(now, fact))
             now.in_force.add(fact.fold)
+            same = now.over.setdefault(fact.cover, []) if isinstance(fact.cover, PartRef) else now.wide
+            same.append(fact.fold)
     elif fact.fold in now.folds:
         old = now.folds[fact.fold]
         worded = replace(old.fact, text=fact.text, tokens=fact.tokens, details=DetailsKept())
@@ -277,7 +281,7 @@ def _left(now: Moment, fact: Folded) -> frozenset[PartRef]:
 
 def spans(now: Moment) -> list[tuple[Span, Fold]]:
     """The spans in force, the oldest first."""
-    folds = [fold for name, fold in now.folds.items() if name in now.in_force]
+    folds = [now.folds[name] for name in now.wide if name in now.in_force]
     return [(fold.cover, fold) for fold in folds if isinstance(fold.cover, Span)]
 
 
@@ -299,7 +303,7 @@ def _fit(a: Span, b: Span) -> bool:
 def shown_for(now: Moment, cover: Cover) -> int:
     """What the view counts for the part now, or for all items that overlap the span."""
     if isinstance(cover, PartRef):
-        return sum(each.tokens for item in view(now) for each in item.shown if each.ref == cover)
+        return sum(each.tokens for each in _item(now, cover.seq).shown if each.ref == cover)
     mine = set(held(now, cover))
     return sum(each.tokens for item in view(now) if mine & set(item.seqs) for each in item.shown)
 
@@ -333,14 +337,17 @@ def view(now: Moment) -> list[Item]:
     for seq in now.messages:
         if seq <= behind_span:
             continue
-        found = _outermost(now, seq)
-        if found is None:
-            items.append(Item((seq,), _shown(now, parts(now, seq))))
-        else:
-            span, fold = found
-            items.append(_document(now, span, fold))
-            behind_span = span.last
+        item = _item(now, seq)
+        items.append(item)
+        if item.fold and isinstance(item.fold.cover, Span):
+            behind_span = item.fold.cover.last
     return items
+
+
+def _item(now: Moment, seq: int) -> Item:
+    """The item that a message is in."""
+    found = _outermost(now, seq)
+    return _document(now, *found) if found else Item((seq,), _shown(now, parts(now, seq)))
 
 
 def _outermost(now: Moment, seq: int) -> tuple[Span, Fold] | None:
@@ -378,7 +385,7 @@ def part_shown(now: Moment, ref: PartRef) -> Shown | None:
         return Shown(ref, sort, "note", NOTE_TOKENS) if sort in ("call", "output") else None
     if is_blank(message, ref.part):
         return None
-    folds = [fold for name, fold in now.folds.items() if name in now.in_force and fold.cover == ref]
+    folds = [now.folds[name] for name in now.over.get(ref, []) if name in now.in_force]
     if folds and not is_pinned(now, ref):
         return Shown(ref, sort, str(folds[-1].fact.kind), folds[-1].fact.tokens, folds[-1])
     return Shown(ref, sort, "whole", tokens_of(message, ref.part))
