@@ -20,6 +20,7 @@ _AGENTS = (
 _SESSIONS = (
     "x-helix-conversation",
     "x-claude-code-session-id",
+    "thread-id",
     "session_id",
     "session-id",
     "conversation_id",
@@ -27,6 +28,8 @@ _SESSIONS = (
     "x-session-affinity",
     "x-session-id",
 )
+_PARENTS = ("x-codex-parent-thread-id", "x-parent-session-id")
+_SUBAGENT = "x-claude-code-agent-id"
 _IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 
 
@@ -50,12 +53,23 @@ def session_of(headers: Mapping[str, str], body: Mapping[str, Json]) -> str:
     """The name the agent gives its conversation; empty where it gives none."""
     for name in _SESSIONS:
         if headers.get(name):
-            return headers[name][:200]
+            return _within(headers[name], headers)[:200]
     key = string(body, "prompt_cache_key")
     if key:
         return key[:200]
     found = _IN_USER.search(string(mapping(body.get("metadata")), "user_id"))
     return found[1] if found else ""
+
+
+def parent_of(headers: Mapping[str, str]) -> str:
+    """The conversation that a sub-agent's belongs to, as the agent names it; empty where it is nobody's."""
+    named = next((headers[name][:200] for name in _PARENTS if headers.get(name)), "")
+    return named or (headers.get("x-claude-code-session-id", "")[:200] if headers.get(_SUBAGENT) else "")
+
+
+def _within(session: str, headers: Mapping[str, str]) -> str:
+    """Claude Code's sub-agents have its session's name, and a name of their own besides."""
+    return f"{session}/{headers[_SUBAGENT]}" if headers.get(_SUBAGENT) else session
 
 
 def on_plan(headers: Mapping[str, str]) -> bool:

@@ -139,6 +139,7 @@ def opened(incoming: Incoming, *, folds: bool) -> Opened | None:
         tools=head.tools,
         chain=chain_of(route.wire, said),
         fold=folds,
+        parent=clients.parent_of(incoming.headers),
     )
     return Opened(route.wire, body, messages, arrival, adds_tools=folds and bool(head.tools) and not own)
 

@@ -63,7 +63,7 @@ _WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # what client
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a request says of itself. `fold`: whether something may be folded."""
+    """What a request says of itself. `fold`: whether something may be folded; `parent`: the session whose sub-agent asks."""
 
     wire: str
     agent: str
@@ -74,6 +74,7 @@ class Arrival:
     tools: tuple[Tool, ...]
     chain: tuple[str, ...]
     fold: bool = True
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class Room:
     async def known(self, arrival: Arrival) -> int:
         """How many of the request's messages are facts already."""
         await self._read_tracks()
-        return self._tracks.find(arrival.chain, arrival.session, arrival.head).known
+        return self._place(arrival).known
 
     async def arrive(self, arrival: Arrival, messages: Sequence[Wired], *, told: int = 0) -> Sent:
         """The request's messages are facts, what was due is folded, and this is what it becomes. `told`: how many messages
@@ -166,10 +167,10 @@ class Room:
         messages = (*(NOT_TOLD,) * told, *messages)
         await self._read_tracks()
         while True:
-            place = self._tracks.find(arrival.chain, arrival.session, arrival.head)
+            place = self._place(arrival)
             track = place.track or self._new_track(arrival)
             async with track.lock:
-                if place.track is not None and self._tracks.find(arrival.chain, arrival.session, arrival.head) != place:
+                if place.track is not None and self._place(arrival) != place:
                     continue  # it went on meanwhile
                 if place.known < told:
                     raise Refused("The conversation has continued elsewhere in the meantime.")
@@ -178,7 +179,7 @@ class Room:
     async def look(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:
         """What the request would become; nothing is recorded."""
         await self._read_tracks()
-        place = self._tracks.find(arrival.chain, arrival.session, arrival.head)
+        place = self._place(arrival)
         entries: list[Entry] = []
         if place.track is not None and place.seqs and place.track.conversation:
             follower = await self._follower(place.track)
@@ -186,6 +187,9 @@ class Room:
             view = conversation.view() if place.at_tip else conversation.state.at(place.seqs[-1]).view()
             entries = Showing(conversation, place.seqs, await follower.contents.of(view)).entries(view)
         return [*entries, *(As(at) for at in range(place.known if place.seqs else 0, len(messages)))]
+
+    def _place(self, arrival: Arrival) -> Place:
+        return self._tracks.find(arrival.chain, arrival.session, arrival.head, arrival.parent)
 
     def _new_track(self, arrival: Arrival) -> Track:
         track = Track("", arrival.session, arrival.head)

@@ -127,7 +127,7 @@ class Showing:
     def _group(self, at: int, blocks: Sequence[Block]) -> Iterator[Entry]:
         facts = self._facts(at)
         if any(isinstance(each.fact, ModelReplied) and each.fact.raw for each in facts):
-            yield from self._hidden(facts, blocks)
+            yield from self._hidden(at, facts, blocks)
             return
         changed = [part for recorded in facts for part in self._changes(recorded, blocks)]
         answers = tuple(each.fact.call for each in facts if isinstance(each.fact, ToolReturned))
@@ -160,7 +160,7 @@ class Showing:
             return block.content.tokens != part.tokens and parts.EXCLUDED in block.content.arguments
         return isinstance(part, Stored) and isinstance(block.content, Text)
 
-    def _hidden(self, facts: Sequence[Recorded], blocks: Sequence[Block]) -> Iterator[Entry]:
+    def _hidden(self, at: int, facts: Sequence[Recorded], blocks: Sequence[Block]) -> Iterator[Entry]:
         shown = {block.source: block for block in blocks}
         calls = self.conversation.state.branch.calls
         seen = {ref.seq for ref in shown if isinstance(ref, PartRef)}
@@ -170,7 +170,7 @@ class Showing:
                 continue  # a fold covers this step whole
             if isinstance(fact, ModelReplied):
                 changes = tuple(part for part in self._changes(recorded, blocks) if part.kind == "call")
-                yield Hidden(fact.raw, changes)
+                yield Hidden(fact.raw, changes) if fact.raw else As(at)
             elif isinstance(fact, ToolReturned):
                 block = shown.get(PartRef(recorded.seq))
                 name = calls[fact.call].call.name if fact.call in calls else ""

@@ -115,22 +115,23 @@ class Tracks:
         entries[:] = [entry for entry in entries if entry[0] is not track]
         entries.append((track, seq))
 
-    def find(self, chain: Sequence[str], session: str, head: str) -> Place:
-        """The place of a request."""
+    def find(self, chain: Sequence[str], session: str, head: str, parent: str = "") -> Place:
+        """The place of a request. `parent`: the name of the conversation whose sub-agent asks."""
         for at in range(len(chain) - 1, -1, -1):
             for track, _ in reversed(self._known.get(chain[at], ())):
-                if self._may_be(track, session, chain, at):
+                if self._may_be(track, session, chain, at, is_below=bool(parent)):
                     return self._place(track, chain, at)
         tracks = self._sessions.get(session, []) if session else []
         if tracks and tracks[0].head == head:  # the agent has shortened its own history, or begun anew
             return Place(tracks[0], 0, (), on_line=True)
-        return Place(None, parent=tracks[0].conversation if tracks else "")
+        above = tracks or self._sessions.get(parent, [])
+        return Place(None, parent=above[0].conversation if above else "")
 
-    def _may_be(self, track: Track, session: str, chain: Sequence[str], at: int) -> bool:
+    def _may_be(self, track: Track, session: str, chain: Sequence[str], at: int, *, is_below: bool) -> bool:
         if track.session == session or track in self._sessions.get(session, ()):
             return True
         resumed = at >= 1 and at + 1 == len(track.chain) and track.chain[at] == chain[at] and len(chain) > at + 1
-        return bool(session) and session not in self._sessions and resumed
+        return bool(session) and session not in self._sessions and resumed and not is_below
 
     def _place(self, track: Track, chain: Sequence[str], at: int) -> Place:
         on_line = at < len(track.chain) and track.chain[at] == chain[at]

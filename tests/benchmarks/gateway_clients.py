@@ -144,7 +144,8 @@ class Work:
             ]
         number = self.done * 1000
         call = Calls(shell, _arguments(shell, f"seq {number} {number + 3500}; echo step {self.done}"))
-        return [Says(f"step {self.done}"), call, call] if self.done % 7 == 0 else [Says(f"step {self.done}"), call]
+        other = Calls(shell, _arguments(shell, f"seq {number} {number + 2500}; echo beside {self.done}"))
+        return [Says(f"step {self.done}"), call, other] if self.done % 7 == 0 else [Says(f"step {self.done}"), call]
 
 
 def _last_said(messages: Sequence[Wired]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
@@ -10,6 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from helix_desktop import places
+from helix_desktop.gateway import serving
+from helix_desktop.store.conversations import Row
+from helix_desktop.store.workspace import Workspaces
 from tests.conftest import Expect
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
@@ -245,3 +250,47 @@ def test_a_piece_of_a_conversation_goes_through_without_tools(tmp_path: Path) ->
         path = "/v1beta/models/gemini-2.5-pro:generateContent"
         assert httpx.post(url + path, json={"contents": said}).status_code == 200
         assert provider.asked[-1].body == {"contents": said}
+
+
+NAMED = {
+    "claude": (
+        {"x-claude-code-session-id": "one"},
+        {"x-claude-code-session-id": "one", "x-claude-code-agent-id": "below"},
+    ),
+    "codex": (
+        {"session-id": "one", "thread-id": "one"},
+        {"session-id": "one", "thread-id": "two", "x-codex-parent-thread-id": "one"},
+    ),
+    "opencode": ({"x-session-id": "one"}, {"x-session-id": "two", "x-parent-session-id": "one"}),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_subagent_that_works_beside_its_parent_has_a_conversation_of_its_own_below_it(
+    tmp_path: Path, name: str
+) -> None:
+    _, script = scripted(*([Calls(TOOL, {"command": f"{n}"})] for n in range(6)))
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        agents = [Agent("anthropic", url, headers=headers) for headers in NAMED[name]]
+        for number, agent in enumerate(agents):
+            agent.units.append({"role": "user", "content": [{"type": "text", "text": f"duty {number}"}]})
+        for _ in range(3):
+            for agent in agents:
+                agent.results([(call, tool, LARGE) for call, tool, _ in agent.ask()])
+        found = httpx.get(f"{url}/.helix/status").json()["figures"]
+        assert [one["requests"] for one in found] == [3, 3]
+        assert provider.refused == []
+    rows = conversations(tmp_path)
+    above, below = sorted(rows, key=lambda row: bool(row.parent))
+    assert (above.parent, below.parent) == ("", above.id)
+
+
+def conversations(home: Path) -> list[Row]:
+    async def read() -> list[Row]:
+        workspace = await Workspaces(places.find(home).workspaces).open(serving.NAME)
+        try:
+            return list(await workspace.journal.conversations())
+        finally:
+            await workspace.aclose()
+
+    return asyncio.run(read())
