@@ -33,7 +33,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.large_outputs import Admission
 from helix_desktop.engine.panic import Aid, Panic
 from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens
-from helix_desktop.engine.strategies import caching, handover
+from helix_desktop.engine.strategies import admission, caching, handover
 from helix_desktop.engine.strategies.plan import Plan, Situation, tail_start
 from helix_desktop.engine.strategies.registry import STRATEGIES
 from helix_desktop.errors import HelixError, NotThere, Refused, Stopped
@@ -174,6 +174,17 @@ class Steward:
         ready, self._ready = self._ready, None
         if ready is not None:
             await self.conversation.append(*ready.spent)
+
+    def is_quiet(self, tokens: int) -> bool:
+        """Whether nothing is to be done before a step that so many tokens of outputs and messages come in for: they are shown
+        whole and fit, no fold waits to be adopted, and the provider's cache is warm.
+        """
+        situation = self.situation()
+        meter = situation.meter
+        whole = admission.always_whole(situation.policy, meter.window)
+        return (
+            self._ready is None and tokens * meter.factor <= min(whole, meter.free) and not caching.is_cold(situation)
+        )
 
     @property
     def at_rest(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hmac
 import os
+import socket
+import struct
 import sys
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -39,18 +41,53 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_same_user(peer: tuple[str, int], here: tuple[str, int]) -> bool:
-    """By the kernel's table of connections, where there is one; elsewhere loopback has to do."""
+    """By the kernel, where it can be asked; elsewhere loopback has to do."""
     if sys.platform != "linux":
         return True
-    tables = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-    end = f":{peer[1]:04X} ", f":{here[1]:04X} "
-    for table in tables:
+    owner = _asked(peer, here)
+    if owner is None:
+        owner = _listed(peer, here)
+    return owner in (os.getuid(), 0)
+
+
+def _asked(peer: tuple[str, int], here: tuple[str, int]) -> int | None:
+    """Whose socket the other end is: the kernel is asked for this one. None where it does not say."""
+    try:
+        ends = struct.pack(">HH", peer[1], here[1]) + _address(peer[0]) + _address(here[0])
+        wanted = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + ends + _ANY
+        header = struct.pack("=IHHII", 16 + len(wanted), _BY_FAMILY, _REQUEST, 1, 0)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG) as kernel:
+            kernel.settimeout(1.0)
+            kernel.send(header + wanted)
+            answer = kernel.recv(4096)
+    except (OSError, AttributeError):
+        return None
+    if struct.unpack_from("=H", answer, 4)[0] != _BY_FAMILY or len(answer) < _OWNER + 4:
+        return None
+    found: int = struct.unpack_from("=I", answer, _OWNER)[0]
+    return found
+
+
+# linux/sock_diag.h and linux/inet_diag.h
+_SOCK_DIAG, _BY_FAMILY, _REQUEST = 4, 20, 1
+_ANY = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # any interface, no cookie
+_OWNER = 16 + 4 + 48 + 12
+
+
+def _address(name: str) -> bytes:
+    return socket.inet_aton(name) + bytes(12)
+
+
+def _listed(peer: tuple[str, int], here: tuple[str, int]) -> int | None:
+    """The same by the kernel's tables of all connections: slower."""
+    end = f":{peer[1]:04X}", f":{here[1]:04X}"
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         try:
             lines = table.read_text(encoding="ascii").splitlines()[1:]
         except OSError:
             continue
         for line in lines:
             fields = line.split()
-            if fields[1].endswith(end[0].strip()) and fields[2].endswith(end[1].strip()):
-                return int(fields[7]) in (os.getuid(), 0)
-    return False
+            if fields[1].endswith(end[0]) and fields[2].endswith(end[1]):
+                return int(fields[7])
+    return None

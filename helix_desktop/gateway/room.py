@@ -9,14 +9,17 @@ import asyncio
 import base64
 import binascii
 import json
+import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from helix_desktop import tasks
 from helix_desktop.engine import recall
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
-from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
+from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     Fact,
@@ -44,9 +47,9 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.following import Following, Output, Written
 from helix_desktop.engine.ports import About
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import HelixError, Refused
+from helix_desktop.errors import HelixError, Refused, Stopped
 from helix_desktop.gateway.figures import Figures, figures
-from helix_desktop.gateway.shown import As, Entry, Showing
+from helix_desktop.gateway.shown import As, Entry, Showing, Shown
 from helix_desktop.gateway.tracks import Place, Track, Tracks, longer
 from helix_desktop.providers.client import priced
 from helix_desktop.providers.models import look_up
@@ -55,8 +58,11 @@ from helix_desktop.wire.message import Kind, Piece, Speaker, Tool, Wired
 from helix_desktop.workbench import setup
 from helix_desktop.workbench.bench import Workbench
 
+log = logging.getLogger(__name__)
+
 NOT_TOLD = Wired(Speaker.USER, (), ())
 KEPT = 24  # conversations held open
+LATER = -1  # what a request saw is known when its messages are recorded
 TITLE = 60
 _WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # what clients put around a first message
 
@@ -79,7 +85,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """One request under way. `saw`: the newest fact of what it was sent; `live`: whether its reply is recorded."""
+    """One request under way. `saw`: the newest fact of what it was sent, or LATER; `live`: whether its reply is recorded."""
 
     conversation: str
     chain: tuple[str, ...]
@@ -140,6 +146,8 @@ class Follower:
     session: Session
     following: Following
     contents: Contents
+    shown: Shown | None = None  # what its last view came to
+    settled: tuple[object, ...] = ()  # what its last request said of system prompt, tools, model and policy
 
 
 class Room:
@@ -152,6 +160,7 @@ class Room:
         self._followers: dict[str, Follower] = {}
         self._read = asyncio.Lock()
         self._is_read = False
+        self._tasks = tasks.Tasks("recording requests")
 
     # --- a request comes
 
@@ -169,6 +178,8 @@ class Room:
         while True:
             place = self._place(arrival)
             track = place.track or self._new_track(arrival)
+            if place.track is not None and (sent := await self._ahead(arrival, messages, place, track)) is not None:
+                return sent
             async with track.lock:
                 if place.track is not None and self._place(arrival) != place:
                     continue  # it went on meanwhile
@@ -185,7 +196,7 @@ class Room:
             follower = await self._follower(place.track)
             conversation = follower.session.conversation
             view = conversation.view() if place.at_tip else conversation.state.at(place.seqs[-1]).view()
-            entries = Showing(conversation, place.seqs, await follower.contents.of(view)).entries(view)
+            entries = [*(await self._shown(follower, view, place.seqs))[0].entries]
         return [*entries, *(As(at) for at in range(place.known if place.seqs else 0, len(messages)))]
 
     def _place(self, arrival: Arrival) -> Place:
@@ -210,18 +221,89 @@ class Room:
         if not aside:
             if _last_message(conversation.state.facts) > track.tip:
                 await conversation.append(Rewound(track.tip))  # a step whose reply never reached the agent
+                follower.shown = None
             await self._settle(follower, arrival)
             await self._messages(follower, track, arrival, messages)
             if arrival.fold:
                 await follower.following.next_view()
-            view, seqs = conversation.view(), tuple(track.seqs)
+            shown = await self._show(follower, track)
         else:
-            seqs = place.seqs
-            view = conversation.state.at(seqs[-1]).view()
-        contents = await follower.contents.of(view)
-        entries = Showing(conversation, seqs, contents).entries(view)
+            view = conversation.state.at(place.seqs[-1]).view()
+            shown = (await self._shown(follower, view, place.seqs))[0]
         ticket = Ticket(track.conversation, arrival.chain, conversation.state.last_seq, arrival.wire, live=not aside)
-        return Sent(ticket, tuple(entries), recallable=any(block.fold for block in view.blocks))
+        return Sent(ticket, shown.entries, recallable=_recallable(shown))
+
+    async def _show(self, follower: Follower, track: Track) -> Shown:
+        """What the messages become now; from where it differs from what they became last."""
+        view = follower.session.conversation.view()
+        shown, whole = await self._shown(follower, view, tuple(track.seqs), follower.shown)
+        follower.shown = shown if whole else None
+        return shown
+
+    @staticmethod
+    async def _shown(
+        follower: Follower, view: View, seqs: Sequence[int], before: Shown | None = None
+    ) -> tuple[Shown, bool]:
+        """What a view comes to, and whether all of it belongs to these messages. Contents are read where they are shown."""
+        contents: dict[Digest, str | Image] = {}
+        while True:
+            showing = Showing(follower.session.conversation, seqs, contents)
+            shown = showing.shown(view, before)
+            if not showing.missing:
+                return shown, showing.whole
+            contents |= await follower.contents.of(replace(view, blocks=tuple(showing.missing.values())))
+
+    # --- a request goes on before it is recorded
+
+    async def _ahead(self, arrival: Arrival, messages: Sequence[Wired], place: Place, track: Track) -> Sent | None:
+        """Where nothing is due, the new messages go on as they came and are recorded while the provider answers: its reply
+        waits for that. What comes due by them is folded for the next request. None where something may be due now.
+        """
+        follower = self._followers.get(track.conversation)
+        if follower is None or track.lock.locked() or not place.at_tip or place.known == len(messages):
+            return None
+        shown, state = follower.shown, follower.session.conversation.state
+        if shown is None or shown.seq != state.last_seq or follower.settled != self._settings_of(arrival):
+            return None
+        if not self._is_plain(follower, messages[place.known :]):
+            return None
+        self._tracks.join(track, arrival.session)
+        await track.lock.acquire()  # it is free: nobody comes between
+        try:
+            self._tasks.spawn(self._recorded(follower, track, arrival, messages), name="record a request")
+        except Stopped:
+            track.lock.release()
+            return None
+        entries = (*shown.entries, *map(As, range(place.known, len(messages))))
+        return Sent(Ticket(track.conversation, arrival.chain, LATER, arrival.wire), entries, _recallable(shown))
+
+    def _is_plain(self, follower: Follower, fresh: Sequence[Wired]) -> bool:
+        """Whether these are short texts, and results of calls that wait for them."""
+        if any(message.speaker is not Speaker.USER for message in fresh):
+            return False
+        pieces = [piece for message in fresh for piece in message.pieces]
+        waiting = {call.id for call in follower.session.conversation.state.branch.running_calls}
+        if not all(p.kind is Kind.TEXT or (p.kind is Kind.RESULT and p.id in waiting) for p in pieces):
+            return False
+        return follower.session.steward.is_quiet(sum(self._bench.tokens.count(piece.text) for piece in pieces))
+
+    async def _recorded(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
+        """Holds the lock of the track, which was taken for it."""
+        try:
+            await self._messages(follower, track, arrival, messages)
+            track.saw = follower.session.conversation.state.last_seq
+            if arrival.fold:
+                await follower.following.next_view()
+            await self._show(follower, track)
+        except Exception:
+            log.exception("a request could not be recorded; it went on as it came")
+            follower.shown = None
+        finally:
+            track.lock.release()
+
+    def _settings_of(self, arrival: Arrival) -> tuple[object, ...]:
+        settings = self._bench.workspace.settings
+        return (arrival.system, arrival.tools, arrival.model, arrival.fold, settings.preset, settings.policy)
 
     async def _branch(self, place: Place, track: Track, arrival: Arrival) -> Track:
         """The request leaves the known line. An agent that names its conversation has rewound it; of others it may be
@@ -231,6 +313,7 @@ class Room:
         if arrival.session and arrival.session == track.session:
             follower = await self._follower(track)
             await follower.session.conversation.append(Rewound(seq))
+            follower.shown = None
             self._tracks.cut(track, place.known, place.seqs, arrival.chain)
             return track
         session = await self._bench.fork(track.conversation, seq, agent=self._agent_of(track))
@@ -271,6 +354,7 @@ class Room:
         missing = [fact for fact in wanted if not conversation.state.holds(fact)]
         if missing:
             await conversation.append(*missing)
+        follower.settled = self._settings_of(arrival)
 
     def _policy(self, *, fold: bool) -> PolicySet:
         settings = self._bench.workspace.settings
@@ -364,7 +448,7 @@ class Room:
             async with track.lock:
                 if self._is_at(track, ticket):
                     following = (await self._follower(track)).following
-                    await following.replied(self._written(replied, ticket), ticket.saw)
+                    await following.replied(self._written(replied, ticket), _saw(track, ticket))
                     await following.returned([Output(name, text, ok) for name, _, text, ok in answered])
         return answered
 
@@ -379,7 +463,7 @@ class Room:
             follower = await self._follower(track)
             conversation = follower.session.conversation
             if replied is not None:
-                await follower.following.replied(self._written(replied, ticket), ticket.saw)
+                await follower.following.replied(self._written(replied, ticket), _saw(track, ticket))
             self._tracks.extend(track, longer(track.chain, ticket.wire, shown), conversation.state.last_seq)
             facts: list[Fact] = [Received((track.chain[-1],), (track.tip,), track.session, track.head)]
             if replied is not None and replied.stop is not Stop.CALLS:
@@ -387,6 +471,7 @@ class Room:
             await conversation.append(*facts)
             if replied is not None and replied.stop is not Stop.CALLS:
                 follower.session.steward.after_turn()
+            await self._show(follower, track)
 
     def _written(self, replied: Replied, ticket: Ticket) -> Written:
         info = look_up(ticket.wire, replied.model)
@@ -407,9 +492,8 @@ class Room:
             conversation = follower.session.conversation
             if conversation.state.tokens >= before:
                 return None
-            view = conversation.view()
-            entries = Showing(conversation, tuple(track.seqs), await follower.contents.of(view)).entries(view)
-            return Sent(replace(ticket, saw=conversation.state.last_seq), tuple(entries), recallable=True)
+            shown = await self._show(follower, track)
+            return Sent(replace(ticket, saw=conversation.state.last_seq), shown.entries, recallable=True)
 
     async def figures(self) -> Sequence[Figures]:
         """Of the conversations that are held open."""
@@ -460,7 +544,9 @@ class Room:
             self._is_read = True
 
     async def aclose(self) -> None:
-        """Let go of the conversations."""
+        """Let go of the conversations, when what went on is recorded."""
+        await self._tasks.ended()
+        await self._tasks.aclose(limit=1)
         self._followers.clear()
 
 
@@ -477,6 +563,14 @@ def track_from(conversation: str, facts: Sequence[Recorded]) -> Track:
             track.seqs.extend(fact.seqs)
             track.session, track.head = fact.session, fact.head
     return track
+
+
+def _saw(track: Track, ticket: Ticket) -> int:
+    return track.saw if ticket.saw == LATER else ticket.saw
+
+
+def _recallable(shown: Shown) -> bool:
+    return any(block.fold for block in shown.blocks)
 
 
 def reply_parts(pieces: Sequence[Piece]) -> tuple[ReplyPart, ...]:

@@ -6,6 +6,7 @@ Plain values, so that the process that holds the client's bytes can be another o
 from __future__ import annotations
 
 import json
+import operator
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,20 +83,49 @@ class Returned:
 Entry = As | Changed | Says | Hidden | Returned
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a view came to, so that the next one is worked out from where it differs. `messages`: how many it was for;
+    `seq`: the newest fact it was taken from.
+    """
+
+    entries: tuple[Entry, ...]
+    blocks: tuple[Block, ...]
+    messages: int
+    spans: tuple[Span, ...]
+    seq: int
+
+
 @dataclass(slots=True)
 class Showing:
-    """Makes the entries of one view. `seqs`: for each of the request's messages the last fact that stands for it."""
+    """Makes the entries of one view. `seqs`: for each of the request's messages the last fact that stands for it. `missing`:
+    blocks whose content was wanted and is not in `contents`; `whole`: every block belongs to one of the messages.
+    """
 
     conversation: Conversation
     seqs: Sequence[int]
     contents: Mapping[Digest, str | Image]
     out: list[Entry] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    missing: dict[Digest, Block] = field(default_factory=dict)
+    whole: bool = True
 
-    def entries(self, view: View) -> list[Entry]:
-        """What the request's messages become."""
-        spans: list[Span] = []
+    def shown(self, view: View, before: Shown | None = None) -> Shown:
+        """What the request's messages become; `before`: what the last view came to, of the same line of messages."""
+        first = 0
+        blocks: Sequence[Block] = view.blocks
+        if before is not None and _goes_on(view, before):
+            self.out, self.spans, first = list(before.entries), list(before.spans), before.messages
+            blocks = view.blocks[len(before.blocks) :]
+        known = len(self.out)
+        self._show(blocks)
+        self._with_silent(first, known)
+        return Shown(tuple(self.out), view.blocks, len(self.seqs), tuple(self.spans), view.seq)
+
+    def _show(self, blocks: Sequence[Block]) -> None:
+        spans = self.spans
         groups: dict[int, list[Block]] = {}
-        for block in view.blocks:
+        for block in blocks:
             if block.role is Role.SYSTEM:
                 continue
             source = block.source
@@ -111,12 +141,13 @@ class Showing:
                     self._flush(groups)
                 groups.setdefault(at, []).append(block)
         self._flush(groups)
-        return self._with_silent(spans)
 
     def _flush(self, groups: dict[int, list[Block]]) -> None:
         for at, blocks in groups.items():
             if at < len(self.seqs):
                 self.out.extend(self._group(at, blocks))
+            else:
+                self.whole = False
         groups.clear()
 
     def _facts(self, at: int) -> list[Recorded]:
@@ -176,24 +207,30 @@ class Showing:
                 name = calls[fact.call].call.name if fact.call in calls else ""
                 yield Returned(fact.call, name, self._text(block) if block else parts.EXCLUDED, fact.ok)
 
-    def _with_silent(self, spans: Sequence[Span]) -> list[Entry]:
-        """Messages no fact stands for (empty ones) stay where they are, unless a fold covers the place."""
-        there = {entry.at for entry in self.out if isinstance(entry, As | Changed)}
+    def _with_silent(self, first: int, known: int) -> None:
+        """Messages no fact stands for (empty ones) stay where they are, unless a fold covers the place. Those before `first`
+        are among the `known` entries.
+        """
+        there = {entry.at for entry in self.out[known:] if isinstance(entry, As | Changed)}
         silent = [
             at
-            for at in range(len(self.seqs))
-            if at not in there and not self._facts(at) and not any(s.first <= self.seqs[at] <= s.last for s in spans)
+            for at in range(first, len(self.seqs))
+            if at not in there
+            and not self._facts(at)
+            and not any(s.first <= self.seqs[at] <= s.last for s in self.spans)
         ]
         for at in silent:
-            behind = (i for i, entry in enumerate(self.out) if isinstance(entry, As | Changed) and entry.at > at)
+            fresh = enumerate(self.out[known:], known)
+            behind = (i for i, entry in fresh if isinstance(entry, As | Changed) and entry.at > at)
             self.out.insert(next(behind, len(self.out)), As(at))
-        return self.out
 
     def _text(self, block: Block) -> str:
         content = block.content
         if isinstance(content, Stored | Attachment):
             stored = content if isinstance(content, Stored) else content.stored
-            found = self.contents.get(stored.digest, "[This content is not available.]")
+            found = self.contents.get(stored.digest)
+            if found is None:
+                self.missing[stored.digest] = block
             return found if isinstance(found, str) else "[image]"
         return content.arguments if isinstance(content, ToolCall) else content.text
 
@@ -202,6 +239,12 @@ class Showing:
         if isinstance(block.content, ToolCall):
             return f"[Kept word for word: call of {block.content.name}]\n{text}"
         return f"[Kept word for word: output of call {block.call}]\n{text}" if block.call else text
+
+
+def _goes_on(view: View, before: Shown) -> bool:
+    """Whether the view only adds to what it was before; blocks are shared with the views before."""
+    known = len(before.blocks)
+    return len(view.blocks) >= known and all(map(operator.is_, view.blocks, before.blocks))
 
 
 def units_of(raw: str) -> list[object]:

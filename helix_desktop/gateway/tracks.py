@@ -31,13 +31,16 @@ def longer(chain: Sequence[str], wire: str, key: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class Track:
-    """One conversation as its agent sends it: its messages' hashes, and for each the last fact that stands for it."""
+    """One conversation as its agent sends it: its messages' hashes, and for each the last fact that stands for it. `saw`: the
+    newest fact of what its last request was sent, where that was recorded behind it.
+    """
 
     conversation: str
     session: str
     head: str
     chain: list[str] = field(default_factory=list)
     seqs: list[int] = field(default_factory=list)
+    saw: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property

@@ -58,6 +58,14 @@ def held_back(
     return sorted(large)
 
 
+def always_whole(policy: Policy, window: int) -> int:
+    """Up to how many tokens a batch is shown whole, whatever is in it."""
+    if policy.admission == "off":
+        return window
+    tokens = (policy.admission_tokens, policy.admission_command_tokens, policy.admission_batch_tokens)
+    return economics.large_output(window, min(tokens))
+
+
 def excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -> str:
     """What stands for a large text: where the whole is, then the preview or the compaction."""
     lines = f"{stored.lines:,} lines, " if stored.lines else ""
