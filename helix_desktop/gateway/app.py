@@ -21,6 +21,7 @@ from helix_desktop.gateway import clients, door
 from helix_desktop.gateway.body import WIRES, folded, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.gateway.exchange import LARGE, LARGEST, Exchange, Incoming, Opened, Rooms, opened
+from helix_desktop.gateway.reading import Readings
 from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, STATUS, UPSTREAMS, Route, address, guessed, route
 from helix_desktop.providers import transport
 from helix_desktop.wire import openai_responses
@@ -80,6 +81,7 @@ class Gateway:
         self._room_of = room_of
         self._client: httpx.AsyncClient | None = None
         self._last: OrderedDict[str, Last] = OrderedDict()
+        self._readings = Readings()
         self._refused: set[str] = set()
         self._tasks = tasks.Tasks("gateway")
         self.rooms: Callable[[], Sequence[Rooms]] = tuple
@@ -201,8 +203,8 @@ class Gateway:
         folds = self._options.folds and (self._options.folds_plans or not plan)
         try:
             if len(incoming.content) > LARGE:
-                return await asyncio.to_thread(opened, incoming, folds=folds)
-            return opened(incoming, folds=folds)
+                return await asyncio.to_thread(opened, incoming, self._readings, folds=folds)
+            return opened(incoming, self._readings, folds=folds)
         except Exception:
             log.exception("a request was not understood; it goes on as it came")
             return None
@@ -221,7 +223,7 @@ class Gateway:
             body = WIRES[request.wire].with_tools(request.body, ()) if not request.arrival.fold else request.body
             if not unchanged(entries, len(request.said)):
                 body = folded(request.wire, request.body, request.messages, entries)
-                exchange.incoming = _with(exchange.incoming, orjson.dumps(body))
+                exchange.incoming = _with(exchange.incoming, request.read.written(body))
         except Exception:
             log.exception("a count of tokens is asked for the request as it came")
         await exchange.through()

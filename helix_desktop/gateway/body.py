@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
 from helix_desktop.gateway.shown import As, Changed, Entry, Hidden, Part, Returned, Says, units_of
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
-from helix_desktop.wire.message import Edit, Json, Kind, Speaker, Wired, listed
+from helix_desktop.wire.message import Edit, Json, Kind, Speaker, Wired
 
 NO_RESULT = "[There is no result of this call.]"
 WIRES: Mapping[str, ModuleType] = {wire.NAME: wire for wire in (anthropic, openai_chat, openai_responses, gemini)}
+FIELDS = {
+    anthropic.NAME: "messages",
+    openai_chat.NAME: "messages",
+    openai_responses.NAME: "input",
+    gemini.NAME: "contents",
+}
+Made = dict[int, tuple[Entry, Wired, list[Json]]]  # by number of the message: what a fold made of it
 
 
 def leading(messages: Sequence[Wired]) -> int:
@@ -34,18 +41,37 @@ def folded(
     messages: Sequence[Wired],
     entries: Sequence[Entry],
     before: Sequence[Json] = (),
+    marked: Collection[int] | None = None,
+    made: Made | None = None,
 ) -> dict[str, Json]:
-    """The request with the entries in place of its messages. `before`: the messages that were sent last."""
+    """The request with the entries in place of its messages. `before`: the messages that were sent last; `marked`: those of
+    the client's that may carry a mark of the provider's cache (None: any); `made`: what folds made of its messages before.
+    """
     protocol: Any = WIRES[wire]
     first = leading(messages)
+    said = messages[first:]
     units: list[tuple[Json, bool]] = [(unit, False) for message in messages[:first] for unit in message.units]
+    made = {} if made is None else made
+    bare: set[int] = set()  # units without marks, by identity
     for entry in entries:
-        units.extend(_units(protocol, messages[first:], entry))
-    made = protocol.joined(units)
+        fresh = _changed(protocol, said, entry, made) if isinstance(entry, Changed) else _units(protocol, said, entry)
+        units.extend(fresh)
+        if marked is not None and isinstance(entry, As | Changed) and first + entry.at not in marked:
+            bare.update(id(unit) for unit, _ in fresh)
+    shown = protocol.joined(units)
     if wire == anthropic.NAME:
-        lost = _lost_marks(messages[first:], entries)
-        made = _marked(body, made, before, lost)
-    return dict(protocol.with_messages(body, made))
+        client = said if marked is None else [m for at, m in enumerate(said, first) if at in marked]
+        shown = _marked(body, shown, before, _lost_marks(said, entries), client, bare)
+    return dict(protocol.with_messages(body, shown))
+
+
+def _changed(protocol: Any, messages: Sequence[Wired], entry: Changed, made: Made) -> list[tuple[Json, bool]]:
+    """The same values as for the request before, where message and entry are the same."""
+    known = made.get(entry.at)
+    if known is None or known[1] is not messages[entry.at] or known[0] != entry:
+        units = [unit for unit, _ in _units(protocol, messages, entry)]
+        known = made[entry.at] = (entry, messages[entry.at], units)
+    return [(unit, False) for unit in known[2]]
 
 
 def answered(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
@@ -99,29 +125,42 @@ def _edits(message: Wired, part: Part, answers: Sequence[str]) -> list[Edit]:
 def _lost_marks(messages: Sequence[Wired], entries: Sequence[Entry]) -> list[Json]:
     """Marks of messages that a fold covers whole."""
     there = {entry.at for entry in entries if isinstance(entry, As | Changed)}
+    if len(there) == len(messages):
+        return []
     gone = [message for at, message in enumerate(messages) if at not in there]
     return [mark for message in gone if (mark := anthropic.mark_of(message.units[0]))]
 
 
-def _marked(body: Mapping[str, Json], units: list[Json], before: Sequence[Json], lost: Sequence[Json]) -> list[Json]:
+def _marked(
+    body: Mapping[str, Json],
+    units: list[Json],
+    before: Sequence[Json],
+    lost: Sequence[Json],
+    client: Sequence[Wired],
+    bare: Container[int],
+) -> list[Json]:
     """A mark before the first message that is not what was sent last, so that the provider finds what it has cached of it;
-    and one behind the last message, where what was added here stands behind the client's own.
+    and one behind the last message, where what was added here stands behind the client's own. `client`: its messages that may
+    have one; `bare`: units without.
     """
     rest = {key: value for key, value in body.items() if key != "messages"}
-    usual = lost[0] if lost else _usual(body)
+    usual = lost[0] if lost else _usual(client)
     if usual is None:
         return units
-    count = anthropic.marks(rest) + sum(map(anthropic.marks, units))
+    places = [at for at, unit in enumerate(units) if id(unit) not in bare and anthropic.mark_of(unit) is not None]
+    count = anthropic.marks(rest) + sum(anthropic.marks(unit) for unit in units if id(unit) not in bare)
     for at in (len(units) - 1, _first_change(before, units) - 1):
-        if not 0 <= at < len(units) or anthropic.mark_of(units[at]) is not None:
+        if not 0 <= at < len(units) or at in places:
             continue
         if count >= anthropic.MOST_MARKS:
-            taken = next((i for i, unit in enumerate(units) if i != at and anthropic.mark_of(unit) is not None), None)
+            taken = next((place for place in places if place != at), None)
             if taken is None or taken == len(units) - 1:
                 continue
             units[taken] = anthropic.unmarked(units[taken])
+            places.remove(taken)
             count -= 1
         units[at] = anthropic.marked(units[at], usual)
+        places = sorted([*places, at])
         count += 1
     return units
 
@@ -134,7 +173,7 @@ def _first_change(before: Sequence[Json], units: Sequence[Json]) -> int:
     return 0
 
 
-def _usual(body: Mapping[str, Json]) -> Json | None:
+def _usual(client: Sequence[Wired]) -> Json | None:
     """As long-lived as the client's own marks: a longer one may not stand behind a shorter one. None: it sets none."""
-    marks = (anthropic.mark_of(unit) for unit in listed(body.get("messages")))
+    marks = (anthropic.mark_of(message.units[0]) for message in client)
     return next((mark for mark in marks if mark), None)

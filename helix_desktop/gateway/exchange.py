@@ -24,10 +24,10 @@ from helix_desktop.gateway import clients
 from helix_desktop.gateway.body import WIRES, answered, folded, leading, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.gateway.figures import Figures
+from helix_desktop.gateway.reading import Body, Readings
 from helix_desktop.gateway.room import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.routes import HOP, OWN, Route
 from helix_desktop.gateway.shown import As, Entry, Hidden, Returned
-from helix_desktop.gateway.tracks import chain_of
 from helix_desktop.gateway.veil import OURS, VEILS, Veil
 from helix_desktop.tools import recall as recall_tools
 from helix_desktop.wire import gemini, openai_responses
@@ -95,11 +95,21 @@ class Incoming:
 class Opened:
     """A body that is understood."""
 
-    wire: str
-    body: dict[str, Json]
-    messages: list[Wired]
+    read: Body
     arrival: Arrival
     adds_tools: bool
+
+    @property
+    def wire(self) -> str:
+        return self.read.wire
+
+    @property
+    def body(self) -> dict[str, Json]:
+        return self.read.value
+
+    @property
+    def messages(self) -> list[Wired]:
+        return self.read.messages
 
     @property
     def streams(self) -> bool:
@@ -111,37 +121,34 @@ class Opened:
         return self.messages[leading(self.messages) :]
 
 
-def opened(incoming: Incoming, *, folds: bool) -> Opened | None:
+def opened(incoming: Incoming, readings: Readings, *, folds: bool) -> Opened | None:
     """The body, or None for one that passes through: not understood, or a side request."""
     route = incoming.route
     try:
-        body = orjson.loads(_plain(incoming.content, incoming.headers.get("content-encoding", "")))
+        content = _plain(incoming.content, incoming.headers.get("content-encoding", ""))
+        read = readings.read(route.wire, content, clients.session_of(incoming.headers, {}))
     except (ValueError, OSError, zlib.error, zstandard.ZstdError, EOFError):
         return None
-    if not isinstance(body, dict):
+    if read is None or not read.messages or not _manageable(route, read.value):
         return None
-    wire: Any = WIRES[route.wire]
-    messages = wire.messages(body)
-    head = wire.head(body)
-    if not messages or not _manageable(route, body):
-        return None
-    said = messages[leading(messages) :]
+    head = read.head
+    said = read.messages[leading(read.messages) :]
     if not head.tools and (len(incoming.content) < SMALL or _is_part(said)):
         return None
     own = any(tool.name.endswith(tuple(OURS)) for tool in head.tools)
     arrival = Arrival(
         wire=route.wire,
         agent=clients.named(route.agent) or clients.agent_of(incoming.headers),
-        session=clients.session_of(incoming.headers, body),
+        session=clients.session_of(incoming.headers, read.value),
         head=_head_hash(head.system, head.tools),
         model=head.model or route.model,
         system=head.system,
         tools=head.tools,
-        chain=chain_of(route.wire, said),
+        chain=read.chain,
         fold=folds,
         parent=clients.parent_of(incoming.headers),
     )
-    return Opened(route.wire, body, messages, arrival, adds_tools=folds and bool(head.tools) and not own)
+    return Opened(read, arrival, adds_tools=folds and bool(head.tools) and not own)
 
 
 def _is_part(said: Sequence[Wired]) -> bool:
@@ -199,16 +206,12 @@ class Exchange:
         ticket = sent.ticket
         tools = request.adds_tools and ticket.conversation not in self.refused
         try:
-            body = await _beside(len(self.incoming.content), partial(self._body, request, sent, tools=tools))
+            made = await _beside(len(self.incoming.content), partial(self._made, request, sent, tools=tools))
         except Exception:
             log.exception("a request could not be folded; it goes on as it came")
             await self.through()
             return
-        if body is None:
-            content = self.incoming.content
-            body = request.body
-        else:
-            content = await _beside(len(self.incoming.content), orjson.dumps, body)
+        content, body = made or (self.incoming.content, request.body)
         response = await self._ask(content, changed=content is not self.incoming.content, reads=tools)
         if response.status_code >= 400:
             retried = await self._mended(
@@ -230,15 +233,19 @@ class Exchange:
             log.exception("a request could not be recorded; it goes on as it came")
             return None
 
-    def _body(self, request: Opened, sent: Sent, *, tools: bool) -> dict[str, Json] | None:
-        """The body to send on; None for the client's own bytes."""
+    def _made(self, request: Opened, sent: Sent, *, tools: bool) -> tuple[bytes, dict[str, Json]] | None:
+        """The body to send on, as bytes and as a value; None for the client's own."""
         same = unchanged(sent.entries, len(request.said))
         if same and not tools:
             return None
         wire: Any = WIRES[request.wire]
+        read = request.read
         body = wire.with_tools(request.body, TOOLS) if tools else request.body
-        before = self.before(sent.ticket.conversation)
-        return body if same else folded(request.wire, body, request.messages, sent.entries, before)
+        if not same:
+            before = self.before(sent.ticket.conversation)
+            marked = read.marked()
+            body = folded(request.wire, body, request.messages, sent.entries, before, marked, read.made)
+        return read.written(body), body
 
     async def _mended(
         self,
@@ -258,8 +265,9 @@ class Exchange:
         if too_long and request.arrival.fold:
             shorter = await room.overflowed(sent.ticket)
             if shorter is not None:
-                body = self._body(request, shorter, tools=tools) or request.body
-                again = await self._ask(orjson.dumps(body), changed=True, reads=tools)
+                made = self._made(request, shorter, tools=tools)
+                shorter_content, body = made or (self.incoming.content, request.body)
+                again = await self._ask(shorter_content, changed=made is not None, reads=tools)
                 if again.status_code < 400:
                     return again, body, tools
                 content, response = await again.aread(), again

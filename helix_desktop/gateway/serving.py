@@ -83,6 +83,7 @@ class Opening:
         self._serve = serve
         self._known = Workspaces(where.workspaces)
         self._rooms: dict[str, Rooms] = {}
+        self._named: dict[str, str] = {}  # the workspaces that are open, by what they were asked for as
         self._here: dict[str, AsyncExitStack] = {}
         self._lock = asyncio.Lock()
         self._tasks = tasks.Tasks("workspaces of the gateway")
@@ -90,13 +91,18 @@ class Opening:
 
     async def room(self, name: str) -> Rooms:
         """The engine of a workspace; of the usual one where none is named."""
-        identity = await self._identity(name or self._usual or NAME)
+        wanted = name or self._usual or NAME
+        found = self._rooms.get(self._named.get(wanted, ""))
+        if found is not None and not (isinstance(found, FarRoom) and found.ended):
+            return found
+        identity = await self._identity(wanted)
         async with self._lock:
             found = self._rooms.get(identity)
             if isinstance(found, FarRoom) and found.ended:
                 found = None
             if found is None:
                 found = self._rooms[identity] = await self._opened(identity)
+        self._named[wanted] = identity
         return found
 
     def all(self) -> tuple[Rooms, ...]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from helix_desktop.wire.message import Wired
 
 
-def chain_of(wire: str, messages: Sequence[Wired]) -> tuple[str, ...]:
-    """For each message the hash of all up to it."""
-    made, last = [], wire.encode()
-    for message in messages:
+def chain_of(wire: str, messages: Sequence[Wired], before: Sequence[str] = ()) -> tuple[str, ...]:
+    """For each message the hash of all up to it. `before`: those of the messages at the beginning, where they are known."""
+    made = list(before)
+    last = bytes.fromhex(made[-1]) if made else wire.encode()
+    for message in messages[len(made) :]:
         digest = hashlib.blake2b(last, digest_size=16)
         digest.update(message.key.encode())
         last = digest.digest()

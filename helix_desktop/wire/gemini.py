@@ -53,10 +53,15 @@ def head(body: Mapping[str, Json]) -> Head:
     return Head("", text_of(system.get("parts")), tuple(tools), number(config, "maxOutputTokens"))
 
 
-def messages(body: Mapping[str, Json]) -> list[Wired]:
-    """The contents of a request."""
+def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The contents of a request. `before`: those at its beginning that were read already."""
     tally = Tally()
-    return [message(unit, tally) for unit in listed(body.get("contents"))]
+    for piece in (piece for message in before for piece in message.pieces):
+        if piece.kind is Kind.CALL:
+            tally.call(piece.name)
+        elif piece.kind is Kind.RESULT:
+            tally.result(piece.name)
+    return [*before, *(message(unit, tally) for unit in listed(body.get("contents"))[len(before) :])]
 
 
 def message(unit: Json, tally: Tally | None = None) -> Wired:

@@ -50,9 +50,9 @@ def head(body: Mapping[str, Json]) -> Head:
     )
 
 
-def messages(body: Mapping[str, Json]) -> list[Wired]:
-    """The messages of a request."""
-    return [message(unit) for unit in listed(body.get("messages"))]
+def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The messages of a request. `before`: those at its beginning that were read already."""
+    return [*before, *map(message, listed(body.get("messages"))[len(before) :])]
 
 
 def message(unit: Json) -> Wired:

@@ -51,14 +51,14 @@ def _tools_in(body: Mapping[str, Json]) -> list[Json]:
     return [tool for item in listed(body.get("input")) for tool in listed(mapping(item).get("tools"))]
 
 
-def messages(body: Mapping[str, Json]) -> list[Wired]:
-    """The messages of a request: items of one reply are one message."""
+def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The messages of a request: items of one reply are one message. `before`: those at its beginning that were read already."""
     given = body.get("input")
     if isinstance(given, str):
         return [Wired(Speaker.USER, (given,), (Piece(Kind.TEXT, given, (0,)),))]
-    out: list[Wired] = []
+    out: list[Wired] = list(before)
     reply: list[Json] = []
-    for item in listed(given):
+    for item in listed(given)[sum(len(message.units) for message in before) :]:
         if _of_reply(mapping(item)):
             reply.append(item)
             continue

@@ -9,14 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import http.client
-import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,9 +21,7 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
-from helix_desktop import tasks
 from tests.benchmarks.gateway import gateway
-from tests.benchmarks.row import Figure, Row
 
 Json = Any
 SHORT, LONG = 20_000, 500_000  # tokens of history
@@ -195,7 +190,6 @@ def main() -> None:
         upstream, _ = stack.enter_context(server("provider"))
         plain, _ = stack.enter_context(server("proxy", upstream))
         ours, _ = stack.enter_context(gateway(upstream))
-        off, _ = stack.enter_context(gateway(upstream, "--no-folds")) if os.environ.get("OFF") else (ours, 0)
         names = ("direct", "proxy", "gateway")
         for name, taken in zip(names, waits((upstream, plain, ours), arguments.tokens, arguments.steps), strict=True):
             print(f"{name}: {median(taken) * 1e3:.2f} ms ({min(taken) * 1e3:.2f}-{max(taken) * 1e3:.2f})")
