@@ -61,7 +61,8 @@ def token_of(where: Places) -> str:
 
 def listening(port: int) -> socket.socket:
     """A socket of this machine alone; WrongUse where the port is taken."""
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # named as TCP: asyncio sends small pieces at once only where the socket says so
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind(("127.0.0.1", port))

@@ -108,7 +108,7 @@ def serve(what: str, upstream: str) -> None:
 
     import uvicorn
 
-    sock = socket.socket()
+    sock = socket.socket(proto=socket.IPPROTO_TCP)
     sock.bind(("127.0.0.1", 0))
     sock.listen(256)
     print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
@@ -127,7 +127,7 @@ class Client:
         self._session = session
         schema = {"type": "object", "properties": {"command": {"type": "string"}}}
         self.body: dict[str, Json] = {
-            "model": "claude-sonnet-4-5", "max_tokens": 4000, "stream": True, "system": "You are an agent. " * 40,
+            "model": "claude-opus-4-6", "max_tokens": 4000, "stream": True, "system": "You are an agent. " * 40,
             "tools": [{"name": "Bash", "description": "run it", "input_schema": schema}], "messages": [],
         }  # fmt: skip
         self.messages: list[Json] = self.body["messages"]

@@ -47,6 +47,16 @@ async def worked(kept: Keeping, steps: int, size: int = 300) -> None:
         await kept.step(words(size, f"w{len(kept.facts)}x{index}"))
 
 
+async def test_nothing_is_due_before_a_step_of_short_outputs_until_something_waits_or_is_large() -> None:
+    kept = await keeping("helix", window=100_000)
+    await kept.say("do it")
+    await worked(kept, 3)
+    assert kept.steward.is_quiet(300)
+    assert not kept.steward.is_quiet(98_000)
+    kept.clock.time += 3_600
+    assert not kept.steward.is_quiet(300)
+
+
 async def test_sixty_of_eighty_old_outputs_become_markers() -> None:
     kept = await keeping("helix", window=1_000_000, caching_steps=20)
     await kept.say("do it")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helix_desktop.engine import policy
 from helix_desktop.engine.facts import ToolReturned
@@ -12,6 +14,7 @@ from helix_desktop.engine.strategies.admission import (
     FULL,
     PREVIEW,
     Choice,
+    always_whole,
     choices,
     excerpt,
     held_back,
@@ -41,6 +44,12 @@ def batch(*sizes: int) -> list[ToolReturned]:
 )
 def test_what_is_held_back(sizes: list[int], held: list[int]) -> None:
     assert held_back(batch(*sizes), LAYERED, 128_000, 1.0) == held
+
+
+@given(st.lists(st.integers(1, 5_000), max_size=12), st.integers(4_000, 1_000_000), st.booleans())
+def test_a_batch_that_is_always_whole_is_never_held_back(sizes: list[int], window: int, commands: bool) -> None:
+    held = held_back(batch(*sizes), LAYERED, window, 1.0, range(len(sizes)) if commands else ())
+    assert not held or sum(sizes) > always_whole(LAYERED, window)
 
 
 def test_the_output_of_a_command_has_a_limit_of_its_own() -> None:
