@@ -103,6 +103,10 @@ SEND_WITH = Setting(
     "chat.send_with", "Chat", "Send with", "The key that sends a message. The other one starts a new line.", "enter",
     choices=("enter", "ctrl+enter"),
 )  # fmt: skip
+ASK_ABOVE = Setting(
+    "chat.ask_above", "Chat", "Ask before a message that costs more than",
+    "About what it costs, without further steps when tools are used. 0 means never.", 0, least=0, most=1_000_000, unit="US cents",
+)  # fmt: skip
 NOTIFY_DONE = Setting(
     "notifications.done", "Notifications", "When an agent finishes", "Only while the window is in the background.", True
 )  # fmt: skip
@@ -139,7 +143,7 @@ KEYS_IN_FILE = Setting(
 )  # fmt: skip
 
 ALL: tuple[Setting[Any], ...] = (
-    THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, INSTRUCTIONS, SEND_WITH, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
+    THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, INSTRUCTIONS, SEND_WITH, ASK_ABOVE, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
     NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, FETCH_PAGES, KEYS_IN_FILE,
 )  # fmt: skip
 

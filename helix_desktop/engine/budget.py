@@ -13,8 +13,26 @@ from dataclasses import dataclass
 from helix_desktop.engine import economics
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.economics import Prices
-from helix_desktop.engine.facts import Cover, ModelRole, ModelSet, Usage
-from helix_desktop.engine.history.ledger import Savings
+from helix_desktop.engine.facts import (
+    Cover,
+    DocumentEdited,
+    Excluded,
+    Fact,
+    Folded,
+    Included,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    Refolded,
+    Rewound,
+    RulesSet,
+    Span,
+    SystemSet,
+    ToolsOffered,
+    Unfolded,
+    Usage,
+)
+from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
@@ -56,6 +74,8 @@ class Meter:
 @dataclass(frozen=True, slots=True)
 class NextMessage:
     """About what the next request costs, in dollars. `reply`: the tokens expected back; 0: not known, not counted.
+    `warm_until`: when the provider's cache expires, in seconds since 1970; 0: it is cold now, or nobody knows.
+    `per_token`: what a token that is new costs.
 
     Not in it: the text of the message itself, more steps where the reply calls tools, and folds.
     """
@@ -63,6 +83,16 @@ class NextMessage:
     warm: float
     cold: float
     reply: int
+    warm_until: float = 0.0
+    per_token: float = 0.0
+    forever: bool = False  # warm, and its provider does not say for how long
+
+    def is_warm(self, now: float) -> bool:
+        return self.forever or now < self.warm_until
+
+    def price(self, now: float) -> float:
+        """What it costs when it is sent now."""
+        return self.warm if self.is_warm(now) else self.cold
 
 
 def meter(state: Moment, policy: Policy) -> Meter:
@@ -129,8 +159,62 @@ def next_message(state: Moment, policy: Policy) -> NextMessage | None:
     if chosen is None or chosen.price_input <= 0:
         return None
     used, ledger = meter(state, policy).used, state.record.ledger
-    cached = min(used, ledger.cached(chosen.model, state.seq))
+    cached = min(used, still_cached(state, chosen.model))
     reply = ledger.usual_reply(state.seq)
     warm = Usage(used, cache_read=cached, cache_write=used - cached, output=reply)
     cold = Usage(used, cache_write=used, output=reply)
-    return NextMessage(cost(warm, chosen), cost(cold, chosen), reply)
+    until = _asked_at(state, chosen.model) + chosen.cache_seconds if cached and chosen.cache_seconds else 0.0
+    per_token = prices(chosen).write * chosen.price_input / PER_MILLION
+    forever = bool(cached) and not chosen.cache_seconds
+    return NextMessage(cost(warm, chosen), cost(cold, chosen), reply, until, per_token, forever)
+
+
+def still_cached(state: Moment, model: str) -> int:
+    """The tokens at the front of the next request that a model read in its last one: up to the first thing that changed."""
+    ledger = state.record.ledger
+    billed, answered = ledger.cached(model, state.seq), ledger.answered(model, state.seq)
+    if not answered:
+        return 0
+    changed = _first_change(state, saw_of(state.record.facts[answered - 1]))
+    if changed is None:
+        return billed
+    front = state.settings.tokens + sum(item.tokens for item in state.branch.items if item.first < changed)
+    return min(billed, corrected(front, state)) if changed else 0
+
+
+def _first_change(state: Moment, saw: int) -> int | None:
+    """The first message that is shown in another way than at the fact `saw`; 0: the system prompt or the tools; None: all is
+    as it was.
+    """
+    places = [
+        place for recorded in state.record.facts[saw : state.seq] if (place := _place(state, recorded.fact)) is not None
+    ]
+    return min(places, default=None)
+
+
+def _place(state: Moment, fact: Fact) -> int | None:
+    match fact:
+        case SystemSet() | RulesSet() | ToolsOffered():
+            return 0
+        case Rewound(to=to):
+            return to + 1
+        case Folded(cover=cover):
+            return _begin_of(cover)
+        case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name):
+            fold = state.fold(name)
+            return None if fold is None else _begin_of(fold.cover)
+        case Excluded(ref=ref) | Included(ref=ref):
+            return _begin_of(ref)
+    return None
+
+
+def _begin_of(cover: Cover) -> int:
+    return cover.first if isinstance(cover, Span) else cover.seq
+
+
+def _asked_at(state: Moment, model: str) -> float:
+    """When a model was last asked."""
+    answered = state.record.ledger.answered(model, state.seq)
+    recorded = state.record.facts[answered - 1]
+    seconds = recorded.fact.seconds if isinstance(recorded.fact, ModelReplied) else 0.0
+    return recorded.time - seconds

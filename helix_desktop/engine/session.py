@@ -53,6 +53,7 @@ from helix_desktop.errors import HelixError, NotThere, Refused
 
 TITLE = 60
 MOST_SENT_ON = 3
+FOLD_SHARE = 0.1  # of the next request: below it "Fold first" is not worth a thought
 BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote is lost, and you can continue."
 
 
@@ -197,6 +198,24 @@ class Session:
     def next_message(self) -> NextMessage | None:
         """About what sending now costs; None where the model's prices are not known."""
         return budget.next_message(self.conversation.state, self.conversation.policy)
+
+    def price_with(self, parts: Sequence[UserPart]) -> float:
+        """About what these words would cost if they were sent now, in dollars; 0.0: not known."""
+        price = self.next_message()
+        if price is None:
+            return 0.0
+        tokens = sum(self._counted(part).tokens for part in parts)
+        return price.price(self._crew.clock.now()) + budget.corrected(tokens, self.conversation.state) * price.per_token
+
+    def fold_first(self) -> float:
+        """What making markers of old outputs now would save of the next message, in dollars, where its provider's cache is cold and
+        the policy would not do it by itself; 0.0: nothing worth it.
+        """
+        price = self.next_message()
+        if price is None or price.is_warm(self._crew.clock.now()):
+            return 0.0
+        freed = self.steward.freed_by_markers()
+        return freed * price.per_token if freed >= FOLD_SHARE * self.meter().used else 0.0
 
     def forecast(self) -> str:
         """What would be folded next, and why."""

@@ -219,6 +219,14 @@ class Steward:
             return f"Next: old outputs become markers, {clearing.why}."
         return f"Nothing is due: {situation.meter.figures()}. {outlook(situation)}"
 
+    def freed_by_markers(self) -> int:
+        """The tokens that markers for everything old would free; 0 where the policy makes them at the next step anyway."""
+        situation = self.situation()
+        clearing = caching.everything_old(situation, tail_start(situation))
+        if clearing is None or caching.due(situation) is not None:
+            return 0
+        return round(caching.freed(situation, clearing) * situation.meter.factor)
+
     # --- deciding ---------------------------------------------------------------------------------------------------
 
     def situation(self) -> Situation:

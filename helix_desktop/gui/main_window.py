@@ -481,7 +481,7 @@ class MainWindow(Frame):
         if self.session is not None:
             meter = self.session.meter()
             self.chat.composer.show_meter(meter.parts, meter.window, self._cost)
-            self.chat.composer.show_price(self.session.next_message())
+            self.chat.composer.show_price(self.session.next_message(), self.session.fold_first)
         else:
             self.chat.composer.show_meter({}, 0)
             self.chat.composer.show_price(None)

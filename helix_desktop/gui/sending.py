@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.engine.facts import FoldKind, Text, UserPart
 from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import finding
 from helix_desktop.gui.chat.completion import Asked, Offer
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Session, Workbench
+from helix_desktop.gui.questions import ask_which
+from helix_desktop.gui.shared.figures import money
 from helix_desktop.gui.words import tr
+from helix_desktop.settings import ASK_ABOVE
 
 
 def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
@@ -27,8 +30,7 @@ def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None: 
     elif window.session is not None and _is_command(bench, parts):
         _expand(window, bench, window.session, parts)
     elif window.session is not None:
-        window.session.send(parts, steer=steer)
-        window.pages.follow()
+        _say(window, window.session, parts, steer=steer)
     else:
         work, begun, not_sent = (
             bench.new_conversation(),
@@ -45,7 +47,7 @@ def _begin(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], se
     if _is_command(bench, parts):
         _expand(window, bench, session, parts)
     else:
-        session.send(parts)
+        _say(window, session, parts)
     window.refresh_conversations()
 
 
@@ -58,11 +60,48 @@ def _is_command(bench: Workbench, parts: tuple[UserPart, ...]) -> bool:
 
 def _expand(window: MainWindow, bench: Workbench, session: Session, parts: tuple[UserPart, ...]) -> None:
     def say(whole: tuple[UserPart, ...]) -> None:
-        session.send(whole)
-        window.pages.follow()
+        _say(window, session, whole)
 
     work = bench.expanded(session, parts)
     window.doing.do(work, name="fill in a command", then=say, failed=given_back(window, parts))
+
+
+def _say(window: MainWindow, session: Session, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
+    """Say it; asked first where it costs more than the user wants to pay without being asked."""
+    not_sent = given_back(window, parts)
+
+    def say() -> None:
+        try:
+            session.send(parts, steer=steer)
+        except HelixError as error:
+            not_sent(error)
+        window.pages.follow()
+
+    def fold_and_say() -> None:
+        window.doing.do(
+            session.fold_now(FoldKind.MARKER),
+            name="fold first",
+            then=lambda _done: say(),
+            owner=window,
+            failed=not_sent,
+        )
+
+    most, price = window.settings[ASK_ABOVE] / 100, session.price_with(parts)
+    if not most or price <= most:
+        say()
+        return
+    place = window.chat.composer.place
+    words = tr(
+        "This message costs about {price}, more than the {limit} you set. Nothing has been sent.",
+        price=money(price), limit=money(most),
+    )  # fmt: skip
+    saves = session.fold_first()
+    ways = [(tr("Send"), say)]
+    if saves:
+        words = f"{words} {tr('Folding old outputs first saves about {saved}.', saved=money(saves))}"
+        ways.insert(0, (tr("Fold first, then send"), fold_and_say))
+    box = ask_which(window, tr("Send this message?"), words, "", ways)
+    box.rejected.connect(lambda: window.chat.composer.hold(place, parts))
 
 
 def given_back(window: MainWindow, parts: tuple[UserPart, ...]) -> Callable[[HelixError], None]:

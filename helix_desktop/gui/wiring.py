@@ -170,6 +170,7 @@ def _wire_composer(window: MainWindow) -> None:
     composer.resent.connect(partial(_resend, window))
     composer.offers_wanted.connect(partial(sending.offer, window))
     composer.taken.connect(partial(sending.take, window))
+    composer.fold_wanted.connect(window.actions_["fold-marker"].trigger)
     composer.stop_wanted.connect(window.actions_["stop"].trigger)
     composer.attach_wanted.connect(window.actions_["attach"].trigger)
     composer.files_given.connect(window.attaching.mime)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helix_desktop.engine import budget, policy
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.economics import Prices
-from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, RulesSet, Span, SystemSet, ToolsOffered, Usage
+from helix_desktop.engine.facts import (
+    FoldKind,
+    ModelRole,
+    ModelSet,
+    PartRef,
+    RulesSet,
+    Span,
+    SystemSet,
+    ToolsOffered,
+    Unfolded,
+    Usage,
+)
 from helix_desktop.engine.history.settings import RULES_HEADER_TOKENS
 from tests.engine.talk import Talk
 
@@ -160,3 +173,51 @@ def test_another_model_has_nothing_in_its_cache() -> None:
     price = budget.next_message(talk.state, LAYERED)
     assert price is not None
     assert price.warm == price.cold
+
+
+def test_after_a_fold_only_what_stands_before_it_is_still_in_the_cache() -> None:
+    """The warm price was that of the whole last request, and so too low."""
+    talk = Talk()
+    talk.add(replace(PRICED, cache_seconds=300))
+    talk.user("go", tokens=1_000)
+    front = talk.state.tokens
+    out = talk.step("c1", tokens=20_000)
+    sent = talk.state.tokens
+    talk.reply("done", model="m", billed=sent)
+    before = budget.next_message(talk.state, LAYERED)
+    talk.fold("marker-1", PartRef(out), kind=FoldKind.MARKER, tokens=50)
+    after = budget.next_message(talk.state, LAYERED)
+    assert before is not None
+    assert after is not None
+    used = budget.meter(talk.state, LAYERED).used
+    cached = front + talk.state.branch.item_at(out - 1).tokens
+    rest = after.reply * 5.0
+    assert after.warm == pytest.approx((cached * 0.1 + (used - cached) * 1.25 + rest) / 1e6, rel=0.02)
+    assert after.cold < before.cold
+    talk.add(Unfolded("marker-1"))
+    assert budget.still_cached(talk.state, "m") == pytest.approx(cached, rel=0.02)
+
+
+def test_a_changed_system_prompt_leaves_nothing_in_the_cache() -> None:
+    talk = Talk()
+    talk.add(PRICED)
+    talk.user("go", tokens=1_000)
+    talk.reply("yes", model="m", billed=talk.state.tokens)
+    assert budget.still_cached(talk.state, "m") > 0
+    talk.add(SystemSet("Another.", 5))
+    assert budget.still_cached(talk.state, "m") == 0
+
+
+def test_the_cache_lives_from_the_last_request_on_where_its_provider_says_for_how_long() -> None:
+    talk = Talk()
+    talk.add(replace(PRICED, cache_seconds=300))
+    talk.user("go", tokens=1_000)
+    talk.reply("yes", model="m", billed=talk.state.tokens)
+    price = budget.next_message(talk.state, LAYERED)
+    assert price is not None
+    assert price.warm_until == talk.state.time + 300
+    assert price.price(talk.state.time + 299) == price.warm < price.cold == price.price(talk.state.time + 301)
+    talk.add(PRICED)
+    price = budget.next_message(talk.state, LAYERED)
+    assert price is not None
+    assert (price.warm_until, price.price(talk.state.time + 1e6)) == (0.0, price.warm)

@@ -397,3 +397,36 @@ async def test_pins_that_do_not_fit_a_smaller_model_are_said_and_nothing_is_sent
     await told(at, "and now?")
     assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
     assert at.session.meter().fits
+
+
+async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits() -> None:
+    at = await world(calls("look"), says("done"), says("and again"), preset="none")
+    priced = ModelSet(
+        ModelRole.MAIN,
+        "scripted",
+        128_000,
+        price_input=10.0,
+        price_output=50.0,
+        price_cache_read=1.0,
+        cache_seconds=300,
+    )
+    at.setup = replace(at.setup, models=(priced,))
+
+    async def much(_call: object, _context: object) -> str:
+        return "word " * 8_000
+
+    at.tools.runs["look"] = much
+    await told(at, "go", "again")
+    clock = at.session._crew.clock
+    price = at.session.next_message()
+    assert price is not None
+    assert price.forever is False
+    await clock.sleep(at.session.conversation.state.time - clock.now() + 299)
+    assert at.session.fold_first() == 0.0
+    await clock.sleep(2)
+    saved = at.session.fold_first()
+    assert saved == pytest.approx(8_000 * 10 / 1e6, rel=0.05)
+    cold = at.session.price_with((Text("one two three"),))
+    await at.session.fold_now(FoldKind.MARKER)
+    assert cold - at.session.price_with((Text("one two three"),)) == pytest.approx(saved, rel=0.02)
+    assert at.session.fold_first() == 0.0

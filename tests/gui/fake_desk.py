@@ -120,6 +120,7 @@ class FakeSession:
         self.given: dict[int, Answer] = {}
         self.answers: list[str] = []
         self.done: list[str] = []
+        self.price, self.saves = 0.0, 0.0
         self.state = state_of(facts)
         self._numbers = itertools.count(1)
         self._listeners: list[Listener] = []
@@ -206,6 +207,12 @@ class FakeSession:
 
     def next_message(self) -> budget.NextMessage | None:
         return budget.next_message(self.state, policy.from_fact(self.state.settings.policy))
+
+    def price_with(self, parts: Sequence[UserPart]) -> float:
+        return self.price
+
+    def fold_first(self) -> float:
+        return self.saves
 
     def forecast(self) -> str:
         return "Next: a handover, when 108,800 tokens are reached."

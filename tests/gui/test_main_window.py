@@ -39,7 +39,7 @@ from helix_desktop.gui.ports import ALLOW_ALL
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import intents
 from helix_desktop.gui.wiring import wire
-from helix_desktop.settings import Settings
+from helix_desktop.settings import ASK_ABOVE, Settings
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Row
@@ -130,6 +130,26 @@ def test_without_a_model_the_words_stay_and_setting_up_is_offered(window: MainWi
     write(window, "Hello")
     assert wanted.count() == 1
     assert window.chat.composer.text.toPlainText() == "Hello"
+
+
+def test_a_message_above_the_sum_the_user_set_is_asked_about_before_it_is_sent(
+    window: MainWindow, session: FakeSession
+) -> None:
+    window.settings.change(ASK_ABOVE, 50)
+    session.price, session.saves = 0.62, 0.20
+    before = len(session.state.facts)
+    write(window, "all of it")
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
+    assert "about $0.620, more than the $0.500 you set" in box.text()
+    assert [each.text() for each in box.buttons() if each.text() != "Cancel"] == ["Fold first, then send", "Send"]
+    assert len(session.state.facts) == before
+    box.reject()
+    assert window.chat.composer.text.toPlainText() == "all of it"
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
+    next(each for each in box.buttons() if each.text() == "Fold first, then send").click()
+    assert session.done == ["fold marker"]
+    assert len(session.state.facts) > before
 
 
 def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWindow, session: FakeSession) -> None:

@@ -108,6 +108,12 @@ class Ledger:
         row = bisect_right(reports.seqs, seq) if reports else 0
         return reports.billed[row - 1] if reports and row else 0
 
+    def answered(self, model: str, seq: int) -> int:
+        """The last reply of a model that reported what it read, by its number; 0: there is none."""
+        reports = self.reports.get(model)
+        row = bisect_right(reports.seqs, seq) if reports else 0
+        return reports.seqs[row - 1] if reports and row else 0
+
     def usual_reply(self, seq: int) -> int:
         """The median length of the last replies that were reported, in tokens; 0 before the first."""
         row = bisect_right(self.requests, seq)

@@ -106,6 +106,12 @@ def everything_old(situation: Situation, end: int) -> Clearing | None:
     return clearing if _any(situation, clearing) else None
 
 
+def freed(situation: Situation, clearing: Clearing) -> int:
+    """The counted tokens it would free."""
+    items = old_items(situation.branch, clearing.first, clearing.end)
+    return sum(tokens for item in items for _, tokens in frees(situation, item))
+
+
 def _any(situation: Situation, clearing: Clearing) -> bool:
     """Whether there is a part to clear at all; the newest are looked at first."""
     for item in reversed(old_items(situation.branch, clearing.first, clearing.end)):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
@@ -25,6 +27,8 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
 BAR = 60
+AGING = 15_000  # milliseconds
+LEAST_SAVED = 0.001  # dollars
 LEAST = 30  # pixels of the permission mode that is shortened
 DraftPlace = tuple[str, str]  # a workspace and a conversation of it, or "new"
 
@@ -35,6 +39,7 @@ class Composer(QWidget):
     sent = Signal(object, bool)
     resent = Signal(int, object)
     stop_wanted = Signal()
+    fold_wanted = Signal()
     attach_wanted = Signal()
     files_given = Signal(object)
     long_pasted = Signal(str)
@@ -75,6 +80,13 @@ class Composer(QWidget):
         self._figures.setProperty("look", "small")
         self._price = QLabel(self)
         self._price.setProperty("look", "small")
+        self._fold = self._button(tr("Fold first"), "link", tr("Fold first"))
+        self._fold.hide()
+        self._next: NextMessage | None = None
+        self._saves: Callable[[], float] = float
+        self.now: Callable[[], float] = time.time
+        self._aging = QTimer(self, interval=AGING)
+        self._aging.timeout.connect(self._tell_price)
         self._stop = self._button(tr("Stop"), "", tr("Stop the agent (Esc)"))
         self._send = self._button(tr("Send"), "primary", tr("Send the message (Enter)"))
         self._lay_out()
@@ -100,6 +112,7 @@ class Composer(QWidget):
         self._row.addStretch(1)
         self._row.addWidget(self._figures)
         self._row.addWidget(self._price)
+        self._row.addWidget(self._fold)
         self._row.addWidget(self._stop)
         self._row.addWidget(self._send)
         self._inside = QVBoxLayout(self._box)
@@ -122,6 +135,7 @@ class Composer(QWidget):
     def _connect(self) -> None:
         self._send.clicked.connect(lambda: self.send(steer=False))
         self._stop.clicked.connect(self.stop_wanted)
+        self._fold.clicked.connect(self.fold_wanted)
         self._attach.clicked.connect(self.attach_wanted)
         self._mode.clicked.connect(self.open_modes)
         self.text.sending.connect(lambda steer: self.send(steer=steer))
@@ -159,15 +173,35 @@ class Composer(QWidget):
         self._figures.setText(f"{figures} · ${cost:,.2f}" if cost >= 0.005 else figures)
         self._figures.setToolTip(spoken(ordered, window))
 
-    def show_price(self, price: NextMessage | None) -> None:
-        """What the next message costs; nothing where that is not known."""
-        self._price.setText(tr("Next message about {price}", price=_about(price.warm)) if price else "")
+    def show_price(self, price: NextMessage | None, saves: Callable[[], float] = float) -> None:
+        """What the next message costs; nothing where that is not known. `saves`: what folding first would save, asked while nothing
+        runs.
+        """
+        self._next, self._saves = price, saves
+        self._tell_price()
+
+    def _tell_price(self) -> None:
+        """Again while the provider's cache grows old."""
+        price, now = self._next, self.now()
+        words = [tr("Next message about {price}", price=_about(price.price(now)))] if price else []
+        if price and price.warm_until:
+            left = math.ceil((price.warm_until - now) / 60)
+            words.append(tr("warm for {n} min", n=left) if left > 0 else tr("cache expired"))
+        self._price.setText(" · ".join(words))
         self._price.setToolTip(_price_told(price) if price else "")
         self._price.setAccessibleDescription(self._price.toolTip())
+        saved = self._saves() if price and not price.is_warm(now) and self._running is Running.IDLE else 0.0
+        self._fold.setVisible(saved >= LEAST_SAVED)
+        hint = tr(
+            "Old outputs become markers before you send. Saves about {saved}; they can be recalled.", saved=money(saved)
+        )
+        self._fold.setToolTip(hint)
+        self._aging.start() if price and price.is_warm(now) and price.warm_until else self._aging.stop()
         self._fit()
 
     def show_running(self, running: Running) -> None:
         self._running = running
+        self._tell_price()
         works = running in (Running.THINKING, Running.TOOLS, Running.ASKING)
         self._stop.setVisible(works)
         self._send.setText(tr("Queue") if works else tr("Send"))
@@ -341,7 +375,9 @@ class Composer(QWidget):
         px = self._theme.px
         self._show_mode(self._mode_words)
         room = min(self.width() - px(32), px(COLUMN)) - px(32)
-        buttons = [each for each in (self._attach, self._mode, self._stop, self._send) if not each.isHidden()]
+        buttons = [
+            each for each in (self._attach, self._mode, self._fold, self._stop, self._send) if not each.isHidden()
+        ]
         room -= sum(each.sizeHint().width() + px(10) for each in buttons)
         if room < 0:
             metrics = self._mode.fontMetrics()

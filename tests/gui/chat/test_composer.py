@@ -239,7 +239,7 @@ def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
 
 
 def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(composer: Composer) -> None:
-    composer.show_price(NextMessage(warm=0.0412, cold=0.31, reply=800))
+    composer.show_price(NextMessage(warm=0.0412, cold=0.31, reply=800, forever=True))
     assert composer._price.text() == "Next message about $0.041"
     told = composer._price.toolTip()
     assert "$0.310" in told
@@ -248,6 +248,24 @@ def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_k
     composer.show_price(None)
     assert composer._price.text() == ""
     assert composer._price.isHidden()
+
+
+def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expired(composer: Composer) -> None:
+    wanted = QSignalSpy(composer.fold_wanted)
+    composer.now = lambda: 1_000.0
+    price = NextMessage(warm=0.04, cold=0.31, reply=800, warm_until=1_230.0)
+    composer.show_price(price, lambda: 0.11)
+    assert composer._price.text() == "Next message about $0.040 · warm for 4 min"
+    assert composer._fold.isHidden()
+    composer.now = lambda: 1_231.0
+    composer._tell_price()
+    assert composer._price.text() == "Next message about $0.310 · cache expired"
+    assert not composer._fold.isHidden()
+    assert "$0.110" in composer._fold.toolTip()
+    composer._fold.click()
+    assert wanted.count() == 1
+    composer.show_running(Running.THINKING)
+    assert composer._fold.isHidden()
 
 
 def test_a_message_taken_back_stands_below_what_was_begun(composer: Composer) -> None:
