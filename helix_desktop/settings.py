@@ -87,7 +87,7 @@ ZOOM = Setting(
 )  # fmt: skip
 LANGUAGE = Setting(
     "appearance.language", "Appearance", "Language", "The language of the window. Agents answer in the language you write in.", "system",
-    choices=("system", "en", "zh_CN"), restart=True,
+    choices=("system", "en", "de", "zh_CN"), restart=True,
 )  # fmt: skip
 FONT = Setting(
     "appearance.font", "Appearance", "Text font", "The font of the window and of messages.", "", font="text",

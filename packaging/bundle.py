@@ -41,7 +41,7 @@ PLUGINS = {  # the plugins that stay, by folder; empty: all of them
     "styles": (),
     "accessiblebridge": (),
 }
-LANGUAGES = ("en", "zh_CN")
+LANGUAGES = ("en", "de", "zh_CN")
 METADATA = (
     "PySide6-Essentials", "qasync", "httpx", "plyvel", "plyvel-ci", "tiktoken", "keyring", "mcp", "zstandard", "platformdirs",
     "tomlkit", "markdown-it-py", "Pygments",

@@ -129,13 +129,18 @@ def _one(text: str, depth: int) -> str | None:
     """One sentence or phrase; None where it is not known."""
     plain = _plain.get(_lowered(text))
     if plain is not None or depth == 0:
-        return plain
+        return plain and _begun_like(text, plain)
     for template in _beginning_like(text):
         values = template.read(text)
         if values is not None:
             ours = {name: _each(values[name], _PHRASES, depth - 1) for name in OURS & values.keys()}
-            return template.other.format(**{**values, **ours})
+            return _begun_like(text, template.other).format(**{**values, **ours})
     return None
+
+
+def _begun_like(text: str, other: str) -> str:
+    """A phrase that begins a sentence begins one in the other language too."""
+    return other[:1].upper() + other[1:] if text[:1].isupper() else other
 
 
 def _beginning_like(text: str) -> Iterator[Template]:

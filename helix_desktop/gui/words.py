@@ -16,7 +16,8 @@ from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
 from helix_desktop import resources
 from helix_desktop.gui import engine_sentences
 
-LANGUAGES = {"en": "English", "zh_CN": "简体中文"}
+LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文"}
+_OF_SYSTEM = {QLocale.Language.German: "de", QLocale.Language.Chinese: "zh_CN"}
 _in_force: dict[str, str] = {}
 
 
@@ -46,7 +47,7 @@ def language(chosen: str = "") -> str:
     """The language to show: the chosen one, else the system's where there is a catalogue for it, else English."""
     if chosen in LANGUAGES:
         return chosen
-    return "zh_CN" if QLocale.system().language() == QLocale.Language.Chinese else "en"
+    return _OF_SYSTEM.get(QLocale.system().language(), "en")
 
 
 def catalogue_file(name: str) -> Path:

@@ -146,6 +146,32 @@ def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, o
     assert said(text) == other
 
 
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        (
+            "Nothing is due: 8,100 of 32,000 tokens (25%), 8,000 kept for the reply. Later: old outputs become markers when that pays, a handover is written from 24,000 tokens on, when that pays, at 27,200 tokens in any case.",
+            "Nichts steht an: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort reserviert. Später: alte Ausgaben werden zu Markern, wenn es sich lohnt, ab 24,000 Tokens wird eine Übergabe geschrieben, wenn es sich lohnt, bei 27,200 Tokens in jedem Fall.",
+        ),
+        (
+            "Next: handover, because the window is 86% full.",
+            "Als Nächstes: Übergabe. Grund: das Fenster ist zu 86% voll.",
+        ),
+        ("Cannot rewind while the agent works.", "Während der Agent arbeitet, ist das nicht möglich: Zurückspulen."),
+        ("This workspace asks before anything is fetched", "Dieser Arbeitsbereich fragt vor jedem Abruf"),
+        ("this workspace asks before changes", "dieser Arbeitsbereich fragt vor Änderungen"),
+        ("a.py was restored.", "a.py wurde wiederhergestellt."),
+        ("Today has cost $2.10; the limit is $2.00.", "Heute: $2.10 ausgegeben; die Grenze ist $2.00."),
+    ],
+)
+def test_a_phrase_begins_a_german_sentence_as_it_begins_an_english_one(text: str, other: str) -> None:
+    words.speak({}, table("de"))
+    try:
+        assert said(text) == other
+    finally:
+        words.speak({})
+
+
 def test_in_english_nothing_is_looked_at() -> None:
     assert said("Nothing was changed.") == "Nothing was changed."
 
