@@ -7,6 +7,7 @@ user: a second start brings the first one's window to the front.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,10 +26,10 @@ TITLE = "Helix Desktop"
 
 def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     """Run the window until it is closed. `home`: one folder that holds everything (see places.py)."""
+    gc.disable()  # nothing of a start is garbage; garbage.py collects once everything is there
     arguments = _arguments(sys.argv[1:] if argv is None else argv)
     where = places.find(home or arguments.home)
-    running = any((where.run / f"window.{suffix}").exists() for suffix in ("sock", "port"))
-    if running:
+    if _somebody_listens(where.run):
         from helix_desktop.desktop import program
 
         if program.handed_over(where, arguments.link):
@@ -42,6 +43,21 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     from helix_desktop.desktop import program
 
     return program.Program(where, application, program.Window(theme, memory, shell), arguments.link).run()
+
+
+def _somebody_listens(run: Path) -> bool:
+    """Whether a program may have this window already. Of one that was killed an address is left where nobody listens."""
+    address = run / "window.sock"
+    if not address.exists():
+        return (run / "window.port").exists()
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(str(address))
+        except OSError:
+            return False
+    return True
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:

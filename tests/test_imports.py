@@ -42,3 +42,11 @@ def test_a_window_without_a_model_carries_nothing_for_requests() -> None:
 def test_importing_starts_no_thread_and_says_nothing() -> None:
     names = [name for name in MODULES if not name.endswith(SCRIPTS)]
     assert _imported(names, "print(threading.active_count())") == "1"
+
+
+def test_a_window_without_a_conversation_parses_and_colours_nothing() -> None:
+    loaded = _imported(
+        ["helix_desktop.app", "helix_desktop.desktop.program"],
+        "print(sorted({'markdown_it', 'pygments', 'helix_desktop.engine.turn'} & set(sys.modules)))",
+    )
+    assert loaded == "[]"

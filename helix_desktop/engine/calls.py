@@ -13,6 +13,7 @@ from helix_desktop.engine.facts import PartRef, ToolCall
 FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"  # what tools on demand are searched with and called through
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
+UNREAD = "This call was stopped before it was done."
 TEXT_ARGUMENT = 150  # tokens of arguments that may be a file's text
 PATH_KEYS = ("path", "file_path", "filename", "file")
 

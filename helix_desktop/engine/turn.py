@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from helix_desktop.engine import budget, laws, marks
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View, Waiting
-from helix_desktop.engine.calls import meant, unwrapped
+from helix_desktop.engine.calls import UNREAD, meant, unwrapped
 from helix_desktop.engine.collaborators import Crew, Note, Setup
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
@@ -69,7 +69,6 @@ _CAUSES: Mapping[type[HelixError], str] = {
     StoreFailed: "store",
 }
 Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
-UNREAD = "This call was stopped before it was done."
 NO_LONGER = "[What stood here before, under the same name, no longer holds.]"
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (

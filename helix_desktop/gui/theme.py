@@ -65,6 +65,7 @@ class Theme(QObject):
         self._scheme = scheme
         self._zoom = zoom
         self._dark = self._wants_dark()
+        self._applied: tuple[object, ...] = ()
         self._colours: dict[str, QColor] = {}
         self._sans = self._mono = ""
         self.set_fonts("", "")
@@ -141,7 +142,8 @@ class Theme(QObject):
         """Scheme and zoom at once: one restyling."""
         self._scheme = scheme if scheme in SCHEMES else "system"
         self._zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
-        self.apply()
+        if self._look() != self._applied:
+            self.apply()
 
     def set_zoom(self, zoom: float) -> None:
         self._zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
@@ -162,6 +164,7 @@ class Theme(QObject):
     def apply(self) -> None:
         """Put palette, font and style sheet into force for the whole application."""
         self._dark = self._wants_dark()
+        self._applied = self._look()
         self._colours.clear()
         application = QApplication.instance()
         if isinstance(application, QApplication):
@@ -169,6 +172,10 @@ class Theme(QObject):
             application.setFont(self.font())
             application.setStyleSheet(self.sheet())
         self.changed.emit()
+
+    def _look(self) -> tuple[object, ...]:
+        """All that the style sheet depends on."""
+        return self._wants_dark(), self._zoom, self._sans, self._mono
 
     def palette(self) -> QPalette:
         palette = QPalette()

@@ -10,6 +10,7 @@ import pytest
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Reply, Request, Role, ToolResult
+from helix_desktop.engine.calls import UNREAD
 from helix_desktop.engine.collaborators import Limits, Note
 from helix_desktop.engine.events import Asked, CallMoved, Event, Running, Stage
 from helix_desktop.engine.facts import (
@@ -37,7 +38,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
-from helix_desktop.engine.turn import NO_LONGER, SKIPPED, TORN, UNREAD
+from helix_desktop.engine.turn import NO_LONGER, SKIPPED, TORN
 from helix_desktop.errors import BadKey, ContextTooLong, StoreFull
 from tests.conftest import Expect
 from tests.engine.agent import SteppedClock, World, calls, says, world

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from helix_desktop.engine.calls import UNREAD
 from helix_desktop.engine.events import Event, ToolShowed
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.turn import UNREAD
 from helix_desktop.providers.catalog import ProviderConfig
 from tests.peers.chat_server import Calls, ChatServer, reply
 from tests.workbench.conftest import Desks

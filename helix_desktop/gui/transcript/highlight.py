@@ -1,38 +1,39 @@
 """Colours for code, from Pygments, in slices: a generator that can be left at any moment and gone on with later.
 
 Text that Pygments could take long over (one with very long lines, or very much of it) keeps the plain colour.
+Pygments is imported with the first code there is: an empty window needs none of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from pygments.lexer import Lexer
-from pygments.lexers import find_lexer_class_by_name, find_lexer_class_for_filename
-from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token, _TokenType
-from pygments.util import ClassNotFound
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
+    from pygments.token import _TokenType
 
 MOST = 64 * 1024
 LONGEST_LINE = 2_000
 
 Run = tuple[int, int, str]  # start, length, token of the colour table
 
-_COLOURS: tuple[tuple[_TokenType, str], ...] = (
-    (Comment, "code_comment"),
-    (String, "code_string"),
-    (Number, "code_number"),
-    (Keyword.Type, "code_type"),
-    (Keyword, "code_keyword"),
-    (Operator.Word, "code_keyword"),
-    (Name.Function, "code_name"),
-    (Name.Class, "code_type"),
-    (Name.Decorator, "code_name"),
-    (Name.Builtin, "code_type"),
-    (Name.Tag, "code_keyword"),
-    (Name.Attribute, "code_name"),
-    (Token.Generic.Heading, "code_name"),
-    (Token.Generic.Subheading, "code_comment"),
+_COLOURS = (
+    ("Comment", "code_comment"),
+    ("Literal.String", "code_string"),
+    ("Literal.Number", "code_number"),
+    ("Keyword.Type", "code_type"),
+    ("Keyword", "code_keyword"),
+    ("Operator.Word", "code_keyword"),
+    ("Name.Function", "code_name"),
+    ("Name.Class", "code_type"),
+    ("Name.Decorator", "code_name"),
+    ("Name.Builtin", "code_type"),
+    ("Name.Tag", "code_keyword"),
+    ("Name.Attribute", "code_name"),
+    ("Generic.Heading", "code_name"),
+    ("Generic.Subheading", "code_comment"),
 )
 _PLAIN = frozenset({"", "text", "plain", "plaintext", "txt", "console", "output", "none"})
 
@@ -53,6 +54,9 @@ def language_of(file_name: str, media_type: str = "") -> str:
     if media_type == "application/json":
         return "json"
     name = file_name.rpartition("/")[2]
+    from pygments.lexers import find_lexer_class_for_filename
+    from pygments.util import ClassNotFound
+
     try:
         found = find_lexer_class_for_filename(name) if "." in name else None
     except ClassNotFound:
@@ -64,6 +68,9 @@ def language_of(file_name: str, media_type: str = "") -> str:
 def _lexer(language: str) -> Lexer | None:
     if language in _PLAIN:
         return None
+    from pygments.lexers import find_lexer_class_by_name
+    from pygments.util import ClassNotFound
+
     try:
         return find_lexer_class_by_name(language)()
     except ClassNotFound:
@@ -72,4 +79,5 @@ def _lexer(language: str) -> Lexer | None:
 
 @lru_cache(maxsize=512)
 def _colour(token: _TokenType) -> str:
-    return next((colour for kind, colour in _COLOURS if kind is token or token[: len(kind)] == kind), "")
+    name = ".".join(token) + "."
+    return next((colour for kind, colour in _COLOURS if name.startswith(f"{kind}.")), "")

@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from functools import cache
+from typing import TYPE_CHECKING
 
 from helix_desktop.gui.transcript.chunks import LONGEST, Chunk
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 
 class Style(IntFlag):
@@ -69,13 +72,20 @@ class Rule:
 
 Block = Paragraph | Code | Table | Rule
 
-_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\u201c\u201d]{1,2000}", re.IGNORECASE)
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _TASK = re.compile(r"\[([ xX])\][ \t]+")
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*\S[^\n]{0,2000}$", re.MULTILINE)
 _MOST_DEFINITIONS = 100
 _STYLES = {"strong": Style.BOLD, "em": Style.ITALIC, "s": Style.STRUCK}
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Imported when something is first read: an empty window needs none."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
 def references(text: str) -> str:
@@ -93,7 +103,7 @@ def blocks(text: str, chunk: Chunk, defined: str = "", *, breaks: bool = False) 
         return (_fence(source),)
     if len(source) > LONGEST * 2 or any(len(line) > LONGEST for line in source.split("\n")):
         return tuple(Paragraph((Span(piece),)) for piece in _pieces(source))
-    tokens = _PARSER.parse(f"{chunk.head}{source}\n\n{defined}" if defined else chunk.head + source)
+    tokens = _parser().parse(f"{chunk.head}{source}\n\n{defined}" if defined else chunk.head + source)
     parsed = _Walk(tokens, "\n" if breaks else " ").blocks
     if chunk.continues:
         return tuple(replace(each, rows=each.rows[1:], continues=True) for each in parsed if isinstance(each, Table))

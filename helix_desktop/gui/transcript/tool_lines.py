@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from helix_desktop.engine.calls import UNREAD
 from helix_desktop.engine.events import Stage
 from helix_desktop.engine.facts import Folded, FoldKind, ToolReturned
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.engine.turn import UNREAD
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.figures import lasted
 from helix_desktop.gui.shared.folds import change

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helix_desktop.engine.calls import UNREAD
 from helix_desktop.engine.events import Stage
 from helix_desktop.engine.facts import Decided, Folded, FoldKind, PartRef, ToolCall, ToolReturned
-from helix_desktop.engine.turn import UNREAD
 from helix_desktop.gui.transcript.intents import OpenEntry, OpenSubAgent, Recall
 from helix_desktop.gui.transcript.item import CallState
 from helix_desktop.gui.transcript.tool_lines import Look, about, call_line, called, changed_lines
