@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import socket
 import sys
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -30,6 +31,7 @@ def add(nouns: Subparsers) -> None:
     gateway.add_argument(
         "--fold-plans", action="store_true", help="fold for agents that are logged in with a subscription, too"
     )
+    gateway.add_argument("--socket", type=int, default=-1, help=argparse.SUPPRESS)
     gateway.add_argument("--engine", action="store_true", help=argparse.SUPPRESS)
     gateway.add_argument("--release", action="store_true", help=argparse.SUPPRESS)
     gateway.set_defaults(run=run, work=work, lasting=True)
@@ -37,14 +39,17 @@ def add(nouns: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from helix_desktop.commands import open_workspace
-    from helix_desktop.gateway import serving
+    from helix_desktop.gateway import serving, wrapping
     from helix_desktop.gateway.app import Options
 
     where = places.find(arguments.home)
     _check(arguments.upstream)
     if arguments.workspace:
         open_workspace.all_of(where).find(arguments.workspace)
-    sock = serving.listening(serving.PORT if arguments.port is None else arguments.port)
+    if arguments.socket >= 0:  # it listens already, in whoever started this
+        sock = socket.socket(fileno=arguments.socket)
+    else:
+        sock = wrapping.listening(serving.PORT if arguments.port is None else arguments.port)
     options = Options(
         serving.token_of(where), arguments.upstream, folds=not arguments.no_folds, folds_plans=arguments.fold_plans
     )

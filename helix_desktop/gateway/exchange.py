@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import itertools
 import logging
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -31,7 +32,7 @@ from helix_desktop.gateway.shown import As, Entry, Hidden, Returned
 from helix_desktop.gateway.veil import OURS, VEILS, Veil
 from helix_desktop.tools import recall as recall_tools
 from helix_desktop.wire import gemini, openai_responses
-from helix_desktop.wire.message import Answer, Json, Kind, Piece, Speaker, Tally, Tool, Wired, mapping, string
+from helix_desktop.wire.message import Answer, Json, Kind, Piece, Speaker, Tool, Wired, mapping, string
 
 log = logging.getLogger(__name__)
 
@@ -447,9 +448,22 @@ class Reply:
         if self.request.wire == gemini.NAME:
             calls = sum(len(message.of(Kind.CALL)) for message in self.request.messages)
             calls += sum(piece.kind is Kind.CALL for piece in self._shown)
-            return gemini.answer(value, Tally(calls))
+            return self._numbered(gemini.answer(value), calls)
         found: Answer = self._wire.answer(value)
         return found
+
+    def _numbered(self, answer: Answer, before: int) -> Answer:
+        """Gemini's calls have no ids: those the agent sees are counted as it counts them, hidden ones apart from them."""
+        seen = itertools.count(before + 1)
+        pieces = tuple(
+            piece
+            if piece.kind is not Kind.CALL
+            else replace(piece, id=f"hidden-{self.ticket.saw}-{self.veil.round}-{at}")
+            if self.tools and piece.name in OURS
+            else replace(piece, id=f"call-{next(seen)}")
+            for at, piece in enumerate(answer.message.pieces)
+        )
+        return replace(answer, message=replace(answer.message, pieces=pieces))
 
     async def _recorded(self, value: Json) -> Answer | None:
         try:

@@ -17,7 +17,7 @@ from typing import Protocol
 import uvicorn
 
 from helix_desktop import durable, instance, tasks
-from helix_desktop.errors import HelixError, NotThere, StoreBusy, WrongUse
+from helix_desktop.errors import HelixError, NotThere, StoreBusy
 from helix_desktop.gateway.app import Gateway, Options
 from helix_desktop.gateway.exchange import Rooms
 from helix_desktop.gateway.far_room import FarRoom
@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 NAME = "Connected agents"
 PORT = 4356
 TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
-BACKLOG = 256
 PATIENCE = 5.0  # seconds: a command may hold the workspace for a moment
 RELEASED = 1.5  # seconds a workspace that was let go is left to who asked for it
 
@@ -57,22 +56,6 @@ def token_of(where: Places) -> str:
     made = secrets.token_urlsafe(24)
     durable.write(file, made, private=True)
     return made
-
-
-def listening(port: int) -> socket.socket:
-    """A socket of this machine alone; WrongUse where the port is taken."""
-    # named as TCP: asyncio sends small pieces at once only where the socket says so
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind(("127.0.0.1", port))
-    except OSError as error:
-        found.close()
-        raise WrongUse(
-            f"Port {port} is taken: {error.strerror}.", remedy="Choose another with --port, or 0 for any free port."
-        ) from error
-    found.listen(BACKLOG)
-    return found
 
 
 class Opening:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import tasks
-from helix_desktop.errors import HelixError, NotThere
+from helix_desktop.errors import HelixError, NotThere, WrongUse
 from helix_desktop.gateway.agents import KnownAgent
 from helix_desktop.gateway.routes import STATUS
 from helix_desktop.places import Places
@@ -26,6 +27,8 @@ from helix_desktop.places import Places
 ADDRESS = "gateway.json"  # in the private folder: the port of the gateway that runs
 PAUSE = 0.2
 START_SECONDS = 30.0
+BACKLOG = 256
+INHERITS = sys.platform != "win32"  # a child gets the socket that listens, and the port never refuses
 
 
 def running(where: Places) -> str:
@@ -49,17 +52,41 @@ def status(url: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def listening(port: int) -> socket.socket:
+    """A socket of this machine alone; WrongUse where the port is taken."""
+    # named as TCP: asyncio sends small pieces at once only where the socket says so
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError as error:
+        found.close()
+        raise WrongUse(
+            f"Port {port} is taken: {error.strerror}.", remedy="Choose another with --port, or 0 for any free port."
+        ) from error
+    found.listen(BACKLOG)
+    return found
+
+
 @dataclass(slots=True)
 class Started:
-    """A gateway started here; killed, it is started again on its port."""
+    """A gateway started here; killed, it is started again on its port. Who connects meanwhile waits."""
 
     command: list[str]
     port: int = 0
     _process: subprocess.Popen[str] | None = None
+    _socket: socket.socket | None = None
     _ends: bool = False
+
+    @property
+    def pid(self) -> int:
+        """The process that runs now."""
+        return self._process.pid if self._process is not None else 0
 
     def begin(self) -> str:
         """Its address, when it listens."""
+        if INHERITS:
+            self._socket = listening(self.port)
         self._process = self._spawn()
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line.startswith("listening on "):
@@ -70,8 +97,11 @@ class Started:
         return url
 
     def _spawn(self) -> subprocess.Popen[str]:
-        command = [*self.command, "--port", str(self.port)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        inherited = [] if self._socket is None else [self._socket.fileno()]
+        place = ["--socket", *map(str, inherited)] if inherited else ["--port", str(self.port)]
+        return subprocess.Popen(
+            [*self.command, *place], stdout=subprocess.PIPE, text=True, start_new_session=True, pass_fds=inherited
+        )
 
     def _watch(self) -> None:
         pause = threading.Event()
@@ -87,6 +117,8 @@ class Started:
     def end(self) -> None:
         """In order."""
         self._ends = True
+        if self._socket is not None:
+            self._socket.close()
         if self._process is not None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

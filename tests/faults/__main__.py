@@ -59,6 +59,10 @@ ALL = (
         200,
     ),
     Trial("planting", "what commands leave to be run later, and ways out of the sandbox", "--ways", 0, 10),
+    Trial(
+        "gateway_cuts", "gateways that restart, lose their journal or go, in the middle of sessions", "--cuts", 500, 8
+    ),
+    Trial("gateway_kill", "SIGKILL of a gateway while an agent works through it", "--kills", 500, 3),
     Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),
 )
 LONGEST_SHORT = 600.0  # seconds of a short round; one that takes longer hangs

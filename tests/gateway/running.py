@@ -15,7 +15,7 @@ import httpx
 
 from helix_desktop import places, tasks
 from helix_desktop.commands import open_workspace
-from helix_desktop.gateway import serving
+from helix_desktop.gateway import serving, wrapping
 from helix_desktop.gateway.app import Options
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
@@ -30,7 +30,7 @@ TOOL = "Bash"
 def running(home: Path, upstream: str, *, serves: bool = False, **options: Any) -> Iterator[str]:
     """The gateway's address; it ends in order."""
     where = places.find(home)
-    sock = serving.listening(0)
+    sock = wrapping.listening(0)
     loop = asyncio.new_event_loop()
     ready, ended = threading.Event(), []
 

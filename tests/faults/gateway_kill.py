@@ -1,0 +1,145 @@
+"""A gateway that is killed at random moments while an agent works through it, as `wrap` and the window run it.
+
+python -m tests.faults.gateway_kill [--kills 500] [--seed 1]
+
+The same port answers again, the agent's retry succeeds, and every reply the agent has whole stands in the journal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import logging
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+
+from helix_desktop import places, tasks
+from helix_desktop.engine.facts import ModelReplied, Text
+from helix_desktop.gateway import serving, wrapping
+from helix_desktop.store.workspace import Workspaces
+from tests.faults.store_report import report
+from tests.gateway.running import TOOL, Agent
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
+
+LONGEST = 60.0  # seconds until a killed gateway must have answered, on whatever machine
+STEPS = 30  # of one session
+
+
+class Working:
+    """An agent that works until it is told to stop, and tries again what broke."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.ends = threading.Event()
+        self.whole: list[str] = []  # the replies it has
+        self.retries = 0
+        self.failed: list[str] = []
+
+    def work(self) -> None:
+        for session in itertools.count():
+            agent = Agent("anthropic", self._url, session=f"session {session}")
+            agent.say("look around")
+            for _ in range(STEPS):
+                if self.ends.is_set():
+                    return
+                self._step(agent)
+
+    def _step(self, agent: Agent) -> None:
+        until = time.monotonic() + LONGEST
+        while True:
+            try:
+                calls = agent.ask()
+                break
+            except (httpx.HTTPError, AssertionError) as error:
+                self.retries += 1
+                if time.monotonic() > until:
+                    self.failed.append(repr(error)[:200])
+                    return
+                time.sleep(0.02)
+        self.whole += [block["text"] for block in agent.value["content"] if block["type"] == "text"]
+        agent.results([(call, name, f"output of {call}\n" * 400) for call, name, _ in calls])
+
+
+def trials(kills: int, seed: int, found: Counter[str]) -> None:
+    """So many kills of one gateway after the other, all on one journal."""
+    chance = random.Random(seed)
+    replies = itertools.count()
+
+    def script(_: Asked) -> Sequence[Block]:
+        return [Says(f"reply {next(replies)}"), Calls(TOOL, {"command": "ls"})]
+
+    with tempfile.TemporaryDirectory() as home, Provider(script) as provider:
+        command = [sys.executable, "-m", "helix_desktop", "--home", home, "gateway", "--upstream", provider.url]
+        started = wrapping.Started(command)
+        working = Working(started.begin())
+        thread = tasks.thread(working.work, name="agent")
+        seconds = [_killed(started, working, chance) for _ in range(kills)]
+        working.ends.set()
+        thread.join()
+        started.end()
+        found["kills"] += kills
+        found["retries"] += working.retries
+        found["replies"] += len(working.whole)
+        found[f"ms median, {max(seconds) * 1000:.0f} ms slowest"] += round(statistics.median(seconds) * 1000)
+        there = asyncio.run(_replies(Path(home)))
+        for why in [
+            *provider.refused,
+            *working.failed,
+            *(f"{one!r} is gone" for one in working.whole if one not in there),
+        ]:
+            found[f"LOST {why}"] += 1
+
+
+def _killed(started: wrapping.Started, working: Working, chance: random.Random) -> float:
+    """Seconds until it answers again."""
+    done = len(working.whole)
+    while len(working.whole) == done and not working.failed:  # it works
+        time.sleep(0.005)
+    time.sleep(chance.random() * 0.4)
+    pid = started.pid
+    os.kill(pid, signal.SIGKILL)
+    begun = time.monotonic()
+    url = f"http://127.0.0.1:{started.port}"
+    while started.pid == pid or wrapping.status(url) is None:
+        if time.monotonic() - begun > LONGEST:
+            break
+        time.sleep(0.01)
+    return time.monotonic() - begun
+
+
+async def _replies(home: Path) -> set[str]:
+    workspace = await Workspaces(places.find(home).workspaces).open(serving.NAME)
+    try:
+        found: set[str] = set()
+        for row in await workspace.journal.conversations():
+            for recorded in await workspace.journal.read(row.id):
+                if isinstance(recorded.fact, ModelReplied):
+                    found.update(part.text for part in recorded.fact.parts if isinstance(part, Text))
+        return found
+    finally:
+        await workspace.aclose()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
+    return report("gateway kill", arguments.seed, lambda found: trials(arguments.kills, arguments.seed, found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
