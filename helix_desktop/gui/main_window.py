@@ -88,7 +88,7 @@ class MainWindow(Frame):
         if not memory.get("workspace", default=""):
             self.show_page("welcome")
         self.notices = Notices(theme, self._middle, self._composer_height)
-        for below in (self.chat.composer, self.chat.approvals, self.chat.way_on):
+        for below in (self.chat.composer, self.chat.foreign, self.chat.approvals, self.chat.way_on):
             below.installEventFilter(self.notices)
         self.palette_ = Palette(theme, self._at_hand, self)
         self.bridge = Bridge(self)
@@ -114,7 +114,8 @@ class MainWindow(Frame):
         if self.page != "chat":
             return 0
         above = (self.chat.approvals, self.chat.way_on)
-        return self.chat.composer.height() + sum(each.height() for each in above if each.isVisible())
+        writes = self.chat.composer if self.chat.foreign.isHidden() else self.chat.foreign
+        return writes.height() + sum(each.height() for each in above if each.isVisible())
 
     # --- workspaces ----------------------------------------------------------------------------------------------
 
@@ -412,6 +413,7 @@ class MainWindow(Frame):
         if session is not None:
             self.chat.transcript.hear(self._watched[bench.id].going_on(session))
         self.chat.show_begun(bench.name, begun=session is not None)
+        self.chat.show_writer(row.agent if session is not None and (row := self.row()) is not None else "")
         composer = self.chat.composer
         composer.show_conversation(bench.id, name or "new", bench.name)
         composer.show_running(session.running if session else Running.IDLE)

@@ -178,6 +178,7 @@ def _wire_composer(window: MainWindow) -> None:
     composer.editing.connect(partial(_unqueue, window, edit=True))
     composer.dropping.connect(partial(_unqueue, window, edit=False))
     window.chat.approvals.answered.connect(partial(_answer, window))
+    window.chat.foreign.continuing.connect(partial(_act, window, "fork"))
     window.chat.way_on.settings_wanted.connect(window.settings_wanted)
     window.chat.way_on.going_on.connect(window.actions_["resume"].trigger)
     on("compose", partial(_compose, window))

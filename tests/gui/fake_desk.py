@@ -376,7 +376,7 @@ class FakeWorkbench:
     async def fork(self, conversation: str, at: int = 0, *, title: str = "") -> FakeSession:
         name = f"fork-{next(self._numbers)}"
         origin = self.rows[conversation]
-        self.rows[name] = replace(origin, id=name, title=title or origin.title, updated=time.time())
+        self.rows[name] = replace(origin, id=name, title=title or origin.title, updated=time.time(), agent="")
         return await self.session(name)
 
     async def side_by_side(

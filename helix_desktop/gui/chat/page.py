@@ -10,6 +10,7 @@ from helix_desktop.gui.chat.approvals import Approvals
 from helix_desktop.gui.chat.attachments import holds_files
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.empty import EmptyChat
+from helix_desktop.gui.chat.foreign import ForeignLine
 from helix_desktop.gui.chat.next_steps import WayOn
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
@@ -36,6 +37,7 @@ class ChatPage(QWidget):
         self.approvals = Approvals(theme, {}, self)
         self.way_on = WayOn(theme, self)
         self.composer = Composer(theme, memory, self)
+        self.foreign = ForeignLine(theme, self)
         self.approvals.left.connect(self.composer.text.setFocus)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
@@ -49,6 +51,7 @@ class ChatPage(QWidget):
         whole.addWidget(self.approvals)
         whole.addWidget(self.way_on)
         whole.addWidget(self.composer)
+        whole.addWidget(self.foreign)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where there is little room a question and the composer have it."""
@@ -61,8 +64,14 @@ class ChatPage(QWidget):
         self.empty.show_name(name)
         self._above.setCurrentWidget(self.transcript if begun else self.empty)
 
+    def show_writer(self, agent: str) -> None:
+        """Who writes here: the user, or a connected agent, and then there is no composer."""
+        self.foreign.show_agent(agent)
+        self.composer.setVisible(not agent)
+
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if holds_files(event.mimeData()) or event.mimeData().hasText():
+        wanted = holds_files(event.mimeData()) or event.mimeData().hasText()
+        if wanted and not self.composer.isHidden():
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
@@ -74,7 +83,7 @@ class ChatPage(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Letters nobody else wants are a message: who read back, or was asked something, just goes on writing."""
         plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
-        if plain and event.text().strip() and event.text().isprintable():
+        if plain and not self.composer.isHidden() and event.text().strip() and event.text().isprintable():
             self.composer.text.setFocus()
             self.composer.text.insertPlainText(event.text())
         else:
