@@ -54,7 +54,7 @@ async def forget(arguments: argparse.Namespace, workspace: Workspace, console: C
     else:
         await console.say(_told(purged))
     remembered = await asyncio.to_thread(_remembered, arguments.places.window, text)
-    for sentence in (*purged.elsewhere, *remembered):
+    for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
         await console.complain(sentence)
     return 0 if (purged.entries or purged.facts) and not purged.elsewhere and not remembered else 1
 
@@ -74,6 +74,7 @@ def _described(purged: Purged) -> dict[str, object]:
         "conversations": list(purged.conversations),
         "backups": purged.backups,
         "elsewhere": list(purged.elsewhere),
+        "ciphertext": list(purged.ciphertext),
     }
 
 

@@ -24,6 +24,7 @@ from helix_desktop.errors import Refused, Stopped, StoreBusy, StoreFailed
 
 if TYPE_CHECKING:
     from helix_desktop.instance import Owner
+    from helix_desktop.secrets import Secrets
     from helix_desktop.store.index import Progress
     from helix_desktop.store.workspace import Known, Workspace, Workspaces
     from helix_desktop.tokens import Counter
@@ -123,11 +124,28 @@ async def _as_owner(arguments: argparse.Namespace, workspace: Workspace, countin
     leaving = not getattr(arguments, "lasting", False)
     async with AsyncExitStack() as last_first:
         last_first.push_async_callback(workspace.aclose)
+        link(workspace, arguments.places, working=not leaving)
         serving = await serve(workspace, arguments.places, leaving=leaving, counting=counting)
         last_first.push_async_callback(serving.finish)
         for note in workspace.notes:  # what opening it had to mend
             await console.complain(note)
         return int(await arguments.work(arguments, workspace, console))
+
+
+def link(workspace: Workspace, where: places.Places, *, working: bool) -> None:
+    """To the store it shares with other machines, where there is one."""
+    from helix_desktop.store.shared import linking
+
+    if linking.wanted(workspace):
+        linking.link(workspace, secrets_of(where), working=working)
+
+
+def secrets_of(where: places.Places) -> Secrets:
+    from helix_desktop import settings
+    from helix_desktop.secrets import Secrets
+
+    consent = settings.Settings(where.settings)[settings.KEYS_IN_FILE]
+    return Secrets(where.key_file, consent=lambda: consent)
 
 
 class Counting:

@@ -1,4 +1,4 @@
-"""`workspace`: make, list, show, rename, colour, trash, restore, export, import, empty the trash of its conversations."""
+"""`workspace`: make, list, show, rename, colour, trash, restore, export, import, empty the trash of its conversations; share, join."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import places
-from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands import as_json, on_workspace, open_workspace, sharing
 from helix_desktop.commands.open_workspace import say_json
 from helix_desktop.console import Console, Terminal
 
@@ -54,6 +54,7 @@ def add(nouns: Subparsers) -> None:
     on_workspace(one, positional=True)
     one.add_argument("--yes", action="store_true", help="do it; without this, say what would go, and ask on a terminal")
     one.set_defaults(work=empty_trash)
+    sharing.add(verbs)
     one = _verb(verbs, "import", "make a workspace from an exported file", import_file)
     one.add_argument("file", type=Path, metavar="FILE")
     one.add_argument("--name", default="", help="another name than the exported one")

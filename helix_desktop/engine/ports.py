@@ -102,6 +102,7 @@ class Purged:
     conversations: tuple[str, ...]
     backups: int
     elsewhere: tuple[str, ...] = ()
+    ciphertext: tuple[str, ...] = ()  # what of a shared store may still hold it, sealed
 
 
 class Forget(Protocol):

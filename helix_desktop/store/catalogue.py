@@ -259,6 +259,11 @@ class Catalogue:
         )
         return tuple(Digest(row[0]) for row in rows)
 
+    def led_to(self, low: bytes, high: bytes, limit: int) -> tuple[Digest, ...]:
+        """Entries between these that a fact leads to, known here or not."""
+        asked = "SELECT DISTINCT digest FROM uses WHERE digest BETWEEN ? AND ? ORDER BY digest LIMIT ?"
+        return tuple(Digest(row[0]) for row in self.connection.execute(asked, (low, high, limit)))
+
     def expected(self, after: bytes, limit: int) -> tuple[Digest, ...]:
         """Entries that are known here or used by a fact, and were not collected; in the order of their hashes."""
         rows = self.connection.execute(

@@ -54,6 +54,7 @@ class Settings:
     trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
     approved: Mapping[str, str] = field(default_factory=dict)  # MCP tools as the user last allowed them, by fingerprint
     off: tuple[str, ...] = ()  # rules, skills, commands, hooks and agents of the folders that the user switched off
+    shared: Mapping[str, str] = field(default_factory=dict)  # the store other machines share, and when a put counts
     shown: tuple[str, ...] = ()  # rules that allow other programs as well, and that the user was told of
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -123,6 +124,11 @@ _KEYS: Mapping[str, _Key] = {
     "permissions.mode": _Key('the name of a mode, like mode = "ask"', _text),
     "permissions.rules": _Key("tables that begin with [[permissions.rules]]", _list_of_tables),
     "mcp": _Key("a table for each server, like [mcp.github]", _tables),
+    "shared": _Key("a table with url and acknowledge", _table),
+    "shared.url": _Key('the address of a shared store, like url = "postgresql://me@host/helix"', _text),
+    "shared.acknowledge": _Key(
+        '"local" or "shared", like acknowledge = "local"', lambda value: value in ("local", "shared")
+    ),
     "limits": _Key("a table with cache_bytes", _table),
     "limits.cache_bytes": _Key("a number of bytes, like cache_bytes = 5_000_000_000, or 0 for no limit", _whole),
     "limits.steps": _Key("a whole number of steps, like steps = 400", _whole),
@@ -263,6 +269,7 @@ def _settings(document: Mapping[str, Any], warnings: tuple[str, ...]) -> Setting
         trusted=permissions.get("trusted", {}),
         approved=permissions.get("approved", {}),
         off=tuple(permissions.get("off", ())),
+        shared=document.get("shared", {}),
         shown=tuple(permissions.get("shown", ())),
         proposed=document.get("proposed", {}),
         warnings=warnings,

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from typing import Protocol
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import About, Entry
-from helix_desktop.errors import CacheCorrupt, JournalCorrupt, NotThere, StoreFailed
+from helix_desktop.errors import Ambiguous, CacheCorrupt, JournalCorrupt, NotThere, StoreFailed
 from helix_desktop.store import maintenance
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.conversations import Row
@@ -18,7 +19,7 @@ from helix_desktop.store.incoming_content import Incoming, Staged
 from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.live_index import Index
 from helix_desktop.store.maintenance import Check, Collected, Verified
-from helix_desktop.store.records import CHUNK
+from helix_desktop.store.records import CHUNK, Record
 from helix_desktop.store.thread import StoreThread
 
 __all__ = ["Cache", "Index", "Journal"]  # the three ports of an open workspace
@@ -98,10 +99,27 @@ class Journal:
         return found
 
 
+class Far(Protocol):
+    """Where content is that is not here: a store other machines share."""
+
+    def wake(self) -> None:
+        """Something is new here."""
+        ...
+
+    async def acknowledged(self) -> None:
+        """Returns when a put counts as done."""
+        ...
+
+    async def bring(self, digests: Collection[Digest]) -> frozenset[Digest]:
+        """Put those of these that it has into the cache here."""
+        ...
+
+
 class Cache:
     """ports.Cache on the cache folder. Puts that come together share one sync.
 
-    `changed` is called, on the event loop, when it takes more or less room than before.
+    `changed` is called, on the event loop, when it takes more or less room than before. What is not here, or is damaged, is asked
+    of `far` where there is one.
     """
 
     def __init__(self, folder: CacheFolder, thread: StoreThread, index: Index) -> None:
@@ -109,6 +127,7 @@ class Cache:
         self._thread = thread
         self._index = index
         self.changed: Callable[[], object] = lambda: None
+        self.far: Far | None = None
         self._waiting: list[tuple[Staged, Future[Stored]]] = []
         self._held = 0  # bytes of what waits
 
@@ -117,17 +136,22 @@ class Cache:
             stored = await asyncio.wrap_future(self._submit(content, about))
         else:
             stored = await self._stream(content, about)
+        await self._grown()
+        return stored
+
+    async def _grown(self) -> None:
         self._index.follow()
         self.changed()
-        return stored
+        if self.far is not None:
+            self.far.wake()
+            await self.far.acknowledged()
 
     async def put_many(self, contents: Sequence[bytes], about: About) -> Sequence[Stored]:
         """Several at once, in one synced batch. What the user wanted to be forgotten is not stored again."""
         if not contents:
             return ()
         stored = await self._thread.run(self._put_many, contents, about)
-        self._index.follow()
-        self.changed()
+        await self._grown()
         return stored
 
     def _put_many(self, contents: Sequence[bytes], about: About) -> list[Stored]:
@@ -212,30 +236,70 @@ class Cache:
         self._commit()
 
     async def get(self, digest: Digest) -> bytes:
+        try:
+            return await self._get(digest)
+        except (NotThere, CacheCorrupt):
+            if not await self._brought(digest):
+                raise
+        return await self._get(digest)
+
+    async def _get(self, digest: Digest) -> bytes:
         record = await self._thread.run(self._folder.record, digest)
         if record.count == 1:
             return await self._thread.run(self._folder.get, digest)
         content = bytearray()
-        async for chunk in self.stream(digest):
+        async for chunk in self._chunks(record):
             content += chunk
         return bytes(content)
 
+    async def _brought(self, digest: Digest) -> bool:
+        """Whether it is here now, from a store that other machines share."""
+        if self.far is None or self._folder.forgotten(digest) or not await self.far.bring([digest]):
+            return False
+        self._index.follow()
+        return True
+
+    async def _record(self, digest: Digest) -> Record:
+        try:
+            return await self._thread.run(self._folder.record, digest)
+        except (NotThere, CacheCorrupt):
+            if not await self._brought(digest):
+                raise
+        return await self._thread.run(self._folder.record, digest)
+
     async def stream(self, digest: Digest) -> AsyncIterator[bytes]:
         """The content chunk by chunk, each checked; an entry of any size takes a megabyte or two of memory."""
-        record = await self._thread.run(self._folder.record, digest)
+        async for chunk in self._chunks(await self._record(digest)):
+            yield chunk
+
+    async def _chunks(self, record: Record) -> AsyncIterator[bytes]:
         for chunk in range(record.count):
             yield await self._thread.run(self._folder.chunk, record, chunk)
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        try:
+            return await self._thread.run(self._folder.read, digest, start, length)
+        except (NotThere, CacheCorrupt):
+            if not await self._brought(digest):
+                raise
         return await self._thread.run(self._folder.read, digest, start, length)
 
     async def about(self, digest: Digest) -> Entry:
-        return (await self._thread.run(self._folder.record, digest)).entry
+        return (await self._record(digest)).entry
 
     async def lacking(self, digests: Collection[Digest]) -> frozenset[Digest]:
         return await self._thread.run(self._folder.lacking, digests)
 
     async def contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
+        found = await self._here(digests)
+        missing = [digest for digest in digests if digest not in found]
+        if self.far is not None and missing:
+            with contextlib.suppress(StoreFailed):  # away: what is here is what there is
+                found |= await self._here(await self.far.bring(missing))
+                self._index.follow()
+        return found
+
+    async def _here(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
         found: dict[Digest, bytes] = {}
         left = list(digests)
         while left:
@@ -254,7 +318,15 @@ class Cache:
         return found, []
 
     async def resolve(self, prefix: str) -> Digest:
-        return await self._thread.run(self._folder.resolve, prefix)
+        try:
+            return await self._thread.run(self._folder.resolve, prefix)
+        except Ambiguous:
+            raise
+        except NotThere:
+            found = await self._index.named(prefix) if self.far is not None else ()
+            if len(found) != 1 or not await self._brought(found[0]):
+                raise
+            return found[0]
 
     async def pin(self, digest: Digest, *, pinned: bool = True) -> None:
         """A pinned entry is never collected."""

@@ -12,6 +12,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import database, opening, search
+from helix_desktop.store.cache import prefix_bounds
 from helix_desktop.store.catalogue import EVERYTHING, NEAR, Catalogue, Filter, Order, Row, Sort, Stats, Use
 from helix_desktop.store.entries import Entries
 from helix_desktop.store.index import IndexDamaged, Progress, reading
@@ -279,6 +280,20 @@ class Index:
     async def unused(self) -> Sequence[Digest]:
         """What collection takes first."""
         return await self._ask(Catalogue.unused)
+
+    async def named(self, prefix: str) -> Sequence[Digest]:
+        """Entries a fact leads to, here or not, whose hash begins so; two at the most."""
+        if len(prefix) == 64:
+            return (Digest.parse(prefix),)
+        low, high = (Digest(bound) for bound in prefix_bounds(prefix))
+        found = await self._ask(partial(Catalogue.led_to, low=low.raw, high=high.raw, limit=2))
+        return tuple(one for one in found if one.hex.startswith(prefix.lower()))
+
+    async def used(self) -> frozenset[Digest]:
+        """Entries a fact leads to, here or not, and what was put by hand or pinned."""
+        facts = await self._ask(partial(Catalogue.led_to, low=b"", high=b"\xff" * 33, limit=-1), slow=True)
+        unused = frozenset(await self.unused())
+        return frozenset(facts).union([one async for some in self.expected() for one in some if one not in unused])
 
     async def expected(self) -> AsyncIterator[Sequence[Digest]]:
         """Every entry the index or a fact knows and that was not removed."""

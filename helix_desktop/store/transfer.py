@@ -219,6 +219,7 @@ def _proposed(text: str, name: str) -> str:
     proposals = document.get("proposed", {}) if isinstance(document.get("proposed"), dict) else {}
     proposals |= {key: document.pop(key) for key in PROPOSED if document.get(key)}
     document.pop("proposed", None)
+    document.pop("shared", None)  # its key did not come along: who wants to join does so
     if name:
         document["name"] = name
     if proposals:

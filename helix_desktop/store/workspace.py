@@ -10,12 +10,12 @@ import secrets
 import shutil
 import threading
 import time as clock
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helix_desktop import durable, tasks
 from helix_desktop.engine.digest import Digest
@@ -34,6 +34,9 @@ from helix_desktop.store.maintenance import Collected
 from helix_desktop.store.sweeping import Sweeping
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.transfer import Report
+
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.link import Connected, Link
 
 log = logging.getLogger(__name__)
 
@@ -254,6 +257,7 @@ class Workspace:
         self.index = stores.index
         self.journal = Journal(stores.journal, stores.thread, self.index.follow, (folder / opening.SUSPECT).touch)
         self.cache = Cache(stores.cache, stores.thread, self.index)
+        self.link: Link | None = None  # to the store it shares with other machines
 
     @classmethod
     async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> Workspace:
@@ -354,6 +358,8 @@ class Workspace:
 
         await self._stores.thread.through(forgetting.look(self._stores.cache, wanted), heard)
         report(total, total)
+        if self.link is not None:
+            await self.link.will_forget(wanted.digests)
         purged = Purged((), 0, (), 0)
 
         async def purge() -> None:
@@ -365,7 +371,10 @@ class Workspace:
             await asyncio.shield(removing)
         finally:
             await removing
-        return purged
+        if self.link is None:
+            return purged
+        undone, ciphertext = await self.link.forget()
+        return replace(purged, elsewhere=(*purged.elsewhere, *undone), ciphertext=ciphertext)
 
     async def _purge(self, wanted: forgetting.Wanted) -> Purged:
         stores = self._stores
@@ -376,6 +385,29 @@ class Workspace:
         await stores.thread.run(forgetting.leave_tombstones, stores.journal, changed, wanted)
         elsewhere = tuple(await stores.background.run(list, forgetting.left(self.folder, wanted)))
         return Purged(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
+
+    def share(self, url: str, connect: Callable[[], Awaitable[Connected]], *, acknowledge: str = "") -> Link:
+        """Share its content from now on; `unshare` ends it. Nothing is asked of the store before the link has begun."""
+        from helix_desktop.store.shared.link import LOCAL, Link, Shelves
+
+        stores = self._stores
+        shelves = Shelves(self.folder, stores.cache, stores.thread, self._obey, self._uses)
+        self.link = Link(shelves, url, connect, acknowledge=acknowledge or LOCAL)
+        self.cache.far = self.link
+        return self.link
+
+    async def unshare(self) -> None:
+        """What was sent stays in the store; nothing more is sent or fetched."""
+        link, self.link, self.cache.far = self.link, None, None
+        if link is not None:
+            await link.aclose()
+
+    async def _obey(self, digests: Collection[Digest]) -> None:
+        await self.forget(entries=tuple(digests))
+
+    async def _uses(self) -> frozenset[Digest]:
+        await self.index.caught_up()
+        return await self.index.used()
 
     async def empty_trash(self) -> Emptied:
         """Remove the conversations in the trash for good, with what only they use; from the backups too.
@@ -426,6 +458,12 @@ class Workspace:
         if self._ended:
             return
         self._ended = True
+        try:
+            await self.unshare()
+        finally:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
         try:
             await self._stores.aclose()
         finally:

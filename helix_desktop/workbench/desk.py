@@ -21,6 +21,7 @@ from helix_desktop.providers.demo import DEMO
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
 from helix_desktop.settings import FETCH_PAGES, INSTRUCTIONS, KEYS_IN_FILE, Settings
+from helix_desktop.store.shared import linking
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Known, Workspace, Workspaces
 from helix_desktop.tokens import Counter
@@ -173,6 +174,8 @@ class Desk:
         async with AsyncExitStack() as undo:
             opened = await self._taken(workspace)
             undo.push_async_callback(opened.aclose)
+            if linking.wanted(opened):
+                linking.link(opened, self.secrets)
             bench = await Workbench.open(opened, self._shared())
             undo.push_async_callback(bench.aclose)
             serving = await self._serve(opened) if self._serve else None

@@ -1,0 +1,294 @@
+"""`workspace share`, `join`, `sync`, `status`, `unshare`: a workspace on several machines."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop import places
+from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands.open_workspace import say_json
+from helix_desktop.console import Console, Terminal
+from helix_desktop.errors import HelixError, NotThere, WrongUse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.store.shared.link import Connected, Link
+    from helix_desktop.store.workspace import Known, Workspace
+
+_ADDRESSES = "postgresql://user@host/database or s3://bucket/folder?endpoint=https://host"
+
+
+def add(verbs: Subparsers) -> None:
+    one = _verb(verbs, "share", "share it with other machines through a store both can reach")
+    on_workspace(one, positional=True)
+    one.add_argument("--to", default="", metavar="URL", help=_ADDRESSES)
+    one.add_argument("--yes", action="store_true", help="do it; without this, say what would be shared")
+    one.add_argument("--show-key", action="store_true", help="print the key that other machines need to join")
+    one.add_argument("--acknowledge", choices=("local", "shared"), help="when new content counts as stored (local)")
+    one.add_argument("--quota", type=int, metavar="BYTES", help="what it may take in the store; 0 for no limit")
+    one.set_defaults(run=open_workspace.run, work=share)
+    one = _verb(verbs, "join", "make a workspace here from one that is shared; its key comes on standard input")
+    one.add_argument("url", metavar="URL", help=_ADDRESSES)
+    one.add_argument(
+        "--folder", type=Path, required=True, metavar="DIR", help="the folder it works on, on this machine"
+    )
+    one.add_argument("--name", default="", help="its name here (the folder's)")
+    one.set_defaults(run=join)
+    one = _verb(verbs, "sync", "send and fetch now what is new")
+    on_workspace(one, positional=True)
+    one.add_argument(
+        "--check", action="store_true", help="compare everything that is here with the store, and mend it there"
+    )
+    one.add_argument("--collect", action="store_true", help="remove from the store what no machine uses any more")
+    one.add_argument("--days", type=float, default=7.0, help="with --collect: only what is older than so many days (7)")
+    one.set_defaults(run=open_workspace.run, work=sync)
+    one = _verb(verbs, "status", "whether it is in step with the store, and what waits")
+    on_workspace(one, positional=True)
+    one.set_defaults(run=open_workspace.run, work=status, counts=False)
+    one = _verb(verbs, "unshare", "stop sharing it from this machine; nothing is removed here or there")
+    on_workspace(one, positional=True)
+    one.add_argument("--yes", action="store_true", help="do it")
+    one.add_argument("--forget-key", action="store_true", help="also remove its key from this machine's keyring")
+    one.set_defaults(run=open_workspace.run, work=unshare, counts=False)
+
+
+def _verb(verbs: Subparsers, name: str, sentence: str) -> argparse.ArgumentParser:
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    as_json(one)
+    return one
+
+
+# --- share -----------------------------------------------------------------------------------------------------------
+
+
+async def share(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    if arguments.show_key:
+        return await _show_key(arguments, workspace, console)
+    if not arguments.to:
+        raise WrongUse("Where is it to be shared?", remedy=f"Give --to with an address: {_ADDRESSES}.")
+    from helix_desktop.store.shared import address
+
+    where = address.parse(arguments.to)
+    if not arguments.yes:
+        await open_workspace.caught_up(workspace, console)
+        stored = await workspace.index.stats()
+        await console.complain(
+            f"Nothing was shared. With --yes, {stored.entries:,} entries ({stored.size:,} bytes) and the conversations of"
+            f" {workspace.name} go to {where.url}, encrypted: whoever runs the store can read neither text nor names."
+        )
+        return 1
+    return await _share(arguments, workspace, console)
+
+
+async def _share(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop.store.shared import address, linking, sealing
+
+    if other := workspace.settings.shared.get("url"):
+        raise WrongUse(f"{workspace.name} is shared already, through {other}.", remedy="Run `workspace unshare` first.")
+    where, secrets = address.parse(arguments.to), open_workspace.secrets_of(arguments.places)
+    known = await secrets.get(linking.key_name(workspace.id))
+    key = sealing.read_key(known) if known else sealing.new_key()
+    about = await _tested(await asyncio.to_thread(linking.opened, where, key), arguments.quota)
+    await linking.keep(workspace.id, where, key, secrets)
+    await workspace.unshare()
+    changes = {"shared.url": where.url, "shared.acknowledge": arguments.acknowledge or "local"}
+    workspace.settings = workspace.change(changes)
+    link = linking.link(workspace, secrets, environ={})
+    assert link is not None  # noqa: S101 - it has an address now
+    await link.sync()
+    await link.publish()
+    if arguments.json:
+        await say_json(console, {"id": workspace.id, "store": about, "url": where.url})
+    else:
+        await console.say(f"{workspace.name} is shared through {about}. On another machine:")
+        await console.say(f"  helix-desktop workspace join {where.url} --folder DIR")
+        await console.say("It asks for the key that `workspace share --show-key` prints here.")
+    return 0
+
+
+async def _tested(connected: Connected, quota: int | None) -> str:
+    """What the store is; raises why it cannot be used."""
+    try:
+        about = await connected.remote.about()
+        if quota is not None:
+            await connected.remote.run(connected.remote.engine.limit, quota)
+    finally:
+        await connected.remote.aclose()
+    return about
+
+
+async def _show_key(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop.store.shared import linking
+
+    key = await open_workspace.secrets_of(arguments.places).get(linking.key_name(workspace.id))
+    if not key:
+        raise NotThere(f"{workspace.name} has no key: it is not shared from here.", remedy="Share it with --to URL.")
+    if arguments.json:
+        await say_json(console, {"id": workspace.id, "key": key})
+    else:
+        await console.say(key)
+    await console.complain("Whoever has this key and can reach the store can read the workspace.")
+    return 0
+
+
+# --- join ------------------------------------------------------------------------------------------------------------
+
+
+def join(arguments: argparse.Namespace) -> int:
+    if sys.stdin is None or sys.stdin.isatty():
+        sys.stderr.write("The key of the workspace (a line that begins with helix1-): ")
+        sys.stderr.flush()
+    text = sys.stdin.readline() if sys.stdin is not None else ""
+    return asyncio.run(_join(arguments, text))
+
+
+async def _join(arguments: argparse.Namespace, text: str) -> int:
+    from helix_desktop.store import config
+    from helix_desktop.store.shared import address, linking, sealing
+
+    where, key = address.parse(arguments.url), sealing.read_key(text)
+    here = places.find(arguments.home)
+    folder = arguments.folder.absolute()
+    connected = await asyncio.to_thread(linking.opened, where, key)
+    try:
+        await _expect_shared(connected)
+    finally:
+        await connected.remote.aclose()
+    workspaces = open_workspace.all_of(here)
+    known = workspaces.create(arguments.name or folder.name, folder)
+    try:
+        await linking.keep(known.id, where, key, open_workspace.secrets_of(here))
+        config.change(known.folder / config.NAME, {"shared.url": where.url, "shared.acknowledge": "local"})
+    except HelixError:
+        workspaces.trash(known.id)
+        workspaces.delete(known.id)
+        raise
+    await _tell(arguments, known)
+    return 0
+
+
+async def _expect_shared(connected: Connected) -> None:
+    remote = connected.remote
+    if not (await remote.usage()).rows and not await remote.run(remote.engine.published):
+        raise NotThere(
+            "No workspace is shared there with this key.", remedy="Check the address and the key; nothing was created."
+        )
+
+
+async def _tell(arguments: argparse.Namespace, known: Known) -> None:
+    console = Terminal()
+    if arguments.json:
+        await say_json(console, {"id": known.id, "name": known.name, "folder": str(known.folder)})
+    else:
+        await console.say(known.id)
+
+
+# --- sync, status, unshare -------------------------------------------------------------------------------------------
+
+
+async def sync(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    link = _link(workspace)
+    await link.sync()
+    done: dict[str, Any] = {}
+    if arguments.check:
+        entries, missing, damaged = await link.check()
+        done |= {"checked": entries, "missing": missing, "damaged": damaged}
+    if arguments.collect:
+        done["collected"] = await link.collect(arguments.days * 86_400)
+    figures = await _standing(link)
+    if arguments.json:
+        await say_json(console, figures | done)
+        return 0
+    await console.say(_sentence(figures))
+    if arguments.check:
+        await console.say(
+            f"Compared: {done['checked']:,} entries; {done['missing']:,} were missing in the store and"
+            f" {done['damaged']:,} damaged. They were sent again."
+        )
+    if arguments.collect:
+        await console.say(f"Removed from the store: {done['collected']:,} rows that no machine uses.")
+    return 0
+
+
+async def status(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    link = _link(workspace)
+    figures = await _standing(link)
+    try:
+        about, usage = await link.test()
+        figures |= {"store": about, "rows": usage.rows, "bytes": usage.bytes, "quota": usage.quota}
+    except HelixError as error:
+        figures |= {"trouble": str(error)}
+    if arguments.json:
+        await say_json(console, figures)
+        return 0
+    await console.say(_sentence(figures))
+    for name in ("url", "acknowledge", "store", "rows", "bytes", "quota"):
+        if name in figures:
+            value = figures[name]
+            await console.say(f"{name:<12}{f'{value:,}' if isinstance(value, int) else value}")
+    return 0
+
+
+async def _standing(link: Link) -> dict[str, Any]:
+    now = await link.status()
+    return {
+        "url": now.url,
+        "acknowledge": now.acknowledge,
+        "waiting": now.waiting,
+        "waiting_bytes": now.waiting_bytes,
+        "forgetting": now.burying,
+        "contact": now.contact,
+        "away": now.away,
+        "trouble": now.trouble,
+    }
+
+
+def _sentence(figures: Mapping[str, Any]) -> str:
+    if figures["trouble"]:
+        since = f" since {_time(figures['away'])}" if figures["away"] else ""
+        return f"Not in step{since}; {figures['waiting']:,} entries wait here. {figures['trouble']}"
+    if figures["waiting"]:
+        return f"{figures['waiting']:,} entries ({figures['waiting_bytes']:,} bytes) wait to be sent."
+    return "In step."
+
+
+def _time(moment: float) -> str:
+    return time.strftime("%H:%M", time.localtime(moment))
+
+
+async def unshare(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop.store.shared import linking
+
+    link = _link(workspace)
+    if not arguments.yes:
+        await console.complain(f"{workspace.name} is still shared. Add --yes to stop sharing it from this machine.")
+        return 1
+    left = ""
+    try:
+        await link.leave()
+    except HelixError as error:
+        left = f"The store could not be told: {error.what}"
+    await workspace.unshare()
+    workspace.change({"shared": None})
+    if arguments.forget_key:
+        await linking.drop(workspace.id, open_workspace.secrets_of(arguments.places))
+    if arguments.json:
+        await say_json(console, {"id": workspace.id, "told": not left})
+    else:
+        await console.say(f"{workspace.name} is not shared from here any more. What was sent stays in the store.")
+    if left:
+        await console.complain(left)
+    return 0
+
+
+def _link(workspace: Workspace) -> Link:
+    if workspace.link is None:
+        raise NotThere(f"{workspace.name} is not shared.", remedy="Share it with `workspace share --to URL`.")
+    return workspace.link

@@ -1,0 +1,108 @@
+"""An entry of the cache as rows: one with what it is and, where it is small, its content; one more for each chunk of a large one.
+
+The names come from the entry's SHA-256, so whoever knows the one and has the workspace's key finds the other. Whatever an engine
+sends is opened by its seal and compared with that SHA-256 before anybody gets it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import zstandard
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import CacheCorrupt, NewerVersion
+from helix_desktop.store.records import CHUNK, Record
+from helix_desktop.store.shared.sealing import Seal
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What the first row says. `content` is there where the entry has one chunk."""
+
+    size: int
+    count: int
+    time: float
+    about: About
+    content: bytes
+
+
+def name(seal: Seal, digest: Digest) -> bytes:
+    return seal.name("entry", digest.raw)
+
+
+def names(seal: Seal, digest: Digest, count: int) -> list[bytes]:
+    """Those of all its rows, the first one last: it is put when the others are there."""
+    chunks = range(count) if count > 1 else ()
+    return [*(_chunk_name(seal, digest, chunk) for chunk in chunks), name(seal, digest)]
+
+
+def _chunk_name(seal: Seal, digest: Digest, chunk: int) -> bytes:
+    return seal.name("chunk", digest.raw + chunk.to_bytes(4, "big"))
+
+
+def first(record: Record, content: bytes) -> bytes:
+    """The first row's content."""
+    head = {
+        "entry": VERSION,
+        "size": record.size,
+        "count": record.count,
+        "time": record.time,
+        "tool": record.about.tool,
+        "source": record.about.source,
+        "media_type": record.about.media_type,
+    }
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return len(text).to_bytes(4, "big") + text + (packed(content) if record.count == 1 else b"")
+
+
+def packed(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=1).compress(content)
+
+
+def _unpacked(content: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().decompress(content, max_output_size=CHUNK)
+
+
+def read(digest: Digest, content: bytes) -> Described:
+    """What a first row says, its content checked against the hash. CacheCorrupt, NewerVersion."""
+    try:
+        end = 4 + int.from_bytes(content[:4], "big")
+        head = json.loads(content[4:end].decode("utf-8", "surrogatepass"))
+        if head["entry"] > VERSION:
+            raise NewerVersion(
+                "This entry was shared by a newer Helix Desktop.", remedy="Update the program; nothing was changed."
+            )
+        about = About(str(head["tool"]), str(head["source"]), str(head["media_type"]))
+        size, count = int(head["size"]), int(head["count"])
+        whole = _unpacked(content[end:]) if count == 1 else b""
+        described = Described(size, count, float(head["time"]), about, whole)
+    except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
+        raise corrupt(digest) from error
+    if count == 1 and Digest.of(whole) != digest:
+        raise corrupt(digest)
+    return described
+
+
+def chunks(seal: Seal, digest: Digest, count: int, rows: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    """Those of the chunks that are in `rows`, opened; the whole is checked by whoever puts them together."""
+    for chunk in range(count):
+        row_name = _chunk_name(seal, digest, chunk)
+        if row_name not in rows:
+            continue
+        try:
+            yield _unpacked(seal.open(row_name, rows[row_name]))
+        except zstandard.ZstdError as error:
+            raise corrupt(digest) from error
+
+
+def corrupt(digest: Digest) -> CacheCorrupt:
+    return CacheCorrupt(
+        f"The entry {digest} in the shared store does not match its hash. It was not used.",
+        remedy="On a machine that has it, `workspace sync --check` replaces it.",
+    )

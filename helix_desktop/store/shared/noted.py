@@ -1,0 +1,65 @@
+"""What this machine has noted of the shared store: how far the cache was sent, which tombstones were obeyed, what is still to be
+forgotten there. One small file in the workspace. Without it everything is compared again from the beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from helix_desktop import durable
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import NewerVersion
+
+NAME = "shared.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """`sent`: entries of the cache up to this number are in the store, or are none that is sent. `obeyed`: the mark up to which
+    tombstones were. `published`: when it last said what it uses. `burying`: entries that were forgotten here and not there yet, and how many chunks they have (0: not known).
+    `space`: the workspace and store all this is true of.
+    """
+
+    space: str = ""
+    machine: str = field(default_factory=lambda: secrets.token_hex(16))
+    sent: int = 0
+    obeyed: int = 0
+    contact: float = 0.0
+    published: float = 0.0
+    burying: Mapping[str, int] = field(default_factory=dict)
+
+    def for_space(self, space: str) -> Noted:
+        """The same for this store; what was noted of another one does not hold here."""
+        return self if self.space == space else Noted(space, self.machine)
+
+    def with_burying(self, counts: Mapping[Digest, int]) -> Noted:
+        return replace(self, burying={**self.burying, **{digest.hex: count for digest, count in counts.items()}})
+
+    def without_burying(self, digests: Mapping[str, int]) -> Noted:
+        return replace(self, burying={one: count for one, count in self.burying.items() if one not in digests})
+
+
+def read(folder: Path) -> Noted:
+    try:
+        held = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        if int(held.pop("version")) > VERSION:
+            raise NewerVersion(
+                "What was noted of the shared store comes from a newer Helix Desktop.", remedy="Update the program."
+            )
+        return Noted(**held)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return Noted()
+
+
+def write(folder: Path, noted: Noted) -> None:
+    """On the disk when this returns."""
+    durable.write(folder / NAME, json.dumps({"version": VERSION, **asdict(noted)}), private=True)
+
+
+def remove(folder: Path) -> None:
+    (folder / NAME).unlink(missing_ok=True)
