@@ -112,7 +112,8 @@ class Conversation:
         async with self._lock:
             try:
                 yield
-                changed = bool(await self.journal.read(self.id, after=self.state.last_seq))
+                last = self.state.facts[-1:]
+                changed = list(await self.journal.read(self.id, after=self.state.last_seq - len(last))) != list(last)
             finally:
                 if changed:
                     self.state = await _read(self.journal, self.id)

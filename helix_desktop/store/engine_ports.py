@@ -31,7 +31,8 @@ _SLICE = 1 << 20  # bytes of puts that wait for one commit
 class Journal:
     """ports.Journal on the journal file.
 
-    `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is.
+    `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is. `asked` is called before
+    facts are written, and raises Refused where another machine writes in that conversation.
     """
 
     def __init__(
@@ -41,9 +42,11 @@ class Journal:
         self._thread = thread
         self._changed = changed
         self._damaged = damaged
+        self.asked: Callable[[str], object] = anybody
 
     async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         """On the disk when this returns. Cancelling the wait does not take back what was begun."""
+        self.asked(conversation)
         recorded = await self._thread.run(self._file.append, conversation, facts)
         self._changed()
         return recorded
@@ -371,3 +374,7 @@ class Cache:
         await self._thread.run(self._folder.compact)
         self.changed()
         return Collected(len(gone), freed)
+
+
+def anybody(_conversation: str) -> None:
+    """No other machine has it."""

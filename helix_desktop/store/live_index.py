@@ -180,6 +180,13 @@ class Index:
             if self.progress.done:
                 return self.progress
 
+    async def begin_anew(self) -> None:
+        """Facts were moved to another conversation: what it says of them is made again, in the background."""
+
+        async def nothing() -> None: ...
+
+        await self.renew(nothing)
+
     async def _make_anew(self) -> None:
         async def nothing() -> None: ...
 

@@ -31,11 +31,14 @@ from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.live_index import Index, StoreFeed
 from helix_desktop.store.lock import Lock
 from helix_desktop.store.maintenance import Collected
+from helix_desktop.store.shared.conversations import Conversations
+from helix_desktop.store.shared.in_step import InStep
 from helix_desktop.store.sweeping import Sweeping
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.transfer import Report
 
 if TYPE_CHECKING:
+    from helix_desktop.store.shared.heads import Heads
     from helix_desktop.store.shared.link import Connected, Link
 
 log = logging.getLogger(__name__)
@@ -447,6 +450,14 @@ class Workspace:
             await self._stores.thread.run(self._stores.cache.level.compact)
             self.cache.changed()
         return Collected(sweeping.entries, sweeping.freed)
+
+    async def shared_conversations(self, connected: Connected, heads: Heads, machine: str) -> Conversations:
+        """Its conversations as they are kept in step with other machines. `machine`: what this one is called there."""
+        stores = self._stores
+        steps = await stores.thread.run(InStep, stores.journal)
+        return Conversations(
+            stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine
+        )
 
     async def over_limit(self) -> int:
         """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed automatically."""

@@ -8,8 +8,8 @@ import secrets as random
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ from helix_desktop.workbench.project import Project
 from helix_desktop.workbench.rows import ConversationRow, Rows
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.sessions import Sessions
+from helix_desktop.workbench.sharing import Sharing
 from helix_desktop.workbench.size_limit import Room
 from helix_desktop.workbench.workforce import AgentRow, Workforce
 
@@ -118,6 +119,7 @@ class Workbench:
         )
         self._reading = asyncio.Lock()  # of facts that must not change meanwhile; and each conversation once
         self._rows = Rows(workspace.journal)
+        self.sharing = Sharing(self)
         self._listeners: list[Listener] = []
         self._instead: dict[str, str] = {}
         self._wide: tuple[str, ...] = ()
@@ -167,6 +169,7 @@ class Workbench:
             last_first.push_async_callback(self.servers.aclose)
             sessions = tuple(self._sessions)
             await asyncio.gather(*(session.aclose() for session in sessions))
+            await self.sharing.end()
             for session in sessions:
                 await self.workspace.journal.set_meter(session.id, rows.written(session.meter(), session.agent))
 
@@ -197,10 +200,15 @@ class Workbench:
 
     def conversations(self) -> Sequence[ConversationRow]:
         """All of them, the one that changed last first; sub-agents' name their parent."""
-        return sorted(self._rows, key=lambda row: -row.updated)
+        return sorted(map(self._with_machine, self._rows), key=lambda row: -row.updated)
 
     def row(self, conversation: str) -> ConversationRow | None:
-        return self._rows.find(conversation)
+        row = self._rows.find(conversation)
+        return None if row is None else self._with_machine(row)
+
+    def _with_machine(self, row: ConversationRow) -> ConversationRow:
+        machine = self.sharing.machine_of(row.id)
+        return replace(row, machine=machine) if machine else row
 
     def running(self, conversation: str) -> Running:
         session = self._sessions.find(conversation)
@@ -225,7 +233,8 @@ class Workbench:
                 opened = await Conversation.open(self.workspace.journal, conversation)
                 if opened.state.own_model:
                     self._take_own(conversation, opened.state.own_model)
-                await self._partial.recover(opened, self.model_of(conversation), self._shared.access.tokens.count)
+                if not self.sharing.elsewhere(conversation):
+                    await self._partial.recover(opened, self.model_of(conversation), self._shared.access.tokens.count)
                 session = self._made(opened)
                 if len(session.facts) > MANY:
                     gc.freeze()  # so many facts that last are not looked through again at every collection
@@ -436,6 +445,27 @@ class Workbench:
                 await held.enter_async_context(session.held())
             yield
 
+    # --- conversations other machines have too
+
+    def found(self, conversation: str) -> Session | None:
+        """Its session, where it has one."""
+        return self._sessions.find(conversation)
+
+    def held(self, conversation: str) -> AbstractAsyncContextManager[None]:
+        """Its facts may change within."""
+        return self._held(conversation)
+
+    async def grown(self, conversation: str) -> None:
+        """It came from another machine, or went on there, and nobody has it open here."""
+        await self._rows.read_again([conversation])
+        self._heard(ReadAnew(conversation))
+
+    async def parted(self, conversation: str, branch: str) -> None:
+        """Two machines wrote in it: what was written here is a branch now."""
+        await self._rows.read_again([conversation, branch])
+        self._heard(ReadAnew(branch))
+        await self.workspace.index.begin_anew()
+
     # --- content
 
     async def forget(self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = unheard) -> Purged:
@@ -645,7 +675,7 @@ class Workbench:
             proposed["roots"] = await asyncio.to_thread(folders.here, proposed["roots"])
         await self.change({**proposed, "proposed": None})
 
-    def spawn(self, work: Coroutine[Any, Any, Any], *, name: str) -> object:
+    def spawn(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         """Work that ends with the workbench."""
         return self._tasks.spawn(work, name=name)
 
@@ -698,6 +728,7 @@ class Workbench:
             self._note(event.recorded)
         elif isinstance(event, StateChanged | Queued | Folding):
             self._keep(event.conversation)
+        self.sharing.heard(event)
         self.hooks.heard(event, self._tasks.spawn)
         self.workforce.heard(event)
         for listener in tuple(self._listeners):

@@ -32,6 +32,7 @@ class ConversationRow:
     parts: Mapping[Kind, int] = field(default_factory=dict)
     window: int = DEFAULT_WINDOW
     agent: str = ""  # the connected agent that writes there
+    machine: str = ""  # the other machine that wrote there last
 
 
 class Rows:

@@ -107,6 +107,12 @@ class Conversations:
         held = self._leases.get(conversation, 0.0) > self.now()
         return machine if held and writer != self.steps.machine and conversation not in self._own else ""
 
+    def writing(self) -> dict[str, str]:
+        """The conversations other machines write in now, and which."""
+        now = self.now()
+        self._leases = {name: until for name, until in self._leases.items() if until > now}
+        return {name: machine for name in self._leases if (machine := self.elsewhere(name))}
+
     def machine_of(self, conversation: str) -> str:
         """The other machine that wrote there last; empty where it was this one."""
         writer, machine = self._writers.get(conversation, (b"", ""))
@@ -126,6 +132,15 @@ class Conversations:
                 ending = self._leases.get(conversation, 0.0) - self.now() < self.lease / 2
                 if known.contents and known.writer == self.steps.machine and ending:
                     await self._move(known, known.contents, force=False)
+
+    async def leave(self) -> None:
+        """Send what waits, and let go of every lease."""
+        async with self._busy:
+            await self._send()
+            for conversation in [name for name, until in self._leases.items() if until > self.now()]:
+                known = await self.thread.run(self.steps.of, conversation)
+                if known.contents and known.writer == self.steps.machine:
+                    await self._move(known, known.contents, force=False, seconds=0.0)
 
     async def take_over(self, conversation: str) -> None:
         """Write there from now on with this machine, also where another one still does: what that has not sent becomes a branch."""
@@ -329,11 +344,12 @@ class Conversations:
         again = self.journal.lines(known.conversation, old[0].first - 1, known.seq - old[0].first + 1)
         return [*again, *fresh], old
 
-    async def _move(self, known: Known, contents: Contents, *, force: bool) -> bool:
+    async def _move(self, known: Known, contents: Contents, *, force: bool, seconds: float | None = None) -> bool:
         """Compare and set. Where another machine was first, its head is looked at."""
         name = self._name(known.conversation)
         sealed = self.seal.close(name, segments.write(contents))
-        move = Move(name, known.version, self.steps.machine, sealed, self.lease, force)
+        seconds = self.lease if seconds is None else seconds
+        move = Move(name, known.version, self.steps.machine, sealed, seconds, force)
         asked = self.now()
         won, head = await self.remote.run(self.heads.move, move)
         if head is None:  # an engine that was restored, or emptied: all of it is sent again
@@ -348,7 +364,7 @@ class Conversations:
             return False
         moved = Known(known.conversation, contents.last, contents.chain, head.version, head.writer, contents)
         await self.thread.run(self.steps.put, moved)
-        self._leases[known.conversation] = asked + self.lease
+        self._leases[known.conversation] = asked + seconds
         self._seen[name] = (head.version, known.conversation)
         self._own.discard(known.conversation)
         self._note(moved)
