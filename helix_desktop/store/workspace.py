@@ -455,9 +455,7 @@ class Workspace:
         """Its conversations as they are kept in step with other machines. `machine`: what this one is called there."""
         stores = self._stores
         steps = await stores.thread.run(InStep, stores.journal)
-        return Conversations(
-            stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine
-        )
+        return Conversations(stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine)
 
     async def over_limit(self) -> int:
         """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed automatically."""
