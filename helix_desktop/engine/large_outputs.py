@@ -257,8 +257,7 @@ class Admission:
         return Attachment("message", stored, part.tokens)
 
     async def _message_excerpt(self, index: int, part: Attachment, policy: Policy) -> Folded:
-        text = await made_preview(await stored_text(self.cache, part.stored), policy.preview_tokens * 4)
-        shown = f"[Attachment: {part.name}]\n{admission.excerpt(part.stored, part.tokens, text)}"
+        shown = await message_excerpt(self.cache, part, policy)
         return Folded(
             fold=self.conversation.new_fold(FoldKind.EXCERPT),
             kind=FoldKind.EXCERPT,
@@ -269,6 +268,12 @@ class Admission:
             entries=(part.stored.digest,),
             why=f"{part.name} of {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the window",
         )
+
+
+async def message_excerpt(cache: Cache, part: Attachment, policy: Policy) -> str:
+    """What a model is shown of an attachment that is too large for its window."""
+    text = await made_preview(await stored_text(cache, part.stored), policy.preview_tokens * 4)
+    return f"[Attachment: {part.name}]\n{admission.excerpt(part.stored, part.tokens, text)}"
 
 
 def _said(one: Large, keep: str, may_be_full: Sequence[int]) -> Choice:

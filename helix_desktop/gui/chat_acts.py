@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from helix_desktop.engine.facts import UserSaid
-from helix_desktop.gui import sending
+from helix_desktop.gui import pictures, sending
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.links import Place, open_link
 from helix_desktop.gui.main_window import MainWindow
@@ -36,20 +36,25 @@ def do(window: MainWindow, want: intents.Want) -> None:
             _open_sub_agent(window, call)
         case intents.ShowInChat(conversation, seq):
             window.go(Place("conversation", workspace, conversation, seq))
-        case intents.OpenLink(address):
-            open_link(address)
-        case intents.SetKey() | intents.ChooseModel():
-            _mend(window, want)
+        case intents.OpenLink() | intents.OpenPicture() | intents.SetKey() | intents.ChooseModel():
+            _open_beside(window, want)
         case _:
             _in_conversation(window, want)
 
 
-def _mend(window: MainWindow, want: intents.SetKey | intents.ChooseModel) -> None:
-    """What helps after a failure."""
-    if isinstance(want, intents.SetKey):
-        window.settings_wanted.emit("providers")
-    else:
-        window.actions_["model"].trigger()
+def _open_beside(
+    window: MainWindow, want: intents.OpenLink | intents.OpenPicture | intents.SetKey | intents.ChooseModel
+) -> None:
+    """What opens a window or a list of its own."""
+    match want:
+        case intents.OpenLink(address):
+            open_link(address)
+        case intents.OpenPicture(stored, name):
+            pictures.open_(window, stored, name)
+        case intents.SetKey():
+            window.settings_wanted.emit("providers")
+        case intents.ChooseModel():
+            window.actions_["model"].trigger()
 
 
 def _open_sub_agent(window: MainWindow, call: str) -> None:

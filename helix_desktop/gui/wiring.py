@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop.engine.facts import FoldKind, Text, UserPart
 from helix_desktop.engine.ports import Answer
 from helix_desktop.errors import HelixError
-from helix_desktop.gui import chat_acts, forgetting, sending
+from helix_desktop.gui import chat_acts, forgetting, pictures, sending
 from helix_desktop.gui.actions import OF_A_QUESTION
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.links import Place
@@ -175,6 +175,8 @@ def _wire_composer(window: MainWindow) -> None:
     composer.attach_wanted.connect(window.actions_["attach"].trigger)
     composer.files_given.connect(window.attaching.mime)
     composer.long_pasted.connect(window.attaching.text)
+    composer.attachments.unknown.connect(partial(pictures.look_at, window))
+    composer.attachments.opened.connect(lambda held: pictures.open_(window, held.stored, held.name))
     composer.editing.connect(partial(_unqueue, window, edit=True))
     composer.dropping.connect(partial(_unqueue, window, edit=False))
     window.chat.approvals.answered.connect(partial(_answer, window))

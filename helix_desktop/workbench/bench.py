@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import tasks
-from helix_desktop.engine import budget, recall
+from helix_desktop.engine import budget, large_outputs, policy, recall
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import Crew, Heard, Setup
 from helix_desktop.engine.conversation import Conversation
@@ -514,6 +514,16 @@ class Workbench:
         """Put something the user adds to a message into the cache."""
         stored = await self.workspace.cache.put(content, About("user", name, media_type))
         return Attachment(name, stored, await self._tokens_of(stored, content[:SAMPLE]))
+
+    async def tokens_that_go(self, attachment: Attachment) -> int:
+        """Of an attachment that is too large for the model's window an excerpt goes with the message."""
+        settings, tokens = self.workspace.settings, self._shared.access.tokens
+        chosen = policy.from_fact(setup.policy_fact(settings.preset, settings.policy))
+        main = next((model.window for model in self.models.facts() if model.role is ModelRole.MAIN), 0)
+        if attachment.tokens <= chosen.oversized_share * (main or chosen.window):
+            return attachment.tokens
+        shown = await large_outputs.message_excerpt(self.workspace.cache, attachment, chosen)
+        return await asyncio.to_thread(tokens.count, shown)
 
     async def _tokens_of(self, stored: Stored, sample: bytes) -> int:
         if not stored.media_type.startswith("text/"):

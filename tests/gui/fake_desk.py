@@ -406,6 +406,9 @@ class FakeWorkbench:
         self.attached.append((name, content))
         return Attachment(name, Stored(Digest.of(content), len(content), 0, media_type), len(content) // 4)
 
+    async def tokens_that_go(self, attachment: Attachment) -> int:
+        return min(attachment.tokens, 2_000)
+
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
         return story.CONTENT[digest].encode()[start : start + length]
 

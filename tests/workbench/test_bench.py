@@ -12,6 +12,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Asked, Event, FactAppended, ReadAnew, Running
 from helix_desktop.engine.facts import (
     ConversationStarted,
+    Folded,
     ModelReplied,
     PolicySet,
     RulesSet,
@@ -297,6 +298,22 @@ async def test_nothing_is_forgotten_while_a_conversation_works(desks: Desks, fol
     await asyncio.wait_for(session.idle(), 30)
     assert (await other.forget(text="no such words anywhere")).facts == 0
     assert (await told(other, "hello")).reason is TurnEnd.DONE
+
+
+async def test_of_an_attachment_too_large_for_the_window_the_tokens_that_go_are_told(
+    desks: Desks, folder: Path
+) -> None:
+    bench = await desks().create("one", folder)
+    await bench.choose_model("demo/demo")
+    small = await bench.attach("notes.txt", b"remember the adapter", "text/plain")
+    large = await bench.attach("long.txt", b"many words of a long file\n" * 20_000, "text/plain")
+    assert await bench.tokens_that_go(small) == small.tokens
+    told = await bench.tokens_that_go(large)
+    session = await bench.new_conversation()
+    session.send((large,))
+    await session.idle()
+    fold = next(r.fact for r in session.facts if isinstance(r.fact, Folded))
+    assert told == fold.tokens < large.tokens // 20
 
 
 async def test_what_is_attached_can_be_read_and_completed(desks: Desks, folder: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from PySide6.QtCore import QMimeData, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QIcon, QPixmap
 from PySide6.QtWidgets import QLayout, QLayoutItem, QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.digest import Digest
@@ -118,14 +119,18 @@ class Flow(QLayout):
 
 
 class Attachments(QWidget):
-    """`changed` when one came or went."""
+    """`changed` when one came or went; `unknown` asks for its picture, or the tokens that will go; `opened`: its picture is to be seen."""
 
     changed = Signal()
+    unknown = Signal(object)
+    opened = Signal(object)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
         self._held: list[Attachment] = []
+        self._pictures: dict[Digest, QPixmap] = {}
+        self._going: dict[Digest, int] = {}
         self._flow = Flow(self)
         self.setProperty("look", "plain")
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
@@ -153,16 +158,54 @@ class Attachments(QWidget):
         self._refill()
         self.changed.emit()
 
+    def show_picture(self, attachment: Attachment, picture: QPixmap) -> None:
+        self._pictures[attachment.stored.digest] = picture
+        self._refill()
+
+    def show_tokens(self, attachment: Attachment, tokens: int) -> None:
+        """How many of its tokens go with the message."""
+        self._going[attachment.stored.digest] = tokens
+        if tokens != attachment.tokens:
+            self._refill()
+
     def _refill(self) -> None:
         clear(self._flow)
+        held = {attachment.stored.digest for attachment in self._held}
+        self._pictures = {digest: picture for digest, picture in self._pictures.items() if digest in held}
+        self._going = {digest: tokens for digest, tokens in self._going.items() if digest in held}
         for attachment in self._held:
+            digest = attachment.stored.digest
+            if digest in self._pictures:
+                self._flow.addWidget(self._small(attachment, self._pictures[digest]))
             self._flow.addWidget(self._chip(attachment))
         self.setVisible(bool(self._held))
         self.updateGeometry()
+        for attachment in tuple(self._held):
+            if attachment.stored.digest not in self._pictures and attachment.stored.digest not in self._going:
+                self.unknown.emit(attachment)
+
+    def _small(self, attachment: Attachment, picture: QPixmap) -> QPushButton:
+        button = QPushButton(self)
+        button.setProperty("look", "chip")
+        button.setIcon(QIcon(picture))
+        button.setIconSize(QSize(self._theme.px(48), self._theme.px(32)))
+        button.setCursor(Qt.CursorShape.PointingHandCursor)
+        words = tr("Open {name} at full size", name=attachment.name)
+        button.setToolTip(hint(words))
+        button.setAccessibleName(words)
+        button.clicked.connect(lambda _checked=False: self.opened.emit(attachment))
+        button.show()
+        return button
+
+    def _figures(self, attachment: Attachment) -> str:
+        going = self._going.get(attachment.stored.digest, attachment.tokens)
+        if going != attachment.tokens:
+            return tr("{n} of {all} tokens", n=short(going), all=short(attachment.tokens))
+        return tr("{n} tokens", n=short(attachment.tokens)) if attachment.tokens else ""
 
     def _chip(self, attachment: Attachment) -> QPushButton:
         name = attachment.name if len(attachment.name) <= NAME else f"…{attachment.name[1 - NAME :]}"
-        figures = tr("{n} tokens", n=short(attachment.tokens)) if attachment.tokens else ""
+        figures = self._figures(attachment)
         chip = QPushButton(" · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self)
         chip.setProperty("look", "chip")
         chip.setCursor(Qt.CursorShape.PointingHandCursor)

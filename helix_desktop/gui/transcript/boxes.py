@@ -16,9 +16,11 @@ from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLay
 from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, format_range, wrapping
 from helix_desktop.gui.transcript.intents import Want
 from helix_desktop.gui.transcript.markdown import Paragraph, Rule, Span, joined
+from helix_desktop.gui.words import tr
 
 INDENT = 22
 QUOTE = 14
+WIDE, HIGH = 240, 180  # of a picture in a message
 _LINE_END = "\N{LINE SEPARATOR}"
 
 Key = tuple[object, ...]
@@ -256,15 +258,20 @@ class RuleBox(Box):
 
 
 class Picture(Box):
-    """A picture from the cache, at most as wide as the column."""
+    """A picture from the cache, small; a click does `act`."""
 
-    def __init__(self, ink: Ink, width: float, image: QImage, name: str, *, gap: float = 0.0) -> None:
+    def __init__(
+        self, ink: Ink, width: float, image: QImage, name: str, *, gap: float = 0.0, act: Act | None = None
+    ) -> None:
         super().__init__(ink, width, gap=gap)
-        scale = min(1.0, width / max(1, image.width()), ink.px(480) / max(1, image.height()))
+        wide, high = min(width, ink.px(WIDE)), ink.px(HIGH)
+        scale = min(1.0, wide / max(1, image.width()), high / max(1, image.height()))
         self._image = image
         self._place = QRectF(0, 0, image.width() * scale, image.height() * scale)
         self.height = self._place.height()
         self.text = f"[{name}]"
+        if act is not None:
+            self.hots = [Hot(self._place, act, tr("Open {name} at full size", name=name))]
 
     def paint(self, painter: QPainter, marks: Marks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)

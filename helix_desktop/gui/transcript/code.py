@@ -20,6 +20,7 @@ FIRST_LINES = 100
 MORE_LINES = 300
 LONGEST_LINE = 2_000
 AT_ONCE = 1_200
+LABEL = 34
 
 _LINE_END = "\N{LINE SEPARATOR}"
 _DIFFS = frozenset({"diff", "patch", "udiff"})
@@ -27,7 +28,7 @@ _DIFFS = frozenset({"diff", "patch", "udiff"})
 
 class CodeBox(Box):
     """`whole` is what the copy button copies. `more`: the key under which more lines are opened; `lines` of it are. Text of up to
-    `at_once` characters has its colours from the beginning, longer text gets them with `colour`.
+    `at_once` characters has its colours from the beginning, longer text gets them with `colour`. `label`: what stands over it.
     """
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
@@ -43,6 +44,7 @@ class CodeBox(Box):
         lines: int = FIRST_LINES,
         total: int = 0,
         at_once: int = AT_ONCE,
+        label: str = "",
     ) -> None:
         super().__init__(ink, width, left=left, gap=gap)
         self._whole = whole
@@ -66,8 +68,9 @@ class CodeBox(Box):
         rest = (
             (total or (whole.count("\n", len("\n".join(shown[:lines]))) if cut else 0)) if cut or total > lines else 0
         )
-        self._top, self._side = float(ink.px(12)), float(ink.px(14))
-        self.height = 2 * self._top + body + (ink.px(24) if rest else 0)
+        self._label, pad = label, float(ink.px(12))
+        self._top, self._side = float(ink.px(LABEL)) if label else pad, float(ink.px(14))
+        self.height = self._top + pad + body + (ink.px(24) if rest else 0)
         self._rest_line(rest, more)
         self._copy()
 
@@ -97,6 +100,11 @@ class CodeBox(Box):
         painter.setClipRect(QRectF(0, 0, self.width, self.height), Qt.ClipOperation.IntersectClip)
         if self._diff:
             self._paint_diff(painter)
+        if self._label:
+            painter.setFont(self.ink.chip)
+            painter.setPen(self.ink.colour("muted"))
+            line = QRectF(self._side, self.ink.px(7), self.width / 2, self.ink.px(22))
+            painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, self._label)
         painter.setPen(self.ink.colour("text"))
         overlays = [] if marks is NO_MARKS else self.ink.overlays(marks)
         clip = painter.clipBoundingRect()
@@ -160,7 +168,7 @@ class CodeBox(Box):
         if self._whole:
             width = self.ink.px(52)
             place = QRectF(self.width - width - self.ink.px(8), self.ink.px(7), width, self.ink.px(22))
-            self.hots.append(Hot(place, CopyText(self._whole), tr("Copy"), quiet=True))
+            self.hots.append(Hot(place, CopyText(self._whole), tr("Copy"), quiet=not self._label))
 
     def _paint_diff(self, painter: QPainter) -> None:
         for number, line in enumerate(self._lines):
@@ -170,11 +178,12 @@ class CodeBox(Box):
                 painter.fillRect(QRectF(0, top, self.width, self.ink.code_line), self.ink.colour(name))
 
     def _paint_button(self, painter: QPainter, hot: Hot) -> None:
-        painter.setFont(self.ink.chip if hot.quiet else self.ink.small)
-        if hot.quiet:
+        button = isinstance(hot.act, CopyText)
+        painter.setFont(self.ink.chip if button else self.ink.small)
+        if button:
             painter.setPen(self.ink.colour("line"))
             painter.setBrush(self.ink.colour("panel"))
             painter.drawRoundedRect(hot.place, self.ink.px(6), self.ink.px(6))
-        painter.setPen(self.ink.colour("muted" if hot.quiet else "accent"))
-        flags = Qt.AlignmentFlag.AlignCenter if hot.quiet else Qt.AlignmentFlag.AlignVCenter
+        painter.setPen(self.ink.colour("muted" if button else "accent"))
+        flags = Qt.AlignmentFlag.AlignCenter if button else Qt.AlignmentFlag.AlignVCenter
         painter.drawText(hot.place, flags, hot.name)

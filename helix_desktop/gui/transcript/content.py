@@ -126,8 +126,8 @@ class Content(QObject):
         return items
 
 
-def decoded(content: bytes) -> QImage | None:
-    """A picture, scaled down while it is read; None when it cannot be, or claims to be huge. May run on any thread."""
+def decoded(content: bytes, widest: int = WIDEST) -> QImage | None:
+    """A picture, scaled down to `widest` while it is read; None when it cannot be, or claims to be huge. May run on any thread."""
     data = QByteArray(content)
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.ReadOnly)
@@ -136,7 +136,7 @@ def decoded(content: bytes) -> QImage | None:
     measure = reader.size()
     if not measure.isValid() or measure.width() * measure.height() > MOST_PIXELS:
         return None
-    if measure.width() > WIDEST:
-        reader.setScaledSize(QSize(WIDEST, max(1, measure.height() * WIDEST // measure.width())))
+    if measure.width() > widest:
+        reader.setScaledSize(QSize(widest, max(1, measure.height() * widest // measure.width())))
     image = reader.read()
     return None if image.isNull() else image

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Cover
+from helix_desktop.engine.facts import Cover, Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,14 @@ class Recall:
 @dataclass(frozen=True, slots=True)
 class OpenEntry:
     digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPicture:
+    """A picture at its full size."""
+
+    stored: Stored
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,7 @@ class Unpin:
 Want = (
     Recall
     | OpenEntry
+    | OpenPicture
     | OpenFold
     | OpenChanges
     | OpenConversation

@@ -12,6 +12,7 @@ from helix_desktop.engine.facts import (
     Attachment,
     Folded,
     ModelReplied,
+    PartRef,
     Reasoning,
     Stored,
     TodoSet,
@@ -30,7 +31,7 @@ from helix_desktop.gui.transcript.groups import Group
 from helix_desktop.gui.transcript.harmless import harmless, printed
 from helix_desktop.gui.transcript.highlight import language_of
 from helix_desktop.gui.transcript.hover_bar import NameBox
-from helix_desktop.gui.transcript.intents import OpenChanges, OpenConversation, OpenEntry, OpenFold, TryNow
+from helix_desktop.gui.transcript.intents import OpenChanges, OpenConversation, OpenEntry, OpenFold, OpenPicture, TryNow
 from helix_desktop.gui.transcript.item import CallState, Item, ItemKind, text_of
 from helix_desktop.gui.transcript.markdown import Paragraph, Span, coded
 from helix_desktop.gui.transcript.page import Page
@@ -92,14 +93,17 @@ def _said(at: At) -> Iterator[Box]:
     if text.strip():
         yield from _prose(page, item, 0, limit, breaks=True)
         yield from _rest(page, item, len(text), limit)
-    for part in fact.parts:
+    for number, part in enumerate(fact.parts):
         if isinstance(part, Attachment):
-            yield from _attachment(page, part)
+            yield from _attachment(page, part, page.items.shown_as(PartRef(item.seq, number)))
 
 
-def _attachment(page: Page, part: Attachment) -> Iterator[Box]:
+def _attachment(page: Page, part: Attachment, fold: Folded | None) -> Iterator[Box]:
+    """Of one that a fold stands for, the tokens that go to the model come first."""
     gap = float(page.ink.px(8))
     figures = tr("{n} tokens", n=short(part.tokens)) if part.tokens else size(part.stored.size)
+    if fold is not None:
+        figures = tr("{n} of {all} tokens", n=short(fold.tokens), all=short(part.tokens))
     chip = Chip(f"{harmless(part.name)} · {figures}", want=OpenEntry(part.stored.digest))
     if part.stored.media_type.startswith("image/"):
         yield from _picture(page, part.stored, part.name)
@@ -110,7 +114,7 @@ def _picture(page: Page, stored: Stored, name: str) -> Iterator[Box]:
     gap = float(page.ink.px(8))
     image = page.contents.image(stored)
     if image is not None:
-        yield Picture(page.ink, page.width, image, name, gap=gap)
+        yield Picture(page.ink, page.width, image, harmless(name), gap=gap, act=OpenPicture(stored, name))
     elif trouble := page.contents.trouble(stored.digest):
         yield note(page.ink, page.width, trouble, gap=gap, colour="danger")
 

@@ -295,6 +295,10 @@ class Items:
         """Whether a fold is in force."""
         return fold in self.history.branch.live
 
+    def shown_as(self, ref: PartRef) -> Folded | None:
+        """The fold that stands for a part of a message."""
+        return self.history.branch.part_fold(ref)
+
     def pinned(self, ref: Cover) -> bool:
         return ref in self.history.branch.pins
 

@@ -40,7 +40,16 @@ def prose(  # noqa: PLR0913 - all but the text are keywords with defaults
         more = key_of(chunk.start)
         most = lines(more) if more else 10_000
         return CodeBox(
-            ink, width - left, block.text, block.language, left=left, gap=gap, more=more, lines=most, at_once=at_once
+            ink,
+            width - left,
+            block.text,
+            block.language,
+            left=left,
+            gap=gap,
+            more=more,
+            lines=most,
+            at_once=at_once,
+            label=block.language,
         )
 
     shown = harmless(text)

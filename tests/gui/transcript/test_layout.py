@@ -264,3 +264,12 @@ def test_a_message_that_is_only_an_attachment_stands_as_high_as_one_of_words(the
         theme, [Recorded("c", 1, 0.0, UserSaid((alone,))), Recorded("c", 2, 0.0, UserSaid((Text("Hello"),)))]
     )
     assert [laid(page, index).boxes[0].gap for index in (0, 1)] == [0.0, 0.0]
+
+
+def test_code_stands_under_its_language_with_a_copy_button(theme: Theme) -> None:
+    told = Told()
+    told.reply("```python\nx = 1\n```\n\n```\nplain\n```")
+    named, plain = [box for box in laid(page_of(theme, told.facts)).boxes if isinstance(box, CodeBox)]
+    assert named.height > plain.height
+    assert [hot.quiet for hot in named.hots] == [False]
+    assert [hot.quiet for hot in plain.hots] == [True]
