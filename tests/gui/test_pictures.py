@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice
+from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QPushButton
 
@@ -24,7 +24,7 @@ def picture(width: int, height: int) -> bytes:
     image.fill(QColor("#0d7d74"))
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    image.save(buffer, QByteArray(b"PNG").data().decode())
+    image.save(buffer, b"PNG")
     return bytes(buffer.data().data())
 
 
