@@ -48,6 +48,11 @@ class Places:
         return self.config / "window.json"
 
     @property
+    def sample(self) -> Path:
+        """The folder the tour works in: the only one of the program's own that tools may enter, in that workspace alone."""
+        return self.data / "tour"
+
+    @property
     def workspaces(self) -> Path:
         return self.data / "workspaces"
 

@@ -36,6 +36,7 @@ class Options:
     """
 
     closed: tuple[Path, ...] = ()
+    sample: Path | None = None  # see Roots
     limits: Limits = Limits()
     names: tuple[str, ...] = ()
     fetching: bool = False
@@ -65,7 +66,7 @@ class Kit:
         environment: Mapping[str, str] = os.environ,
     ) -> Kit:
         """Find out what this system can do to keep commands inside `folders`, and get the tools ready."""
-        roots = Roots.of(folders, options.closed)
+        roots = Roots.of(folders, options.closed, options.sample)
         scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="helix-"))
         sandbox = await find_sandbox(roots.folders, scratch, roots.closed)
         permissions.sandboxed = sandbox.kind is not Kind.NONE

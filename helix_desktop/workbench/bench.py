@@ -91,6 +91,7 @@ class Shared:
 
     access: Access
     closed: tuple[Path, ...] = ()
+    sample: Path | None = None  # see Roots
     fetching: bool = False
     instructions: Callable[[], str] = str
 
@@ -137,7 +138,7 @@ class Workbench:
         owner = tasks.Tasks(f"{workspace.name} commands")
         stores = (workspace.cache, workspace.index, shared.access.tokens)
         roots = [Path(root) for root in workspace.settings.roots]
-        options = Options(closed=shared.closed, fetching=shared.fetching)
+        options = Options(closed=shared.closed, sample=shared.sample, fetching=shared.fetching)
         checkpoints = Checkpoints(
             [root.resolve() for root in roots],
             workspace.cache,

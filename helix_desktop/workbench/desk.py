@@ -225,7 +225,7 @@ async def alone(workspace: Workspace, places: Places) -> AsyncIterator[Workbench
 def _shared_by(access: Access, places: Places) -> Shared:
     """The user's instructions are read again before each step: they may be changed by any process."""
     fetching = Settings(places.settings)[FETCH_PAGES]
-    return Shared(access, _closed(places), fetching, lambda: Settings(places.settings)[INSTRUCTIONS])
+    return Shared(access, _closed(places), places.sample, fetching, lambda: Settings(places.settings)[INSTRUCTIONS])
 
 
 def _closed(places: Places) -> tuple[Path, ...]:

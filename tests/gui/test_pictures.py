@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored
+from helix_desktop.gui.chat.pictures import png
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.views.picture import PictureDialog
 from tests.gui import story
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 def picture(width: int, height: int) -> bytes:
     image = QImage(width, height, QImage.Format.Format_RGB32)
     image.fill(QColor("#0d7d74"))
-    buffer = QBuffer()
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    image.save(buffer, b"PNG")
-    return bytes(buffer.data().data())
+    return png(image)
 
 
 def buttons(window: MainWindow) -> list[QPushButton]:
