@@ -188,18 +188,9 @@ class Keeping:
 
         await asyncio.to_thread(tour.make_folder, folder)
         known = next((row for row in desk.workspaces() if row.folder == folder), None)
-        return await desk.open(known.id) if known else await desk.create(tr("Tour"), folder)
-
-    async def tour(self, bench: Shown) -> str:
-        from helix_desktop.workbench import tour
-
-        report = await tour.take(_real(bench), lambda _words: None, tr("Tour"))
-        return tr(
-            "The tour is over: {steps} steps, {sent} tokens sent instead of {without}. Everything it did is in this chat.",
-            steps=report.steps,
-            sent=f"{report.sent:,}",
-            without=f"{report.without:,}",
-        )
+        bench = await desk.open(known.id) if known else await desk.create(tr("Tour"), folder)
+        await bench.choose_model(tour.MODEL)
+        return bench
 
 
 def _server(name: str, table: Mapping[str, Any], hosted: Hosted | None) -> Server:

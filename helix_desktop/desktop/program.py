@@ -160,9 +160,7 @@ class Program:
             desk.configured, secrets, desk.connections, lambda: self._settings.change(KEYS_IN_FILE, True)
         )
         keeping = Keeping(self._where, secrets)
-        self._front = front.Front(
-            self.window, connecting, keeping, self._where.data.with_name("helix-tour"), self._tasks.spawn
-        )
+        self._front = front.Front(self.window, connecting, keeping, self._where.sample, self._tasks.spawn)
         self.window.begin(desk)
         await self._listen()
         if self._link:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 
 from helix_desktop.engine.events import Running
-from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Spawn
 from helix_desktop.gui.bring_in.port import Group, Histories, Outcome
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, asks
@@ -27,6 +26,7 @@ from helix_desktop.gui.questions import ask_folder, ask_which, tell_text
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Setup
 from helix_desktop.gui.shared.policies import policy_choices
+from helix_desktop.gui.tour import Tour
 from helix_desktop.gui.words import tr
 from helix_desktop.settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
 
@@ -47,7 +47,7 @@ class Front(QObject):
         self._tour_folder = tour_folder
         self._settings: SettingsDialog | None = None
         self.models = ModelActs(window, setup)
-        self._touring = False
+        self._tour: Tour | None = None
         self._told: set[tuple[str, ...]] = set()  # workspaces, and what opening them found
         self._asked_for: set[tuple[str, str]] = set()  # what a folder brings, as it was when the user was told
         self._notifier = Notifier(window.windowIcon(), spawn, self)
@@ -274,44 +274,23 @@ class Front(QObject):
     # --- the tour
 
     def tour(self) -> None:
-        """A workspace of its own on a sample folder; the built-in script does what a person and a model would."""
+        """A workspace of its own on a sample folder, and a new conversation there for the user to begin."""
         window = self._window
-        if self._touring:
+        if self._tour is not None:
             return
-        self._touring = True
 
         def made(bench: Workbench) -> None:
-            window.show_workbench(bench)
+            if window.bench is not bench:
+                window.show_workbench(bench)
             window.show_page("chat")
-            window.notices.tell(tr("Tour: a script plays the model. The tools, cache and folds are real."))
-            known = {row.id for row in bench.conversations()}
-            leave = bench.subscribe(lambda _event: self._follow_tour(bench, known))
-
-            def over(said: str) -> None:
-                self._touring = False
-                leave()
-                window.show_choices()
-                window.notices.tell(said, stays=20_000)
-
-            def broke_off(error: HelixError) -> None:
-                over(said(str(error)))
-
-            window.doing.do(self._installation.tour(bench), name="tour", then=over, owner=window, failed=broke_off)
-
-        def not_begun(error: HelixError) -> None:
-            self._touring = False
-            window.notices.tell_error(error)
+            window.begin_anew()
+            self._tour = Tour(window, self._tour_over)
 
         work = self._installation.tour_workbench(window.desk, self._tour_folder)
-        window.doing.do(work, name="begin the tour", then=made, owner=window, failed=not_begun)
+        window.doing.do(work, name="begin the tour", then=made, owner=window)
 
-    def _follow_tour(self, bench: Workbench, known: set[str]) -> None:
-        """Open the tour's conversation as soon as it is there, once: the user may look at another one meanwhile."""
-        new = next((row.id for row in bench.conversations() if row.id not in known and not row.parent), "")
-        if new:
-            known.add(new)
-            if self._window.bench is bench:
-                self._window.open_conversation(new)
+    def _tour_over(self) -> None:
+        self._tour = None
 
 
 def _gone(folders: Sequence[Path]) -> Sequence[Path]:

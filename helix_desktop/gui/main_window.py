@@ -35,6 +35,7 @@ from helix_desktop.gui.chat.attaching import Attaching
 from helix_desktop.gui.chat.composer import DraftPlace
 from helix_desktop.gui.chat.page import ChatPage
 from helix_desktop.gui.conversation_acts import ConversationActs
+from helix_desktop.gui.frame.connect import DEMO
 from helix_desktop.gui.frame.first_start import WelcomePage
 from helix_desktop.gui.frame.frame import Frame
 from helix_desktop.gui.frame.notices import Notices, announce
@@ -412,7 +413,7 @@ class MainWindow(Frame):
         self.memory.put("conversation", bench.id, value=name)
         if session is not None:
             self.chat.transcript.hear(self._watched[bench.id].going_on(session))
-        self.chat.show_begun(bench.name, begun=session is not None)
+        self.chat.show_begun(bench.name, begun=session is not None, scripted=self.model == DEMO)
         self.chat.show_writer(row.agent if session is not None and (row := self.row()) is not None else "")
         composer = self.chat.composer
         composer.show_conversation(bench.id, name or "new", bench.name)

@@ -228,8 +228,3 @@ class FakeInstallation:
 
     async def tour_workbench(self, desk: Desk, folder: Path) -> Workbench:
         return await desk.create("Tour", folder)
-
-    async def tour(self, bench: Workbench) -> str:
-        session = await bench.new_conversation("Tour")
-        await session.rename("The tour")
-        return "The tour is over."

@@ -15,6 +15,7 @@ from helix_desktop.engine.events import Running
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
+from helix_desktop.gui.frame.coach import Card
 from helix_desktop.gui.frame.first_start import ConnectDialog, WelcomePage
 from helix_desktop.gui.frame.notify import Notifier
 from helix_desktop.gui.front import Front
@@ -185,25 +186,25 @@ def test_a_click_on_a_notification_goes_there(front: Front, window: MainWindow) 
     assert window.session.id == "flaky"
 
 
-def test_the_tour_has_a_workspace_of_its_own_and_is_followed(front: Front, window: MainWindow) -> None:
+def test_the_tour_has_a_workspace_of_its_own_and_says_nothing_for_the_user(front: Front, window: MainWindow) -> None:
     window.actions_["tour"].trigger()
     assert window.bench is not None
     assert window.bench.name == "Tour"
-    assert window.session is not None
-    assert window.notices.text == "The tour is over."
+    assert window.session is None
+    assert window.chat.composer.text.toPlainText() == ""
+    assert window.notices.text == ""
+    window.actions_["tour"].trigger()
+    assert len(window.findChildren(Card)) == 1
 
 
-def test_a_tour_that_breaks_off_leaves_the_user_alone(
-    front: Front, window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def breaks(bench: FakeWorkbench) -> str:
-        await bench.new_conversation("Tour")
+def test_a_tour_that_cannot_begin_says_why(front: Front, window: MainWindow, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(_desk: object, _folder: Path) -> FakeWorkbench:
         raise StoreFailed("The disk is full.")
 
-    monkeypatch.setattr(front._installation, "tour", breaks)
+    monkeypatch.setattr(front._installation, "tour_workbench", breaks)
     window.actions_["tour"].trigger()
     assert window.notices.text == "The disk is full."
-    assert len(desk.benches["Tour"]._listeners) == 1  # the window's own
+    assert window.findChildren(Card) == []
 
 
 def test_where_no_desktop_listens_a_notification_is_nothing(

@@ -70,6 +70,10 @@ class EntryViewer(QWidget):
         self.body.chosen.connect(self._name_recall)
         self.clear()
 
+    @property
+    def recall_button(self) -> QPushButton:
+        return self._recall
+
     def _lay_out(self, theme: Theme) -> None:
         head = QHBoxLayout()
         theme.fit(self, head.setSpacing, 10)

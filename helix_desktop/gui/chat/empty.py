@@ -9,12 +9,16 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
 WIDTH = 460
+SCRIPTED = "Show me what you can do"
 
 
 class EmptyChat(QWidget):
-    """`suggested` carries the words of a first step, to be put into the composer and not sent."""
+    """`suggested` carries the words of a first step, to be put into the composer and not sent; `asked` those for the built-in
+    script, which are sent as they stand.
+    """
 
     suggested = Signal(str)
+    asked = Signal(str)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -37,6 +41,12 @@ class EmptyChat(QWidget):
         for widget in (self._title, words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(12)
+        self.first = QPushButton(SCRIPTED, self)  # the script understands English alone
+        self.first.setAutoDefault(False)
+        self.first.setProperty("look", "primary")
+        self.first.clicked.connect(lambda: self.asked.emit(SCRIPTED))
+        column.addWidget(self.first, 0, Qt.AlignmentFlag.AlignHCenter)
+        self._others: list[QPushButton] = []
         for suggestion in (
             tr("Explain this project"),
             tr("Find unfinished work"),
@@ -46,11 +56,19 @@ class EmptyChat(QWidget):
             button.setAutoDefault(False)
             button.clicked.connect(lambda _checked=False, s=suggestion: self.suggested.emit(s))
             column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
+            self._others.append(button)
         column.addStretch(3)
+        self.show_scripted(scripted=False)
 
     def _fit_words(self, width: int) -> None:
         self._words.setFixedWidth(width)
         self._words.setMinimumHeight(self._words.heightForWidth(width))
+
+    def show_scripted(self, *, scripted: bool) -> None:
+        """Whether the built-in script answers here: it can do nothing of the usual first steps."""
+        self.first.setVisible(scripted)
+        for button in self._others:
+            button.setVisible(not scripted)
 
     def show_name(self, name: str) -> None:
         self._title.setText(tr("What should we work on in {name}?", name=name))

@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
+from helix_desktop.engine.facts import Text
 from helix_desktop.gui.chat.approvals import Approvals
 from helix_desktop.gui.chat.attachments import holds_files
 from helix_desktop.gui.chat.composer import Composer
@@ -44,6 +45,7 @@ class ChatPage(QWidget):
         whole.setSpacing(0)
         self.empty = EmptyChat(theme, self)
         self.empty.suggested.connect(self._suggest)
+        self.empty.asked.connect(lambda words: self.composer.sent.emit((Text(words),), False))
         self._above = QStackedWidget(self)
         self._above.addWidget(transcript)
         self._above.addWidget(self.empty)
@@ -59,9 +61,12 @@ class ChatPage(QWidget):
         self._above.setMinimumSize(1, max(min(self.height() - px(BELOW), px(ABOVE)), 1))
         super().resizeEvent(event)
 
-    def show_begun(self, name: str, *, begun: bool) -> None:
-        """The transcript, or, before the first message, what will be here. `name`: of the workspace."""
+    def show_begun(self, name: str, *, begun: bool, scripted: bool = False) -> None:
+        """The transcript, or, before the first message, what will be here. `name`: of the workspace. `scripted`: the built-in
+        script is the model.
+        """
         self.empty.show_name(name)
+        self.empty.show_scripted(scripted=scripted)
         self._above.setCurrentWidget(self.transcript if begun else self.empty)
 
     def show_writer(self, agent: str) -> None:

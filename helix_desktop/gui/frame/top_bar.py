@@ -120,6 +120,13 @@ class TopBar(QWidget):
         theme.changed.connect(self._restyled)
         self._restyled()
 
+    def tab(self, page: str) -> QPushButton:
+        return self._tabs[page]
+
+    @property
+    def inspector_button(self) -> QToolButton:
+        return self._inspect
+
     def mark(self, page: str) -> None:
         self._tabs[page].setChecked(True)
 

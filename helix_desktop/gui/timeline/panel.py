@@ -133,6 +133,10 @@ class FoldPanel(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.clear()
 
+    @property
+    def undo_button(self) -> QPushButton:
+        return self._undo
+
     def _lay_out(self) -> None:
         px = self._theme.px
         named = QHBoxLayout()

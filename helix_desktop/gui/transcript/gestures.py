@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, QSizeF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSizeF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleAnnouncementEvent,
@@ -74,6 +74,14 @@ class TranscriptView(Canvas):
     def open(self, history: State) -> None:
         self._over, self._bar = -1, None
         super().open(history)
+
+    def place_of(self, want: Want) -> QRect:
+        """Where something in sight asks for `want`, in the viewport; empty where nothing does."""
+        for index, spot in self._in_sight():
+            laid = self.column.known(index)
+            if laid is not None and spot.box != BAR and laid.spot(spot)[0].act == want:
+                return self.rect_of(index, laid.spot(spot)[1]).toRect()
+        return QRect()
 
     # --- the bar of a message
 

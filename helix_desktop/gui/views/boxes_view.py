@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleAnnouncementEvent,
@@ -128,6 +128,14 @@ class BoxesView(QAbstractScrollArea):
             self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom) - self.viewport().height()))
 
     # --- drawing
+
+    def place_of(self, name: str) -> QRect:
+        """Where the first hot place of a name stands in the viewport; empty where there is none."""
+        for spot in self._stack.spots():
+            hot, place = self._stack.spot(spot)
+            if hot.name == name:
+                return place.translated(0, -self.verticalScrollBar().value()).toRect()
+        return QRect()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())

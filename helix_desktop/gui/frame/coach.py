@@ -1,0 +1,190 @@
+"""What points at a part of the window and says something about it: a ring around it, and a card with Back, Next and Leave.
+
+It takes no click and no key but on its own buttons: what it points at is pressed by the user, as ever.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.frame.notices import announce
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.words import tr
+
+WIDTH = 340
+AWAY = 14  # pixels between the ring and the card
+EDGE = 12  # and between the card and the window's edge
+SHADE = 70  # of 255
+
+
+class Ring(QWidget):
+    """Shades the window but for one place, which has a line around it."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.place = QRect()
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setAttribute(Qt.WidgetAttribute.WA_NoSystemBackground)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+
+    def point_at(self, place: QRect) -> None:
+        if place != self.place:
+            self.place = place
+            self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.place.isEmpty():
+            return
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        hole = QRectF(self.place).adjusted(-4, -4, 4, 4)
+        path = QPainterPath()
+        path.addRect(QRectF(self.rect()))
+        path.addRoundedRect(hole, 8, 8)
+        painter.fillPath(path, QColor(0, 0, 0, SHADE))
+        painter.setPen(QPen(self._theme.colour("accent"), 2))
+        painter.drawRoundedRect(hole, 8, 8)
+        painter.end()
+
+
+class Card(QWidget):
+    """One step in words."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setProperty("look", "card")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAccessibleName(tr("Tour"))
+        self.number = QLabel(self)
+        set_look(self.number, "small")
+        self.title = QLabel(self)
+        set_look(self.title, "strong")
+        self.words = QLabel(self)
+        for label in (self.title, self.words):
+            label.setWordWrap(True)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+        self.offer = self._button("")
+        self.leave = self._button(tr("Leave the tour"))
+        self.leave.setProperty("look", "link")
+        self.back = self._button(tr("Back"))
+        self.next = self._button(tr("Next"))
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addWidget(self.leave)
+        row.addStretch(1)
+        row.addWidget(self.back)
+        row.addWidget(self.next)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 12, 16, 12)
+        column.setSpacing(8)
+        for widget in (self.number, self.title, self.words):
+            column.addWidget(widget)
+        column.addWidget(self.offer, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addLayout(row)
+        self._theme = theme
+
+    def needed(self) -> QSize:
+        width = self._theme.px(WIDTH)
+        layout = self.layout()
+        height = layout.heightForWidth(width) if layout is not None else 0
+        return QSize(width, max(height, self.sizeHint().height() if height <= 0 else height))
+
+    def _button(self, words: str) -> QPushButton:
+        button = QPushButton(words, self)
+        button.setAutoDefault(False)
+        return button
+
+
+class Coach(QObject):
+    """`next_wanted`, `back_wanted`, `left` and `offered` are the buttons of the card. `looking` asks where to point now."""
+
+    next_wanted = Signal()
+    back_wanted = Signal()
+    left = Signal()
+    offered = Signal()
+    looking = Signal()
+
+    def __init__(self, theme: Theme, window: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self.ring, self.card = Ring(theme, window), Card(theme, window)
+        self.card.next.clicked.connect(self.next_wanted)
+        self.card.back.clicked.connect(self.back_wanted)
+        self.card.leave.clicked.connect(self.left)
+        self.card.offer.clicked.connect(self.offered)
+        self._theme = theme
+        self._timer = QTimer(self, interval=150)
+        self._timer.timeout.connect(self.looking)
+        window.installEventFilter(self)
+
+    def say(self, step: tuple[int, int], title: str, words: str, *, offer: str = "", done: bool = False) -> None:
+        """One step. `offer`: a button of the card's own. `done`: Next is what comes now."""
+        number, steps = step
+        card = self.card
+        told = (card.title.text(), card.words.text())
+        card.number.setText(tr("Step {n} of {all}", n=number, all=steps))
+        card.title.setText(title)
+        card.words.setText(words)
+        card.offer.setText(offer)
+        card.offer.setVisible(bool(offer))
+        card.back.setEnabled(number > 1)
+        card.next.setText(tr("Next") if number < steps else tr("Finish"))
+        set_look(card.next, "primary" if done else "")
+        if told != (title, words):
+            announce(self._window, f"{title}. {words}")
+        for widget in (self.ring, card):
+            widget.show()
+            widget.raise_()
+        self._timer.start()
+        self._place()
+
+    def point_at(self, place: QRect) -> None:
+        """In the window's own coordinates; an empty one points nowhere."""
+        self.ring.point_at(place & self._window.rect())
+        self._place()
+
+    def end(self) -> None:
+        self._timer.stop()
+        self._window.removeEventFilter(self)
+        for widget in (self.ring, self.card):
+            widget.hide()
+            widget.deleteLater()
+        self.deleteLater()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._window and event.type() == QEvent.Type.Resize:
+            self._place()
+        return False
+
+    def _place(self) -> None:
+        self.ring.setGeometry(self._window.rect())
+        size = self.card.needed()
+        wanted = QRect(beside(self.ring.place, size, self._window.rect()), size)
+        if self.card.geometry() != wanted:
+            self.card.setGeometry(wanted)
+        self.ring.raise_()
+        self.card.raise_()
+
+
+def beside(place: QRect, size: QSize, window: QRect) -> QPoint:
+    """Where a card of a size stands: beside the place on the side with the most room, and inside the window."""
+    inside = window.adjusted(EDGE, EDGE, -EDGE, -EDGE)
+    if place.isEmpty():
+        return QPoint(inside.right() - size.width(), inside.top() + 3 * EDGE)
+    middle = place.center()
+    left, right = place.left() - AWAY - size.width(), place.right() + AWAY
+    above, below = place.top() - AWAY - size.height(), place.bottom() + AWAY
+    ways = (
+        (inside.right() - right - size.width(), QPoint(right, middle.y() - size.height() // 2)),
+        (left - inside.left(), QPoint(left, middle.y() - size.height() // 2)),
+        (inside.bottom() - below - size.height(), QPoint(middle.x() - size.width() // 2, below)),
+        (above - inside.top(), QPoint(middle.x() - size.width() // 2, above)),
+    )
+    _, at = max(ways, key=lambda way: way[0])
+    return QPoint(
+        max(inside.left(), min(at.x(), inside.right() - size.width())),
+        max(inside.top(), min(at.y(), inside.bottom() - size.height())),
+    )
