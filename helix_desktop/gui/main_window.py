@@ -332,6 +332,7 @@ class MainWindow(Frame):
 
     def _show_model(self) -> None:
         self.top.model.show_choice(self.model)
+        self.chat.empty.show_scripted(scripted=self.model == DEMO)
         self.top.fit()
 
     def _watch(self, bench: Workbench) -> None:

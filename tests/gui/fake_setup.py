@@ -227,4 +227,5 @@ class FakeInstallation:
         return Outcome(played, wanted.window, "<html>the page</html>")
 
     async def tour_workbench(self, desk: Desk, folder: Path) -> Workbench:
+        folder.mkdir(parents=True, exist_ok=True)
         return await desk.create("Tour", folder)

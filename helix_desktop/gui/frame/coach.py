@@ -61,7 +61,7 @@ class Card(QWidget):
         self.number = QLabel(self)
         set_look(self.number, "small")
         self.title = QLabel(self)
-        set_look(self.title, "strong")
+        set_look(self.title, "title")
         self.words = QLabel(self)
         for label in (self.title, self.words):
             label.setWordWrap(True)
@@ -115,16 +115,18 @@ class Coach(QObject):
         self.card.back.clicked.connect(self.back_wanted)
         self.card.leave.clicked.connect(self.left)
         self.card.offer.clicked.connect(self.offered)
-        self._theme = theme
+        self._told: object = None
         self._timer = QTimer(self, interval=150)
         self._timer.timeout.connect(self.looking)
         window.installEventFilter(self)
 
     def say(self, step: tuple[int, int], title: str, words: str, *, offer: str = "", done: bool = False) -> None:
         """One step. `offer`: a button of the card's own. `done`: Next is what comes now."""
+        if self._told == (told := (step, title, words, offer, done)):
+            return
+        self._told = told
         number, steps = step
         card = self.card
-        told = (card.title.text(), card.words.text())
         card.number.setText(tr("Step {n} of {all}", n=number, all=steps))
         card.title.setText(title)
         card.words.setText(words)
@@ -133,8 +135,7 @@ class Coach(QObject):
         card.back.setEnabled(number > 1)
         card.next.setText(tr("Next") if number < steps else tr("Finish"))
         set_look(card.next, "primary" if done else "")
-        if told != (title, words):
-            announce(self._window, f"{title}. {words}")
+        announce(self._window, f"{title}. {words}")
         for widget in (self.ring, card):
             widget.show()
             widget.raise_()
@@ -143,8 +144,10 @@ class Coach(QObject):
 
     def point_at(self, place: QRect) -> None:
         """In the window's own coordinates; an empty one points nowhere."""
-        self.ring.point_at(place & self._window.rect())
-        self._place()
+        place &= self._window.rect()
+        if place != self.ring.place:
+            self.ring.point_at(place)
+            self._place()
 
     def end(self) -> None:
         self._timer.stop()
@@ -165,8 +168,6 @@ class Coach(QObject):
         wanted = QRect(beside(self.ring.place, size, self._window.rect()), size)
         if self.card.geometry() != wanted:
             self.card.setGeometry(wanted)
-        self.ring.raise_()
-        self.card.raise_()
 
 
 def beside(place: QRect, size: QSize, window: QRect) -> QPoint:

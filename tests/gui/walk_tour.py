@@ -1,0 +1,152 @@
+"""The first start and the tour by real mouse and keyboard; run by test_walk_tour.py under a screen.
+
+`python -m tests.gui.walk_tour HOME [PICTURES]`: an empty home, and the real window on it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from PySide6.QtCore import QRect
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.desktop.program import Program
+from helix_desktop.engine.events import Running
+from helix_desktop.engine.facts import Fact, Folded, FoldKind, TurnEnded, Unfolded, UserSaid
+from helix_desktop.engine.session import Session
+from helix_desktop.gui.frame.coach import Card, Ring
+from helix_desktop.gui.timeline.now import FoldNow
+from tests.gui.hands import click, key, press
+from tests.soak.driven import HOME, drive, until
+
+PLAIN = 10.0
+
+
+class Walk:
+    """One person who starts the program for the first time."""
+
+    def __init__(self, run: Program, home: Path, pictures: Path | None) -> None:
+        self.window, self.home, self.pictures = run.window, home, pictures
+        self.shots = 0
+
+    def facts(self, kind: type[Fact]) -> list[Fact]:
+        session = self.window.session
+        facts = session.facts if isinstance(session, Session) else ()
+        return [each.fact for each in facts if isinstance(each.fact, kind)]
+
+    @property
+    def card(self) -> Card:
+        return next(card for card in self.window.findChildren(Card) if card.isVisible())
+
+    @property
+    def place(self) -> QRect:
+        return next(ring for ring in self.window.findChildren(Ring) if ring.isVisible()).place
+
+    async def go(self) -> None:
+        beside = set(self.home.iterdir())
+        try:
+            await self.walk()
+        except BaseException:
+            QApplication.screens()[0].grabWindow(0).save(str(Path(tempfile.gettempdir(), "helix-walk-failed.png")))
+            raise
+        assert set(self.home.iterdir()) == beside, "the tour wrote beside its home"
+
+    async def walk(self) -> None:
+        window = self.window
+        await until(lambda: window.page == "welcome" and window.welcome.tour.isEnabled())
+        await until(window.isActiveWindow)
+        await self.shot("welcome")
+        await click(window.welcome.tour)  # the first action
+        await until(lambda: bool(window.findChildren(Card)) and window.chat.empty.first.isVisible())
+        assert window.notices.text == ""
+        assert window.chat.composer.text.toPlainText() == ""
+        await self.shot("send")
+        await self.press_there()  # the second: the answer comes
+        await until(lambda: bool(self.facts(UserSaid)))
+        await self.allow()
+        await self.on("See what was left out")
+        await self.press_there()
+        await until(lambda: window.page == "timeline")
+        await self.on("Fold now")
+        await self.fold()
+        await self.on("Undo it")
+        await self.undo()
+        await self.on("Recall something")
+        await self.recall()
+        await self.on("Connect a model")
+        await self.press_there()
+        await self.shot("connect")
+        await key("Escape")
+        await press(self.card, "Finish")
+        await until(lambda: not any(card.isVisible() for card in window.findChildren(Card)))
+
+    async def allow(self) -> None:
+        """Two commands are asked for; the tour points at the question."""
+        for asked in range(2):
+            await until(lambda: self.window.chat.approvals.card is not None, PLAIN * 3)
+            await until(lambda: not self.place.isEmpty(), PLAIN)
+            if asked == 0:
+                await self.shot("question")
+            await key("alt+y")
+            await until(lambda: self.window.chat.approvals.card is None, PLAIN)
+        await until(lambda: bool(self.facts(TurnEnded)), PLAIN * 3)
+        await self.shot("answered")
+
+    async def fold(self) -> None:
+        await press(self.card, "Send")
+        await until(lambda: len(self.facts(TurnEnded)) == 2, PLAIN * 3)
+        await until(lambda: self.window.session is not None and self.window.session.running is Running.IDLE)
+        if not self.window.pages.inspector.isVisible():
+            await self.press_there()
+            await until(self.window.pages.inspector.isVisible, PLAIN)
+        await self.shot("fold")
+        await self.press_there()
+        await until(lambda: any(isinstance(each, FoldNow) for each in QApplication.topLevelWidgets()), PLAIN)
+        dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, FoldNow))
+        await press(dialog, "Start")
+        await until(
+            lambda: any(isinstance(fold, Folded) and fold.kind is FoldKind.HANDOVER for fold in self.facts(Folded)),
+            PLAIN,
+        )
+
+    async def undo(self) -> None:
+        await self.shot("undo")
+        await self.press_there()
+        await until(lambda: self.window.page == "timeline", PLAIN)
+        await self.press_there()
+        await until(lambda: bool(self.facts(Unfolded)), PLAIN)
+
+    async def recall(self) -> None:
+        await self.press_there()
+        await until(lambda: self.window.page == "cache", PLAIN)
+        await until(lambda: self.window.pages.cache.viewer.row is not None, PLAIN)
+        await self.shot("recall")
+        await self.press_there()
+        await until(lambda: bool(self.window.chat.composer.attachments.held), PLAIN)
+
+    async def on(self, title: str) -> None:
+        """Next, once the step before has been done."""
+        await until(lambda: self.card.next.property("look") == "primary", PLAIN * 3)
+        await press(self.card, "Next")
+        await until(lambda: self.card.title.text() == title, PLAIN)
+
+    async def press_there(self) -> None:
+        """In the middle of what the tour points at; the card must not cover it."""
+        await until(lambda: not self.place.isEmpty(), PLAIN)
+        assert not self.card.geometry().intersects(self.place), f"{self.card.title.text()}: {self.place}"
+        await click(self.window, self.place)
+
+    async def shot(self, name: str) -> None:
+        self.shots += 1
+        if self.pictures is not None:
+            QApplication.processEvents()
+            self.window.window().grab().save(str(self.pictures / f"{self.shots:02d}-{name}.png"))
+
+
+if __name__ == "__main__":
+    home = Path(sys.argv[1])
+    pictures = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    (home / HOME).mkdir(exist_ok=True)
+    sys.exit(drive(home, lambda run: Walk(run, home, pictures).go()))
