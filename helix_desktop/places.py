@@ -15,6 +15,7 @@ from pathlib import Path
 import platformdirs
 
 from helix_desktop import durable
+from helix_desktop.errors import StoreFailed
 
 APP = "helix-desktop"
 SOCKET_PATH_LIMIT = 90  # the system's limit is 104 to 108 bytes, for folder and socket name together
@@ -66,6 +67,21 @@ def find(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> P
         return Places(data, config, platformdirs.user_log_path(APP, appauthor=False), _run(data))
     base = Path(os.path.abspath(chosen.expanduser()))  # noqa: PTH100 - resolve() would follow links
     return Places(base, base, base / "logs", _run(base))
+
+
+def not_writable(where: Places) -> StoreFailed | None:
+    """Why the program cannot work here: the first of its folders that takes no file; None where all do. Nothing stays of the trial."""
+    for folder in dict.fromkeys((where.data, where.config)):
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryFile(dir=folder) as trial:
+                trial.write(b"helix")
+        except OSError as error:
+            return StoreFailed(
+                f"Helix Desktop cannot write to {folder}: {error.strerror or error}. Nothing was changed.",
+                remedy="Make the folder writable, or start with --home and another folder.",
+            )
+    return None
 
 
 def keep_private(where: Places) -> None:

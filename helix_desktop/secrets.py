@@ -113,6 +113,15 @@ class Secrets:
         if where is Where.SESSION:
             self._session[name] = value
 
+    async def keep(self, name: str, value: str) -> None:
+        """With the keyring; where none can be used, in the file the user allowed. NoKeyring where there is neither."""
+        try:
+            await self.set(name, value)
+        except NoKeyring:
+            if not self._consent():
+                raise
+            await self.set(name, value, where=Where.FILE)
+
     async def delete(self, name: str) -> None:
         """Forget it everywhere but in the environment; a keyring that is not there has nothing to forget."""
         self._session.pop(name, None)

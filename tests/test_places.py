@@ -32,3 +32,14 @@ def test_the_socket_folder_is_short_however_deep_the_home_and_different_for_each
     assert all(len(str(run)) <= places.SOCKET_PATH_LIMIT for run in deep)
     assert deep[0] != deep[1]
     assert places.find(Path("/short")).run == Path("/short/run")
+
+
+def test_a_home_that_takes_no_file_is_said_with_what_to_do(tmp_path: Path) -> None:
+    """The window showed a normal first screen, and then that something went wrong in the program itself."""
+    assert places.not_writable(places.find(tmp_path / "home")) is None
+    assert list((tmp_path / "home").iterdir()) == []
+    (tmp_path / "file").write_text("")
+    refused = places.not_writable(places.find(tmp_path / "file" / "home"))
+    assert refused is not None
+    assert str(tmp_path / "file" / "home") in str(refused)
+    assert "--home" in refused.remedy

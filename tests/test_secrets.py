@@ -200,3 +200,15 @@ async def test_a_backend_that_raises_is_no_keyring(make: Make) -> None:
 )
 def test_the_variable_of_a_name(name: str, variable: str) -> None:
     assert environment_variable(name) == variable
+
+
+async def test_kept_with_the_keyring_and_without_one_in_the_file_that_was_allowed(make: Make, key_file: Path) -> None:
+    """MCP settings with a token were refused without a keyring, although keys might be stored in a file."""
+    with pytest.raises(NoKeyring):
+        await make(keyring=no_keyring).keep("mcp/github/TOKEN", KEY)
+    allowed = make(keyring=no_keyring, consent=lambda: True)
+    await allowed.keep("mcp/github/TOKEN", KEY)
+    assert await allowed.where("mcp/github/TOKEN") is Where.FILE
+    ring = MemoryKeyring()
+    await make(keyring=lambda: ring, consent=lambda: True).keep("other", KEY)
+    assert list(ring.kept.values()) == [KEY]

@@ -18,7 +18,7 @@ from helix_desktop.gui.engine_sentences import said as told
 from helix_desktop.gui.links import open_link
 from helix_desktop.gui.ports import Desk
 from helix_desktop.gui.ports import Workbench as Shown
-from helix_desktop.gui.settings.program import Finding, Going, Kept, Offered, Server, WorkspaceSettings
+from helix_desktop.gui.settings.program import Covered, Finding, Going, Kept, Offered, Server, WorkspaceSettings
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import count, tr
 from helix_desktop.places import Places
@@ -157,6 +157,21 @@ class Keeping:
         if status.state != "ready":
             raise Refused(tr("{name} isn't ready. {why}", name=name, why=told(status.why)))
 
+    def too_wide(self, rule: Mapping[str, Any]) -> bool:
+        from helix_desktop.tools.permission import Rule, too_wide
+
+        return too_wide(Rule.parse(rule))
+
+    def covered(self, bench: Shown) -> Covered:
+        from helix_desktop.workbench import setup
+
+        real = _real(bench)
+        found = setup.coverage(real.workspace.settings.changes)
+        return Covered(found.leave_out, found.most_files, found.most_bytes, real.changes.keep_days, found.off)
+
+    async def mark_reading(self, bench: Shown, name: str, tool: str, *, reads: bool) -> None:
+        await _real(bench).servers.mark_reading(name, tool, reads=reads)
+
     async def switch_tool(self, bench: Shown, name: str, tool: str, *, on: bool) -> None:
         await _real(bench).servers.switch_tool(name, tool, on=on)
 
@@ -212,7 +227,8 @@ def _server(name: str, table: Mapping[str, Any], hosted: Hosted | None) -> Serve
     if hosted is None:
         return server
     offered = tuple(
-        Offered(tool.own_name, tool.spec.description, tool.own_name not in config.off) for tool in hosted.all_tools
+        Offered(tool.own_name, tool.spec.description, tool.own_name not in config.off, tool.own_name in config.reading)
+        for tool in hosted.all_tools
     )
     status = hosted.status
     return replace(

@@ -146,6 +146,9 @@ class Program:
 
     async def _begin(self) -> None:
         """Everything behind the window."""
+        if (refused := await asyncio.to_thread(places.not_writable, self._where)) is not None:
+            self.window.show_blocked(refused)
+            return
         self._tasks.spawn(heap.give_back(), name="freed memory")
         desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.desk")
         from helix_desktop.desktop.administration import Keeping

@@ -35,6 +35,7 @@ from helix_desktop.gui.chat.attaching import Attaching
 from helix_desktop.gui.chat.composer import DraftPlace
 from helix_desktop.gui.chat.page import ChatPage
 from helix_desktop.gui.conversation_acts import ConversationActs
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.connect import DEMO
 from helix_desktop.gui.frame.first_start import WelcomePage
 from helix_desktop.gui.frame.frame import Frame
@@ -135,6 +136,11 @@ class MainWindow(Frame):
         for act in waiting:
             act()
         self.start()
+
+    def show_blocked(self, error: HelixError) -> None:
+        """Nothing can be opened here: said in place of the first steps."""
+        self.show_page("welcome")
+        self.welcome.show_blocked(said(str(error)))
 
     def changeEvent(self, event: QEvent) -> None:
         """The command line may have made, renamed or trashed a workspace meanwhile."""

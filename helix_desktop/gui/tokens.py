@@ -2,6 +2,7 @@
 
 Every text token reaches 4.5:1 on every surface it may stand on (tests/gui/test_tokens.py holds the table to it), so
 some differ a little from the pictures: `muted`, `faint`, `accent` and, in the dark table, `danger` and `on_accent`.
+`line` divides surfaces; `edge` is the border of what can be pressed or written in, at 3:1.
 A kind has two colours: the fill of meters, dots and marks, and a darker or lighter one for words (`*_text`).
 """
 
@@ -22,6 +23,7 @@ class Tokens:
     panel: str
     rail: str
     line: str
+    edge: str
     selected: str
     code: str
     accent_soft: str
@@ -63,6 +65,7 @@ LIGHT = Tokens(
     panel="#ffffff",
     rail="#ecece8",
     line="#e2e2dc",
+    edge="#8a8d92",
     selected="#e9ebe6",
     code="#f3f3ef",
     accent_soft="#e3f2f0",
@@ -104,6 +107,7 @@ DARK = Tokens(
     panel="#1e2022",
     rail="#131416",
     line="#2e3134",
+    edge="#72777e",
     selected="#282b2e",
     code="#25282b",
     accent_soft="#173230",

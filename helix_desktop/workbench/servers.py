@@ -73,13 +73,13 @@ class Servers:
             await host.configure(self._configs())
 
     async def paste(self, text: str, name: str = "") -> Pasted:
-        """Add servers in any form people paste. Secrets go to the keyring before anything is written."""
+        """Add servers in any form people paste. Secrets are kept before anything is written."""
         await self._hosting()
         from helix_desktop.mcp_host.config import parse
 
         pasted = parse(text, name=name)
         for secret, value in pasted.secrets.items():
-            await self._secrets.set(secret, value)
+            await self._secrets.keep(secret, value)
         for server in pasted.servers:
             await self._write(server.name, server.plain())
         await self.configure()
@@ -190,9 +190,9 @@ class Servers:
         await asyncio.to_thread(self._workspace.change, {f"mcp.{config.quoted(name)}": table})
 
     async def _keep(self, name: str, value: str) -> None:
-        """With the keyring; where there is none, until the program ends."""
+        """With the keyring, or in the file that was allowed; where there is neither, until the program ends."""
         try:
-            await self._secrets.set(name, value)
+            await self._secrets.keep(name, value)
         except NoKeyring:
             await self._secrets.set(name, value, where=Where.SESSION)
 

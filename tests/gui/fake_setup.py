@@ -13,7 +13,7 @@ from helix_desktop.gui.bring_in.port import Outcome as Brought
 from helix_desktop.gui.connected.port import ConnectedAgents
 from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Desk, Workbench
-from helix_desktop.gui.settings.program import Finding, Going, Kept, Server
+from helix_desktop.gui.settings.program import Covered, Finding, Going, Kept, Server
 from helix_desktop.gui.setup import Model, Provider, Refreshed, Sure, Tested
 
 ANTHROPIC = Provider("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
@@ -132,6 +132,7 @@ class FakeInstallation:
         self.changes: list[tuple[str, Any]] = []
         self.running: list[Server] = []
         self.played: list[Wanted] = []
+        self.marked: list[tuple[str, str, bool]] = []
 
     def histories(self, desk: Desk) -> FakeHistories:
         return self.of_others
@@ -200,6 +201,15 @@ class FakeInstallation:
 
     def chosen(self, bench: Workbench) -> Chosen:
         return self.settings
+
+    def too_wide(self, rule: Mapping[str, Any]) -> bool:
+        return str(rule.get("command", "")).startswith("python3 ")
+
+    def covered(self, bench: Workbench) -> Covered:
+        return Covered(("node_modules/", "*.iso"), 200_000, 5_000_000_000, 30)
+
+    async def mark_reading(self, bench: Workbench, name: str, tool: str, *, reads: bool) -> None:
+        self.marked.append((name, tool, reads))
 
     async def change(self, bench: Workbench, changes: Mapping[str, Any]) -> None:
         for key, value in changes.items():

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from helix_desktop import resources
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.policy import PRESETS
 from helix_desktop.gui import tokens
@@ -17,6 +18,7 @@ from helix_desktop.gui.tokens import (
     policy_colour,
 )
 
+STYLE = (resources.folder() / "style" / "helix.qss").read_text("utf-8")
 SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
 SURFACES = ("window", "panel", "rail", "selected", "code", "accent_soft")
 TEXT = ("text", "muted", "faint", "accent", "danger")
@@ -69,6 +71,19 @@ def test_every_policy_has_a_colour(name: str) -> None:
 @pytest.mark.parametrize("colour", tokens.WORKSPACE_COLOURS)
 def test_white_initials_can_be_read_on_every_workspace_colour(colour: str) -> None:
     assert contrast("#ffffff", colour) >= 4.5
+
+
+@SCHEMES
+@pytest.mark.parametrize("surface", ["window", "panel"])
+def test_the_edge_of_a_control_can_be_seen(scheme: Tokens, surface: str) -> None:
+    assert contrast(scheme.edge, getattr(scheme, surface)) >= 3
+
+
+def test_what_a_field_is_for_can_be_read() -> None:
+    """Where the style sheet does not say it, Qt takes half of the text's colour: 3.28:1."""
+    inputs = next(block for block in STYLE.split("}") if "QLineEdit, QPlainTextEdit, QTextEdit" in block)
+    assert "placeholder-text-color: $faint" in inputs
+    assert "border: 1px solid $edge" in inputs
 
 
 @SCHEMES

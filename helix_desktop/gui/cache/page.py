@@ -212,6 +212,7 @@ class CachePage(QWidget):
         if not text:
             self._show_all()
         elif _HASH.fullmatch(text):
+            self._leave_found()
             self._ask(self._catalogue.resolve(text.lower()), "find a hash", self.show_entry, self._no_such_hash)
         else:
             self._search_contents(text)
@@ -242,15 +243,20 @@ class CachePage(QWidget):
         self._counts.setText(said(str(error)))
         self._search_contents(self._query)
 
-    def _show_all(self) -> None:
+    def _leave_found(self) -> bool:
+        """All entries again in place of what a search found; False where none was shown."""
         self.table.cells.needles = ()
         self.viewer.body.lines.mark("")
-        if self.model.searching:
-            self.model.show_found(None)
-            self.table.look_away()
-            if self.viewer.row is not None and self._catalogue is not None:
-                finding = self._catalogue.row(self.viewer.row.stored.digest)
-                self._ask(finding, "the entry that is shown", self._choose_shown)
+        if not self.model.searching:
+            return False
+        self.model.show_found(None)
+        self.table.look_away()
+        return True
+
+    def _show_all(self) -> None:
+        if self._leave_found() and self.viewer.row is not None and self._catalogue is not None:
+            finding = self._catalogue.row(self.viewer.row.stored.digest)
+            self._ask(finding, "the entry that is shown", self._choose_shown)
         self._figures()
 
     def _choose_shown(self, row: Row | None) -> None:

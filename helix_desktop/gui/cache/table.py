@@ -160,6 +160,13 @@ class EntryTable(QTableView):
         entries.arrived.connect(self._repaint)
         entries.modelReset.connect(self._kept_place)
 
+    def _show_order(self) -> None:
+        """What a search found stands by relevance, which no column has; its titles order nothing then."""
+        header, by_column = self.horizontalHeader(), not self.entries.searching
+        if header.isSortIndicatorShown() != by_column:
+            header.setSortIndicatorShown(by_column)
+            header.setSectionsClickable(by_column)
+
     def _set_header(self) -> None:
         header = self.horizontalHeader()
         header.setSectionsMovable(True)
@@ -168,6 +175,7 @@ class EntryTable(QTableView):
         header.setHighlightSections(False)
         header.setSortIndicator(Column.STORED, Qt.SortOrder.DescendingOrder)
         header.sortIndicatorChanged.connect(self._sorted)
+        self.entries.modelReset.connect(self._show_order)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         header.customContextMenuRequested.connect(self._choose_columns)
         header.hideSection(Column.RECALLED)

@@ -48,6 +48,10 @@ class WelcomePage(QWidget):
             )
         )
         column.addSpacing(8)
+        self._blocked = _label("", "danger")
+        self._blocked.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._blocked.hide()
+        column.addWidget(self._blocked)
         self.folder = self._card(
             column,
             tr("Open a folder"),
@@ -84,6 +88,14 @@ class WelcomePage(QWidget):
         whole.addStretch(2)
         whole.addLayout(row)
         whole.addStretch(3)
+
+    def show_blocked(self, why: str) -> None:
+        """The program cannot work here: why, and what to do, in place of the first steps."""
+        for card in (self.folder.parentWidget(), self.tour.parentWidget(), self._found_card, self._import):
+            if card is not None:
+                card.hide()
+        self._blocked.setText(why)
+        self._blocked.show()
 
     def show_found(self, conversations: int, programs: str) -> None:
         """How many conversations of other programs are on this computer."""

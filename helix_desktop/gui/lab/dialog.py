@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -35,6 +35,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
 HEIGHT, LIST, LIST_BESIDE_RESULTS = 720, 150, 80
+USUAL = 128_000
 WINDOWS = (32_000, 64_000, 128_000, 200_000, 1_000_000)
 
 
@@ -58,7 +59,8 @@ class Lab(QDialog):
         self._working: Work | None = None
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(tr("Replay lab"))
-        self.resize(820, 360)
+        room = self.screen().availableGeometry().size() * 0.95
+        self.resize(QSize(theme.px(820), theme.px(360)).boundedTo(room))
         self.list = self._conversations()
         self.checks = {name: QCheckBox(words, self) for name, words in policies}
         self.window_ = QComboBox(self)
@@ -94,9 +96,10 @@ class Lab(QDialog):
         files = QPushButton(tr("Add recorded sessions…"), self)
         files.setProperty("look", "link")
         files.clicked.connect(self._add_files)
-        for window in WINDOWS:
+        own = self._own_window()
+        for window in sorted({*WINDOWS, own}):
             self.window_.addItem(tr("Window of {n} tokens", n=short(window)), window)
-        self.window_.setCurrentIndex(WINDOWS.index(128_000))
+        self.window_.setCurrentIndex(self.window_.findData(own))
         self.window_.setAccessibleName(tr("Window"))
         for check in self.checks.values():
             check.setChecked(True)
@@ -123,6 +126,11 @@ class Lab(QDialog):
         column.addWidget(self._said)
         column.addWidget(self._room, 1)
         column.addStretch(0)
+
+    def _own_window(self) -> int:
+        """That of the model the chosen conversation has; else the usual one."""
+        rows = [row for row in self._bench.conversations() if not row.trashed and not row.parent and row.window]
+        return rows[0].window if rows else USUAL
 
     def _say(self, words: str) -> None:
         self._said.setText(words)

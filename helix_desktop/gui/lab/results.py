@@ -43,6 +43,14 @@ class Results(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(self._table())
+        about = self._label(
+            tr(
+                "“Still in view”: the share of identifiers used again that stood in view as plain text. Markers do not count, and without folds whatever no longer fits the window is lost."
+            ),
+            "small",
+        )
+        about.setWordWrap(True)
+        column.addWidget(about)
         column.addSpacing(8)
         column.addWidget(self.bars)
         column.addSpacing(8)
@@ -57,7 +65,7 @@ class Results(QWidget):
         table = QGridLayout()
         table.setHorizontalSpacing(18)
         table.setVerticalSpacing(0)
-        heads = (tr("Policy"), tr("Sent"), tr("Kept"), tr("Folds"), "")
+        heads = (tr("Policy"), tr("Sent"), tr("Still in view"), tr("Folds"), "")
         for column, head in enumerate(heads):
             table.addWidget(self._label(head, "faint"), 0, column)
         for line, each in enumerate(self._outcome.played, 1):

@@ -32,7 +32,7 @@ from helix_desktop.gui.settings.providers import ProvidersPage
 from helix_desktop.gui.settings.servers import ServersPage
 from helix_desktop.gui.settings.shortcuts import ShortcutsPage
 from helix_desktop.gui.settings.storage import StoragePage
-from helix_desktop.gui.settings.workspace import InstructionsPage, LimitsPage, PolicyPage
+from helix_desktop.gui.settings.workspace import CheckpointsPage, InstructionsPage, LimitsPage, PolicyPage
 from helix_desktop.gui.setup import Model, Setup
 from helix_desktop.gui.words import tr
 
@@ -108,6 +108,7 @@ class SettingsDialog(QDialog):
             self._page("brought", tr("Rules and skills"), lambda: BroughtPage(window.theme, bench, doing))
             self._page("servers", tr("MCP servers"), lambda: ServersPage(bench, program, doing))
             self._page("limits", tr("Limits"), lambda: LimitsPage(bench, program, doing))
+            self._page("checkpoints", tr("Checkpoints"), lambda: CheckpointsPage(bench, program, doing))
             self._page("storage", tr("Storage"), lambda: self._storage(bench))
         self._heading("Helix Desktop")
         self._page("about", tr("About"), lambda: AboutPage(program, doing))

@@ -88,6 +88,10 @@ class PermissionsPage(Page):
         words.setProperty("look", "mono")
         words.setTextFormat(Qt.TextFormat.PlainText)
         line.addWidget(words, 1)
+        if self._program.too_wide(rule):
+            wide = QLabel(tr("Too wide: also allows other programs"), row_widget)
+            wide.setProperty("look", "danger")
+            line.addWidget(wide)
         remove = QPushButton(tr("Remove"), row_widget)
         remove.setProperty("look", "link")
         remove.setAutoDefault(False)

@@ -51,11 +51,25 @@ class Going:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A tool of a server, as the server describes it; `on`: whether the agent is offered it."""
+    """A tool of a server, as the server describes it; `on`: whether the agent is offered it; `reads`: the user says
+    that it changes nothing.
+    """
 
     name: str
     about: str = ""
     on: bool = True
+    reads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What checkpoints cover: names that are left out, what asks for the user's word, how long they are kept."""
+
+    leave_out: tuple[str, ...] = ()
+    most_files: int = 0
+    most_bytes: int = 0
+    keep_days: int = 0
+    off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,12 @@ class Installation(Protocol):
         """Open the server's page in the browser and wait for the user to come back; Refused where that led to nothing."""
         ...
 
+    def too_wide(self, rule: Mapping[str, Any]) -> bool:
+        """Whether a rule that allows also admits other programs than the one it names."""
+        ...
+
+    def covered(self, bench: Workbench) -> Covered: ...
+    async def mark_reading(self, bench: Workbench, name: str, tool: str, *, reads: bool) -> None: ...
     async def switch_tool(self, bench: Workbench, name: str, tool: str, *, on: bool) -> None: ...
     async def limit_server(self, bench: Workbench, name: str, **seconds: float) -> None: ...
     async def test_server(self, bench: Workbench, name: str) -> str:

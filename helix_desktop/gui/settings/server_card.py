@@ -126,7 +126,15 @@ class ServerCard(QWidget):
             check.setChecked(tool.on)
             check.setAccessibleDescription(tool.about)
             check.toggled.connect(partial(self._switch_tool, tool.name))
-            self._tools.addWidget(check)
+            reads = QCheckBox(tr("Only reads"), self._inside)
+            reads.setChecked(tool.reads)
+            reads.setToolTip(tr("You know that this tool changes nothing. It then also runs in plan mode."))
+            reads.setAccessibleName(f"{tr('Only reads')}: {tool.name}")
+            reads.toggled.connect(partial(self._mark_reading, tool.name))
+            line = QHBoxLayout()
+            line.addWidget(check, 1)
+            line.addWidget(reads)
+            self._tools.addLayout(line)
             if tool.about:
                 about = self._label("small")
                 about.setText(tool.about[:LONGEST])
@@ -145,6 +153,9 @@ class ServerCard(QWidget):
 
     def _switch_tool(self, tool: str, on: bool) -> None:  # noqa: FBT001 - a slot
         self._act("switch_tool", tool=tool, on=on)
+
+    def _mark_reading(self, tool: str, reads: bool) -> None:  # noqa: FBT001 - a slot
+        self._act("mark_reading", tool=tool, reads=reads)
 
     def _show_limits(self) -> None:
         clear(self._limits)

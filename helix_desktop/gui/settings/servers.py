@@ -91,6 +91,7 @@ class ServersPage(Page):
         acts: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
             "switch": program.switch_server,
             "switch_tool": program.switch_tool,
+            "mark_reading": program.mark_reading,
             "limit": program.limit_server,
             "test": program.test_server,
             "restart": program.restart_server,

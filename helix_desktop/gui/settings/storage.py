@@ -37,7 +37,13 @@ class StoragePage(Page):
         self._over.hide()
         limit = program.chosen(bench).limit // MEGABYTE
         declared = Declared(
-            "limit", tr("Limit"), tr("In dollars. 0 means no limit."), limit, least=0, most=2_000_000, unit="MB"
+            "limit",
+            tr("Limit"),
+            tr("How much the cache may take. 0 means no limit."),
+            limit,
+            least=0,
+            most=2_000_000,
+            unit="MB",
         )
         self.add(row(declared, self._set_limit, self.inside))
         self.heading(tr("Maintenance"))

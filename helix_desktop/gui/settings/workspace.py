@@ -18,6 +18,7 @@ from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.words import tr
 
+MEGABYTE = 1_000_000
 # Where a turn stops by itself: name, title, sentence, usual value, the most. See engine/collaborators.py.
 LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
@@ -125,6 +126,69 @@ class PolicyPage(Page):
     def _write(self, preset: str, values: Mapping[str, Any], *, again: bool = False) -> None:
         work = self._program.choose_policy(self._bench, preset, values)
         self._doing.do(work, name="set the policy", then=lambda _done: self._fill() if again else None, owner=self)
+
+
+class CheckpointsPage(Page):
+    """What checkpoints cover, and how long they are kept."""
+
+    def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
+        super().__init__(tr("Checkpoints"), parent)
+        self._bench, self._program, self._doing = bench, program, doing
+        covered = program.covered(bench)
+        self.sentence(
+            tr(
+                "Before and after each step that may change files, the state of the folder is saved, so that every change can be undone."
+            )
+        )
+        rows = (
+            Declared(
+                "off", tr("Turn checkpoints off"), tr("Changes made by commands can then not be undone."), covered.off
+            ),
+            Declared(
+                "leave_out",
+                tr("Not covered"),
+                tr("One rule per line, such as node_modules/, *.iso or target/ beside Cargo.toml."),
+                "\n".join(covered.leave_out),
+                long=True,
+            ),
+            Declared(
+                "most_files",
+                tr("Ask above this many files"),
+                tr("A larger folder is only covered after you agree. 0 means no limit."),
+                covered.most_files,
+                least=0,
+                most=100_000_000,
+            ),
+            Declared(
+                "most_bytes",
+                tr("Ask above this size"),
+                tr("A larger folder is only covered after you agree. 0 means no limit."),
+                covered.most_bytes // MEGABYTE,
+                least=0,
+                most=100_000_000,
+                unit="MB",
+            ),
+            Declared(
+                "keep_days",
+                tr("Keep checkpoints for"),
+                tr("Older ones are removed when space is freed up."),
+                covered.keep_days,
+                least=0,
+                most=36_500,
+                unit=tr("days"),
+            ),
+        )
+        for declared in rows:
+            self.add(row(declared, partial(self._set, declared.name), self.inside))
+
+    def _set(self, name: str, value: Value) -> None:
+        changed: object = value
+        if name == "leave_out":
+            changed = [line.strip() for line in str(value).splitlines() if line.strip()]
+        elif name == "most_bytes":
+            changed = int(value) * MEGABYTE
+        work = self._program.change(self._bench, {f"changes.{name}": changed})
+        self._doing.do(work, name="change what checkpoints cover", owner=self)
 
 
 class LimitsPage(Page):

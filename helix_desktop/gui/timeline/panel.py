@@ -86,7 +86,8 @@ class Bars(QWidget):
         painter = QPainter(self)
         kind = colour_kind(self._event.kind or FoldKind.HANDOVER)
         height = self._theme.px(8)
-        rows = ((Kind.CONVERSATION, self._event.before), (kind, self._event.after))
+        before = kind if kind is Kind.OUTPUT else Kind.CONVERSATION
+        rows = ((before, self._event.before), (kind, self._event.after))
         for number, (colour, tokens) in enumerate(rows):
             bar = QRectF(0, number * (height + self._theme.px(4)), self.width(), height)
             paint_bar(painter, bar, [(colour, tokens)], self._window, self._theme)
@@ -258,6 +259,8 @@ class FoldPanel(QWidget):
 
     def _switch(self) -> None:
         if self._shown is not None:
+            self._put_by()
+            self._stack.setCurrentIndex(0)
             names = [fold.fold for fold in self._shown.event.folds]
             (self.undo_wanted if self._shown.live else self.redo_wanted).emit(names)
 
@@ -297,8 +300,14 @@ def _key(shown: Shown) -> tuple[str, str]:
 
 
 def _document(text: str, ink: Ink, width: float) -> Iterator[Box]:
-    """The sections, each with its sources: numbers lead into the chat, hashes to their entries."""
-    for name, written in sentences.sections(text):
+    """The sections, each with its sources: numbers lead into the chat, hashes to their entries. What a model wrote before
+    the first of them ("Here is the handover:") is none.
+    """
+    found = sentences.sections(text)
+    named = any(name for name, _ in found)
+    for name, written in found:
+        if named and not name and not written.startswith("["):
+            continue
         titled = not name and written.startswith("[")
         body = written.partition("\n")[2].strip() if titled else written
         if name:

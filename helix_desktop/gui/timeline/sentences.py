@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from helix_desktop.engine import budget
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import FoldKind
+from helix_desktop.engine.facts import Attachment, FoldKind, PartRef, ToolCall, ToolReturned, UserSaid
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.figures import day, lasted
@@ -15,7 +15,11 @@ from helix_desktop.gui.shared.folds import change, covered, kept
 from helix_desktop.gui.shared.folds import title as fold_title
 from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.timeline.story import Event, Story
+from helix_desktop.gui.transcript.tool_lines import called
 from helix_desktop.gui.words import count, tr
+
+NAMED = 2  # calls in a title
+NEAR = 400  # facts between a call and its output, at most
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
@@ -23,8 +27,38 @@ _SOURCE = re.compile(r"\[(\d{1,7})\](?!\()")
 
 
 def title(event: Event) -> str:
-    """What the list calls an event."""
-    return fold_title(event.folds[0], len(event.folds)) if event.folds else tr("Conversation started")
+    """What the list calls an event: an excerpt by the call whose output it is of."""
+    if not event.folds:
+        return tr("Conversation started")
+    if event.kind is FoldKind.EXCERPT and (named := _calls(event)):
+        more = len(event.folds) - len(named)
+        rest = count(more, "and {n} more", "and {n} more") if more else ""
+        return tr("Excerpt: {what}", what=" ".join(filter(None, [", ".join(named), rest])))
+    return fold_title(event.folds[0], len(event.folds))
+
+
+def _calls(event: Event) -> list[str]:
+    """The calls, or attachments, that the folds of an event are of, as far as there is room to name them."""
+    named = []
+    for fold in event.made[:NAMED]:
+        ref = fold.cover
+        if isinstance(ref, PartRef) and (about := _about(event, ref)):
+            named.append(about)
+    return named
+
+
+def _about(event: Event, ref: PartRef) -> str:
+    facts = event.history.facts
+    fact = facts[ref.seq - 1].fact if 0 < ref.seq <= len(facts) else None
+    if isinstance(fact, UserSaid):
+        part = fact.parts[ref.part] if ref.part < len(fact.parts) else None
+        return part.name if isinstance(part, Attachment) else tr("your message")
+    if isinstance(fact, ToolReturned):
+        for recorded in reversed(facts[max(0, ref.seq - NEAR) : ref.seq - 1]):
+            for part in getattr(recorded.fact, "parts", ()):
+                if isinstance(part, ToolCall) and part.id == fact.call:
+                    return called(part.name, part.arguments)
+    return ""
 
 
 def line(event: Event, window: int) -> str:

@@ -133,6 +133,24 @@ def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryC
     assert list(page.table.selected) == ([(page.table.at, page.table.at)] if chosen else [])
 
 
+def test_a_hash_after_words_shows_all_entries_again(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    """The rows of the search before it stayed, and the arrow of an order that did not hold."""
+    header = page.table.horizontalHeader()
+    page.search("upgrade_is_fair")
+    settle()
+    assert page.model.rowCount() == 1
+    assert not header.isSortIndicatorShown()
+    target = catalogue.lines[1].stored.digest
+    page.search(target.hex[:10])
+    settle()
+    assert page.model.rowCount() == 305
+    assert header.isSortIndicatorShown()
+    assert page.viewer.row is not None
+    assert page.viewer.row.stored.digest == target
+
+
 def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) -> None:
     page.search("abce")
     settle()

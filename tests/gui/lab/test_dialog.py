@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,13 @@ def words_drawn(widget: QWidget) -> int:
 
 def colours(image: QImage) -> set[str]:
     return {image.pixelColor(x, y).name() for x in range(image.width()) for y in range(image.height())}
+
+
+def test_the_window_is_that_of_the_model_the_conversation_has(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    newest = bench.conversations()[0]
+    bench.rows[newest.id] = replace(bench.rows[newest.id], window=40_960)
+    lab = Lab(bench, [("layered", "Layered")], program.play, window.doing, print, window.theme, window)
+    assert lab.window_.currentData() == 40_960
+    lab.close()

@@ -38,7 +38,7 @@ from helix_desktop.gui.settings.providers import ProvidersPage
 from helix_desktop.gui.settings.servers import ServersPage
 from helix_desktop.gui.settings.shortcuts import ShortcutsPage
 from helix_desktop.gui.settings.storage import StoragePage
-from helix_desktop.gui.settings.workspace import InstructionsPage, LimitsPage, PolicyPage
+from helix_desktop.gui.settings.workspace import CheckpointsPage, InstructionsPage, LimitsPage, PolicyPage
 from helix_desktop.settings import ALL, FONT, INSTRUCTIONS, LOG_SIZE, NOTIFY_DONE, SHORTCUTS, THEME, ZOOM, Settings
 from tests.gui.fake_desk import FakeWorkbench, Held, now
 from tests.gui.fake_setup import ANTHROPIC, OLLAMA, QWEN, SONNET, FakeInstallation, FakeSetup
@@ -413,7 +413,7 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     page.show()
     assert "Couldn't read its settings: args have to be texts" in said(page)
     QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
-    checks = {each.text(): each for each in page.findChildren(QCheckBox)}
+    checks = {each.text(): each for each in page.findChildren(QCheckBox) if each.text() != "Only reads"}
     assert {name: check.isChecked() for name, check in checks.items()} == {"search": True, "delete": False}
     assert "You will still be asked: delete" in said(page)
     log = page._cards["github"].findChildren(QPlainTextEdit)[0]
@@ -528,3 +528,45 @@ def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
     held.let()
     assert held.stopped == 1
     assert window.notices.text == ""
+
+
+def test_a_rule_that_allows_other_programs_as_well_is_marked(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    program.settings.rules = [
+        {"decision": "allow", "command": "python3 *"},
+        {"decision": "allow", "command": "cargo test *"},
+    ]
+    page = PermissionsPage(bench, program, window.doing)
+    assert said(page).count("Too wide: also allows other programs") == 1
+
+
+def test_a_tool_of_a_server_is_marked_as_reading(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    program.running = [Server("issues", "npx", "ready", tools=1, offered=(Offered("search"),))]
+    page = ServersPage(bench, program, window.doing)
+    box = next(box for box in page.findChildren(QCheckBox) if box.accessibleName() == "Only reads: search")
+    assert not box.isChecked()
+    box.setChecked(True)
+    assert program.marked == [("issues", "search", True)]
+
+
+def test_what_checkpoints_cover_is_changed(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
+    page = CheckpointsPage(bench, program, window.doing)
+    rules = child(page, QPlainTextEdit, "leave_out")
+    assert isinstance(rules, QPlainTextEdit)
+    assert rules.toPlainText() == "node_modules/\n*.iso"
+    page.show()
+    rules.setPlainText("node_modules/\n\n dist/ ")
+    page.hide()
+    days, size = child(page, QSpinBox, "keep_days"), child(page, QSpinBox, "most_bytes")
+    assert isinstance(days, QSpinBox)
+    assert isinstance(size, QSpinBox)
+    days.setValue(7)
+    size.setValue(2_000)
+    assert program.changes == [
+        ("changes.leave_out", ["node_modules/", "dist/"]),
+        ("changes.keep_days", 7),
+        ("changes.most_bytes", 2_000_000_000),
+    ]

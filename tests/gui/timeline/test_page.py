@@ -21,7 +21,9 @@ from helix_desktop.gui.meter import short
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.now import FoldNow
 from helix_desktop.gui.timeline.page import TimelinePage
+from helix_desktop.gui.timeline.panel import _document
 from helix_desktop.gui.transcript.boxes import Address, Toggle
+from helix_desktop.gui.transcript.drawing import Ink
 from helix_desktop.gui.transcript.intents import OpenEntry, ShowInChat, Want
 from helix_desktop.gui.views.compare import CompareDialog
 from tests.gui.fake_desk import FakeSession, FakeWorkbench, Held, Row, now
@@ -302,3 +304,20 @@ def test_the_folds_of_a_workspace_that_was_left_are_not_shown(page: Page, writte
     timeline.open(Editable("e", []), bench)
     held.let()
     assert timeline._others == []
+
+
+def test_undo_closes_the_editor_and_keeps_what_was_written(page: Page) -> None:
+    panel = page[0].panel
+    QTest.mouseClick(panel._edit, LEFT)
+    panel._editor.setPlainText("half a sentence")
+    QTest.mouseClick(panel._undo, LEFT)
+    assert panel._stack.currentIndex() == 0
+    assert list(panel._drafts.values()) == ["half a sentence"]
+
+
+def test_what_a_model_wrote_before_the_first_section_is_not_shown(theme: Theme) -> None:
+    text = "Sure! Here is the handover:\n\n## Project Background\nA parser."
+    boxes = list(_document(text, Ink(theme), 400.0))
+    shown = " ".join(getattr(box, "text", "") for box in boxes)
+    assert "A parser." in shown
+    assert "Sure!" not in shown

@@ -6,6 +6,7 @@ import json
 
 from helix_desktop.engine.changes.lines import difference
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Attachment, Folded, FoldKind, PartRef, Stored, Text, UserSaid
 from helix_desktop.gui import words as spoken
 from helix_desktop.gui.timeline import sentences
 from helix_desktop.gui.timeline.story import Story
@@ -75,3 +76,14 @@ def test_the_story_as_markdown(written: Written) -> None:
     assert "## Handover 2" in text
     assert "### User Preferences" in text
     assert f"- `{Digest.of(b'0').hex}`" in text
+
+
+def test_an_excerpt_names_the_call_or_the_attachment_it_is_of() -> None:
+    written = Written()
+    attached = Attachment("build.log", Stored(Digest.of(b"log"), 80_000, 900), 20_000)
+    said = written.add(UserSaid((Text("look", 1), attached)))
+    written.add(Folded("e0", FoldKind.EXCERPT, PartRef(said, 1), "…", 400, 20_000))
+    out = written.output(7)
+    written.add(Folded("e1", FoldKind.EXCERPT, PartRef(out), "…", 400, 5_000))
+    titles = [sentences.title(event) for event in story_of(written).events if event.folds]
+    assert titles == ["Excerpt: build.log", "Excerpt: read_file src/7.rs"]
