@@ -40,7 +40,7 @@ class Need:
         if self.probe.startswith("/"):
             return Path(self.probe).exists()
         if ".so" not in self.probe:
-            return shutil.which(self.probe) is not None
+            return shutil.which(self.probe) is not None or any(Path("/usr/lib/postgresql").glob(f"*/bin/{self.probe}"))
         try:
             ctypes.CDLL(self.probe)
         except OSError:
@@ -101,6 +101,7 @@ TESTING = (
         "desktop-file-validate", "desktop-file-utils", "desktop-file-utils", "desktop-file-utils", "desktop-file-utils"
     ),
     Need("cc", "gcc", "gcc", "gcc", "gcc"),
+    Need("initdb", "postgresql", "postgresql-server", "postgresql", "postgresql-server", "postgresql"),
     Need("/usr/include/stdio.h", "libc6-dev", "glibc-devel", "glibc", "glibc-devel"),
 )
 

@@ -36,7 +36,7 @@ def programs() -> Path | None:
 def why_not() -> str:
     """Why no server can be started here; empty where one can."""
     if programs() is None:
-        return "PostgreSQL is not installed here"
+        return "PostgreSQL is not installed here (on Debian: apt-get install postgresql)"
     if os.name == "nt":
         return "the trial starts PostgreSQL as another user, which is written for Unix"
     return ""

@@ -82,4 +82,10 @@ def _postgres(address: Address, space: bytes) -> Engine:
     return PostgresEngine(address.url, space, password=address.login)
 
 
-ENGINES: dict[str, Callable[[Address, bytes], Engine]] = {"postgresql": _postgres, "postgres": _postgres}
+def _s3(address: Address, space: bytes) -> Engine:
+    from helix_desktop.store.shared.s3 import S3Engine
+
+    return S3Engine(address.url, space, login=address.login)
+
+
+ENGINES: dict[str, Callable[[Address, bytes], Engine]] = {"postgresql": _postgres, "postgres": _postgres, "s3": _s3}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,6 +9,7 @@ from helix_desktop.store.shared import sealing
 from helix_desktop.store.shared.engine import Engine
 from helix_desktop.store.shared.memory import MemoryEngine, Shelf
 from helix_desktop.store.shared.postgres import PostgresEngine
+from helix_desktop.store.shared.s3 import S3Engine
 from tests.peers import postgres
 
 Another = Callable[[], Engine]
@@ -24,13 +26,28 @@ def server() -> Iterator[postgres.Server]:
         one.remove()
 
 
+@pytest.fixture(scope="session")
+def bucket() -> Iterator[str]:
+    """The address of a bucket in moto's server, which speaks the protocol and keeps all in memory."""
+    from moto.server import ThreadedMotoServer
+
+    one = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    one.start()
+    host, port = one.get_host_and_port()
+    url = f"http://{host}:{port}"
+    request = urllib.request.Request(f"{url}/shared", method="PUT")  # noqa: S310 - this machine's
+    urllib.request.urlopen(request).close()  # noqa: S310
+    yield f"s3://shared/trial?endpoint={url}"
+    one.stop()
+
+
 @pytest.fixture
 def seal() -> sealing.Seal:
     """Of a workspace nobody has met yet."""
     return sealing.Seal(sealing.new_key())
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture(params=["memory", "postgres", "s3"])
 def another(request: pytest.FixtureRequest, seal: sealing.Seal) -> Iterator[Another]:
     """Opens the same engine for one machine more."""
     opened: list[Engine] = []
@@ -40,6 +57,8 @@ def another(request: pytest.FixtureRequest, seal: sealing.Seal) -> Iterator[Anot
         engine: Engine
         if request.param == "memory":
             engine = MemoryEngine(shelf, seal.space)
+        elif request.param == "s3":
+            engine = S3Engine(request.getfixturevalue("bucket"), seal.space, login="key:secret")
         else:
             engine = PostgresEngine(request.getfixturevalue("server").url, seal.space)
         opened.append(engine)

@@ -1,0 +1,369 @@
+"""An S3-compatible store as an engine. Objects are only ever created and deleted, never changed, so no two machines disturb each other.
+
+    SPACE/index/ID   which rows came with one put, with the keys of the small ones
+    SPACE/pack/ID    the small ones' bodies, one behind the other
+    SPACE/row/NAME   a large row, whole; put-if-absent by `If-None-Match`
+    SPACE/gone/NAME  a tombstone
+    SPACE/uses/ID    what a machine uses; SPACE/quota; SPACE/clock/ID: what time it is there
+
+IDs begin with the store's time, so what is new since the last look is a list from there on; a machine's own clock is never used. To
+forget a small row, its pack is written again without it. The index is in memory: about 200 bytes for a row.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+import threading
+import time as clock
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+from helix_desktop.errors import Away, HelixError, NewerVersion, NotThere, StoreFailed, StoreFull, WrongUse
+from helix_desktop.store.shared.engine import KEY, Tomb, Usage
+from helix_desktop.store.shared.memory import full_for_workspace
+from helix_desktop.store.shared.sealing import INSTALL
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+VERSION = 1
+LARGE = 64 << 10  # bytes from which a row is an object of its own
+LATE = 900_000  # milliseconds: how long a put may take from its ID to its index
+_HEAD = b"helix-index-%d\n"
+_PLACE = struct.Struct(">32sQQ32s")  # name, where in the pack, how long; the key
+_OWN = (1 << 64) - 1  # instead of where: an object of its own
+_WAITS = "What is new waits here."
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row is: a part of a pack, or an object of its own (`start` is `_OWN`)."""
+
+    pack: str
+    start: int
+    length: int
+    key: bytes
+
+
+class S3Engine:
+    """engine.Engine in a bucket. `login`: "key:secret", where the environment has none."""
+
+    def __init__(self, url: str, space: bytes, *, login: str = "") -> None:
+        self._prefix, self._store = _store(url, login)
+        self._base = "/".join(filter(None, (self._prefix, space.hex())))
+        self._lock = threading.RLock()
+        self._places: dict[bytes, Place] = {}
+        self._known: dict[str, frozenset[bytes]] = {}  # packs, and the rows in them
+        self._gone: frozenset[bytes] = frozenset()
+        self._looked = ""
+        self._ahead: float | None = None  # the store's clock less this machine's, in milliseconds
+
+    # --- the port
+
+    def put(self, rows: Mapping[bytes, bytes]) -> None:
+        if not rows:
+            return
+        with self._lock:
+            self._look()
+            self._bury_list()
+            new = {name: row for name, row in rows.items() if name not in self._places and name not in self._gone}
+            if not new:
+                return
+            self._check_quota(sum(map(len, new.values())))
+            pack = self._create(new)
+            self._bury_list()
+            if self._gone.intersection(new):  # forgotten by another machine while it was put
+                self._rewrite(pack, self._gone)
+
+    def _create(self, rows: Mapping[bytes, bytes]) -> str:
+        pack = self._fresh()
+        body = bytearray()
+        index = bytearray(_HEAD % VERSION)
+        for name, row in rows.items():
+            if len(row) >= LARGE:
+                self._call("put", f"row/{name.hex()}", bytes(row), mode="create")
+                index += _PLACE.pack(name, _OWN, len(row), bytes(KEY))
+            else:
+                index += _PLACE.pack(name, len(body), len(row) - KEY, row[:KEY])
+                body += row[KEY:]
+        if body:
+            self._call("put", f"pack/{pack}", bytes(body), mode="create")
+        self._call("put", f"index/{pack}", bytes(index), mode="create")  # last: until now nobody knows of it
+        self._take(pack, bytes(index))
+        return pack
+
+    def _check_quota(self, more: int) -> None:
+        used = self.usage()
+        if used.quota and used.bytes + more > used.quota:
+            raise full_for_workspace(used.quota)
+
+    def get(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
+        with self._lock:
+            if any(name not in self._places for name in names):
+                self._look()
+            if names:
+                self._bury_list()
+            wanted = {name: self._places[name] for name in names if name in self._places and name not in self._gone}
+        found = self._fetched(wanted)
+        if len(found) < len(wanted):  # a pack was written again meanwhile
+            with self._lock:
+                self._look(anew=True)
+                left = {name: self._places[name] for name in wanted if name in self._places and name not in found}
+            found |= self._fetched(left)
+        return found
+
+    def _fetched(self, wanted: Mapping[bytes, Place]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        by_pack: dict[str, list[bytes]] = {}
+        for name, place in wanted.items():
+            if place.start == _OWN:
+                if (row := self._there("get", f"row/{name.hex()}")) is not None:
+                    found[name] = bytes(row.bytes())
+            else:
+                by_pack.setdefault(place.pack, []).append(name)
+        for pack, some in by_pack.items():
+            starts, lengths = [wanted[one].start for one in some], [wanted[one].length for one in some]
+            parts = self._there("get_ranges", f"pack/{pack}", starts=starts, lengths=lengths)
+            for name, part in zip(some, parts or (), strict=False):
+                found[name] = wanted[name].key + bytes(part)
+        return found
+
+    def lacking(self, names: Collection[bytes]) -> frozenset[bytes]:
+        if not names:
+            return frozenset()
+        with self._lock:
+            self._look()
+            self._bury_list()
+            return frozenset(names) - self._places.keys() - self._gone
+
+    def drop(self, names: Collection[bytes]) -> None:
+        with self._lock:
+            self._look(anew=True)
+            self._remove(frozenset(names))
+
+    def forget(self, tombs: Sequence[Tomb]) -> None:
+        with self._lock:
+            for tomb in tombs:
+                self._call("put", f"gone/{tomb.name.hex()}", tomb.word or b"-", mode="create")
+            names = frozenset(tomb.name for tomb in tombs)
+            for _ in range(5):  # until no machine has written one of these meanwhile
+                self._look(anew=True)
+                if not names.intersection(self._places):
+                    return
+                self._remove(names)
+
+    def _remove(self, names: frozenset[bytes]) -> None:
+        for pack in {place.pack for name in names if (place := self._places.get(name)) is not None}:
+            self._rewrite(pack, names)
+
+    def _rewrite(self, pack: str, without: frozenset[bytes]) -> None:
+        """The new pack first, then the old one goes: a row that stays can be read all the time."""
+        held = self._known.get(pack, frozenset())
+        own = [name for name in held & without if self._places[name].start == _OWN]
+        stays = {name: self._places[name] for name in held - without}
+        if rows := self._fetched({name: place for name, place in stays.items() if place.start != _OWN}):
+            self._create(rows)
+        kept = [name for name, place in stays.items() if place.start == _OWN]
+        if kept:
+            self._index_of(kept)
+        for path in (f"index/{pack}", f"pack/{pack}", *(f"row/{name.hex()}" for name in own)):
+            self._there("delete", path)
+        self._drop_pack(pack)
+
+    def _index_of(self, names: Iterable[bytes]) -> None:
+        pack = self._fresh()
+        rows = [_PLACE.pack(name, _OWN, self._places[name].length, bytes(KEY)) for name in names]
+        index = _HEAD % VERSION + b"".join(rows)
+        self._call("put", f"index/{pack}", index, mode="create")
+        self._take(pack, index)
+
+    def forgotten(self, after: int) -> tuple[Sequence[Tomb], int]:
+        """All of them each time: they are few, and there is no order among machines."""
+        with self._lock:
+            self._bury_list()
+            gone = sorted(self._gone)
+        tombs = []
+        for name in gone if len(gone) != after else ():
+            if (word := self._there("get", f"gone/{name.hex()}")) is not None:
+                content = bytes(word.bytes())
+                tombs.append(Tomb(name, b"" if content == b"-" else content))
+        return tombs, len(gone)
+
+    def publish(self, machine: bytes, sealed: bytes) -> None:
+        if sealed:
+            self._call("put", f"uses/{machine.hex()}", sealed)
+        else:
+            self._there("delete", f"uses/{machine.hex()}")
+
+    def published(self) -> Mapping[bytes, bytes]:
+        found = {}
+        for name in self._list("uses"):
+            if (sealed := self._there("get", f"uses/{name}")) is not None:
+                found[bytes.fromhex(name)] = bytes(sealed.bytes())
+        return found
+
+    def names(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
+        with self._lock:
+            self._look()
+            until = int(self._now() - older * 1000)
+            old = (name for name, place in self._places.items() if name > after and int(place.pack[:12], 16) < until)
+            return sorted(old)[:limit]
+
+    def usage(self) -> Usage:
+        with self._lock:
+            self._look()
+            size = sum(place.length + (0 if place.start == _OWN else KEY) for place in self._places.values())
+            quota = self._there("get", "quota")
+            return Usage(len(self._places), size, int(bytes(quota.bytes())) if quota is not None else 0)
+
+    def limit(self, quota: int) -> None:
+        self._call("put", "quota", str(quota).encode())
+
+    def about(self) -> str:
+        with self._lock:
+            self._look()
+        return "an S3-compatible store"
+
+    def elsewhere(self) -> Sequence[str]:
+        return (
+            "If the bucket keeps old versions of objects, those hold the ciphertext until they expire.",
+            "Copies and backups of the bucket hold it, with what is needed to open it for whoever has the workspace's key as well.",
+        )
+
+    def close(self) -> None:
+        """Connections end with the store."""
+
+    # --- the index
+
+    def _look(self, *, anew: bool = False) -> None:
+        """Take what other machines have put since the last look; `anew`: also see what is gone."""
+        now = self._now()
+        ids = set(self._list("index", after="" if anew else self._looked))
+        for pack in ids - self._known.keys():
+            if (index := self._there("get", f"index/{pack}")) is not None:
+                self._take(pack, bytes(index.bytes()))
+        for pack in self._known.keys() - ids if anew else ():
+            self._drop_pack(pack)
+        self._looked = f"{max(0, int(now) - LATE):012x}"
+
+    def _take(self, pack: str, index: bytes) -> None:
+        head, _, rows = index.partition(b"\n")
+        version = int(head.rpartition(b"-")[2]) if head.startswith(b"helix-index-") else VERSION
+        if version > VERSION:
+            raise NewerVersion(
+                "The shared store has objects of a newer Helix Desktop.",
+                remedy=f"Update the program. {_WAITS} Nothing was changed.",
+            )
+        whole = rows[: len(rows) - len(rows) % _PLACE.size]
+        places = {name: Place(pack, start, length, key) for name, start, length, key in _PLACE.iter_unpack(whole)}
+        self._known[pack] = frozenset(places)
+        self._places |= places
+
+    def _drop_pack(self, pack: str) -> None:
+        for name in self._known.pop(pack, frozenset()):
+            if (place := self._places.get(name)) is not None and place.pack == pack:
+                del self._places[name]
+
+    def _bury_list(self) -> None:
+        self._gone = frozenset(map(bytes.fromhex, self._list("gone")))
+
+    # --- the store
+
+    def _fresh(self) -> str:
+        return f"{int(self._now()):012x}{secrets.token_hex(10)}"
+
+    def _now(self) -> float:
+        """The store's time in milliseconds: asked once, then by a clock nobody sets."""
+        if self._ahead is None:
+            path = f"clock/{secrets.token_hex(8)}"
+            self._call("put", path, b"-")
+            there = self._call("head", path)["last_modified"].timestamp() * 1000
+            self._there("delete", path)
+            self._ahead = there - clock.monotonic() * 1000
+        return clock.monotonic() * 1000 + self._ahead
+
+    def _list(self, folder: str, after: str = "") -> list[str]:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        prefix = f"{self._base}/{folder}/"
+        try:
+            pages = obstore.list(self._store, prefix, offset=f"{prefix}{after}" if after else None, chunk_size=1000)
+            return [one["path"].rpartition("/")[2] for page in pages for one in page]
+        except (BaseError, OSError) as error:
+            raise failure(error) from error
+
+    def _there(self, call: str, path: str, **options: Any) -> Any:
+        """The same; None where there is no such object."""
+        try:
+            return self._call(call, path, **options)
+        except NotThere:
+            return None
+
+    def _call(self, call: str, path: str, *content: bytes, **options: Any) -> Any:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError
+
+        try:
+            return getattr(obstore, call)(self._store, f"{self._base}/{path}", *content, **options)
+        except AlreadyExistsError:
+            return None
+        except (BaseError, OSError) as error:
+            raise failure(error) from error
+
+
+def _store(url: str, login: str) -> tuple[str, S3Store]:
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import S3Store
+    except ImportError as error:
+        raise NotThere("Sharing over S3 needs the package obstore, which is not installed.", remedy=INSTALL) from error
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    config: dict[str, Any] = {"aws_conditional_put": "etag"}
+    for name in ("endpoint", "region"):
+        if options.get(name):
+            config[name] = options[name]
+    if login:
+        config["access_key_id"], _, config["secret_access_key"] = login.partition(":")
+    config.setdefault("region", "us-east-1")
+    plain = options.get("endpoint", "").startswith("http://")
+    client: Any = {"timeout": "60s", "connect_timeout": "5s", "allow_http": plain}
+    retry: Any = {"max_retries": 2}
+    try:
+        store = S3Store(parts.netloc, config=config, client_options=client, retry_config=retry)  # type: ignore[arg-type]
+    except (BaseError, ValueError) as error:
+        raise WrongUse(
+            "This is not an address of an S3-compatible store.",
+            remedy="Write it like s3://bucket/folder?endpoint=https://host.",
+        ) from error
+    return parts.path.strip("/"), store
+
+
+def failure(error: Exception) -> HelixError:
+    """What happened, in a sentence; Away where asking later may help."""
+    if isinstance(error, HelixError):
+        return error
+    text = " ".join(str(error).split())
+    if isinstance(error, FileNotFoundError):
+        bucket = "NoSuchBucket" in text
+        return StoreFailed("There is no such bucket in the shared store.", remedy=_WAITS) if bucket else NotThere("-")
+    kind = type(error).__name__
+    if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
+        return StoreFailed(
+            "The shared store refuses the key or the secret.",
+            remedy=f"{_WAITS} Share the workspace again with the right address.",
+        )
+    if any(word in text for word in ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
+        return StoreFull("The shared store is full.", remedy=f"{_WAITS} Make room there.")
+    if "certificate" in text.lower():
+        return StoreFailed(
+            "The shared store's certificate is not accepted.", remedy=f"{_WAITS} Nothing was sent. Check the host name."
+        )
+    return Away(f"The shared store does not answer: {text[:200]}", remedy="Work goes on; what is new waits here.")
