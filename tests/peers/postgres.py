@@ -53,7 +53,7 @@ class Server:
         self.port = free_port()
         self.password = password
         self._process: subprocess.Popen[bytes] | None = None
-        self._hand_over(self.folder)
+        hand_over(self.folder)
         self._initialise()
         self.configure({**_COMMON, **(options or {})})
 
@@ -71,7 +71,7 @@ class Server:
             return
         secret = self.folder / "password"
         secret.write_text(self.password or "none")
-        self._hand_over(secret)
+        hand_over(secret)
         how = "scram-sha-256" if self.password else "trust"
         self.run("initdb", "-D", str(self.data), "-U", "helix", f"--auth={how}", f"--pwfile={secret}", "--no-sync")
         secret.unlink()
@@ -145,9 +145,11 @@ class Server:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _hand_over(self, path: Path) -> None:
-        if (user := _user()) is not None:
-            shutil.chown(path, user)
+
+def hand_over(path: Path) -> None:
+    """To the user the server runs as."""
+    if (user := _user()) is not None:
+        shutil.chown(path, user)
 
 
 def _user() -> str | None:

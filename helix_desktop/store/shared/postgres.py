@@ -110,9 +110,17 @@ class PostgresEngine:
         self._check_quota(sum(map(len, bodies)))
 
         def put(connection: Connection) -> None:
+            self._own.doubtful = False
             connection.execute(PUT.encode(), (self._space, names, keys, bodies, self._space), prepare=True)
+            if self._own.doubtful:
+                raise Away("The shared store's standby did not confirm it.", remedy=_WAITS)
 
         self.call(put)
+
+    def _noticed(self, notice: Any) -> None:
+        """A server that is told to stop waiting for its standby says so in a warning, and then that all went well."""
+        if "synchronous replication" in (notice.message_primary or "") or notice.sqlstate == "01000":
+            self._own.doubtful = True
 
     def _check_quota(self, more: int) -> None:
         self._left -= 1
@@ -246,6 +254,7 @@ class PostgresEngine:
 
     def _connected(self) -> Connection:
         connection = self._psycopg.connect(**self._arguments, autocommit=True)
+        connection.add_notice_handler(self._noticed)
         try:
             connection.execute(_SESSION.encode())
             connection.execute(

@@ -12,13 +12,15 @@ forget a small row, its pack is written again without it. The index is in memory
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import secrets
 import struct
 import threading
 import time as clock
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from helix_desktop.errors import Away, HelixError, NewerVersion, NotThere, StoreFailed, StoreFull, WrongUse
@@ -29,14 +31,13 @@ from helix_desktop.store.shared.sealing import INSTALL
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
+log = logging.getLogger(__name__)
 VERSION = 1
 LARGE = 64 << 10  # bytes from which a row is an object of its own
 LATE = 900_000  # milliseconds: how long a put may take from its ID to its index
 _HEAD = b"helix-index-%d\n"
 _PLACE = struct.Struct(">32sQQ32s")  # name, where in the pack, how long; the key
+_SUM = 32
 _OWN = (1 << 64) - 1  # instead of where: an object of its own
 _WAITS = "What is new waits here."
 
@@ -94,8 +95,9 @@ class S3Engine:
                 body += row[KEY:]
         if body:
             self._call("put", f"pack/{pack}", bytes(body), mode="create")
-        self._call("put", f"index/{pack}", bytes(index), mode="create")  # last: until now nobody knows of it
-        self._take(pack, bytes(index))
+        whole = _summed(bytes(index))
+        self._call("put", f"index/{pack}", whole, mode="create")  # last: until now nobody knows of it
+        self._take(pack, whole)
         return pack
 
     def _check_quota(self, more: int) -> None:
@@ -179,7 +181,7 @@ class S3Engine:
     def _index_of(self, names: Iterable[bytes]) -> None:
         pack = self._fresh()
         rows = [_PLACE.pack(name, _OWN, self._places[name].length, bytes(KEY)) for name in names]
-        index = _HEAD % VERSION + b"".join(rows)
+        index = _summed(_HEAD % VERSION + b"".join(rows))
         self._call("put", f"index/{pack}", index, mode="create")
         self._take(pack, index)
 
@@ -253,15 +255,18 @@ class S3Engine:
         self._looked = f"{max(0, int(now) - LATE):012x}"
 
     def _take(self, pack: str, index: bytes) -> None:
-        head, _, rows = index.partition(b"\n")
-        version = int(head.rpartition(b"-")[2]) if head.startswith(b"helix-index-") else VERSION
-        if version > VERSION:
+        """A damaged one says nothing: its rows are missing, and come again from a machine that has them."""
+        if _summed(index[:-_SUM]) != index:
+            log.info("an index of the shared store is damaged")
+            self._known[pack] = frozenset()
+            return
+        head, _, rows = index[:-_SUM].partition(b"\n")
+        if int(head.rpartition(b"-")[2]) > VERSION:
             raise NewerVersion(
                 "The shared store has objects of a newer Helix Desktop.",
                 remedy=f"Update the program. {_WAITS} Nothing was changed.",
             )
-        whole = rows[: len(rows) - len(rows) % _PLACE.size]
-        places = {name: Place(pack, start, length, key) for name, start, length, key in _PLACE.iter_unpack(whole)}
+        places = {name: Place(pack, start, length, key) for name, start, length, key in _PLACE.iter_unpack(rows)}
         self._known[pack] = frozenset(places)
         self._places |= places
 
@@ -316,6 +321,11 @@ class S3Engine:
             return None
         except (BaseError, OSError) as error:
             raise failure(error) from error
+
+
+def _summed(index: bytes) -> bytes:
+    """With its SHA-256 at the end."""
+    return index + hashlib.sha256(index).digest()
 
 
 def _store(url: str, login: str) -> tuple[str, S3Store]:

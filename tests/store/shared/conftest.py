@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -26,8 +27,8 @@ def server() -> Iterator[postgres.Server]:
         one.remove()
 
 
-@pytest.fixture(scope="session")
-def bucket() -> Iterator[str]:
+@contextmanager
+def moto_bucket() -> Iterator[str]:
     """The address of a bucket in moto's server, which speaks the protocol and keeps all in memory."""
     from moto.server import ThreadedMotoServer
 
@@ -39,6 +40,12 @@ def bucket() -> Iterator[str]:
     urllib.request.urlopen(request).close()  # noqa: S310
     yield f"s3://shared/trial?endpoint={url}"
     one.stop()
+
+
+@pytest.fixture(scope="session")
+def bucket() -> Iterator[str]:
+    with moto_bucket() as url:
+        yield url
 
 
 @pytest.fixture

@@ -1,0 +1,233 @@
+"""SIGKILL of clients and of the database under them: what the store acknowledged is there, and is what was put.
+
+A primary with a synchronous standby. Machines put entries through real links with the setting `shared`; each acknowledgement is noted
+with the SHA-256. Then one of them is killed: a client in the middle of its work, or the whole primary; now and then the standby takes
+its place for good and gets a standby of its own. In the end every acknowledged entry is read by a machine that never had it.
+
+python -m tests.faults.shared_kill [--kills 3000] [--promotions 20] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import HelixError, StoreFailed
+from helix_desktop.store.shared import sealing
+from helix_desktop.store.shared.engine import Engine
+from helix_desktop.store.shared.link import SHARED
+from helix_desktop.store.shared.postgres import PostgresEngine
+from tests.faults.store_load import in_child, told
+from tests.peers import postgres
+from tests.store.shared.homes import machine
+
+CLIENTS = 3
+SETTINGS = {"synchronous_standby_names": "'*'", "wal_keep_size": "'256MB'", "max_wal_senders": "8"}
+PATIENCE = 60.0  # seconds a promotion may take
+
+
+class Pair:
+    """A primary and its synchronous standby."""
+
+    def __init__(self) -> None:
+        self.primary = postgres.Server(SETTINGS)
+        self._trust_replication(self.primary)
+        self.primary.start()
+        self.standby = self._standby_of(self.primary)
+
+    @property
+    def url(self) -> str:
+        """Both: a client finds the one that takes writes."""
+        hosts = f"127.0.0.1:{self.primary.port},127.0.0.1:{self.standby.port}"
+        return f"postgresql://helix@{hosts}/postgres?target_session_attrs=read-write"
+
+    def kill_primary(self) -> None:
+        self.primary.kill()
+        self.primary.start()
+
+    def promote(self) -> None:
+        """The primary is lost with its disk; the standby goes on, and gets a standby of its own."""
+        lost, self.primary = self.primary, self.standby
+        lost.kill()
+        shutil.rmtree(lost.folder, ignore_errors=True)
+        self.primary.run("pg_ctl", "promote", "-D", str(self.primary.data), "-w", "-t", str(int(PATIENCE)))
+        self.standby = self._standby_of(self.primary)
+
+    def remove(self) -> None:
+        for server in (self.standby, self.primary):
+            server.remove()
+
+    def _trust_replication(self, server: postgres.Server) -> None:
+        with (server.data / "pg_hba.conf").open("a") as file:
+            file.write("host replication all 127.0.0.1/32 trust\n")
+
+    def _standby_of(self, primary: postgres.Server) -> postgres.Server:
+        folder = Path(tempfile.mkdtemp(prefix="helix-pg-standby-"))
+        postgres.hand_over(folder)
+        source = f"host=127.0.0.1 port={primary.port} user=helix application_name=standby"
+        primary.run("pg_basebackup", "-D", str(folder / "data"), "-R", "-X", "stream", "-c", "fast", "-d", source)
+        return postgres.Server({}, folder=folder).start()
+
+
+def trials(kills: int, promotions: int, seed: int, found: Counter[str]) -> None:
+    """What was found, counted. Anything under a key that begins with LOST is a failure."""
+    chance = random.Random(seed)
+    seal_key = sealing.new_key()
+    homes = Path(tempfile.mkdtemp(prefix="helix-shared-kill-"))
+    pair = Pair()
+    acknowledged: dict[str, str] = {}
+    try:
+        every = max(1, kills // max(1, promotions))
+        for kill in range(kills):
+            load(pair, homes, seal_key, chance, acknowledged, found)
+            if promotions and kill % every == every - 1 and found["promotions"] < promotions:
+                pair.promote()
+                found["promotions"] += 1
+            found["kills"] += 1
+        check(pair.url, seal_key, acknowledged, found)
+    finally:
+        pair.remove()
+        shutil.rmtree(homes, ignore_errors=True)
+
+
+def load(
+    pair: Pair, homes: Path, key: bytes, chance: random.Random, acknowledged: dict[str, str], found: Counter[str]
+) -> None:
+    """All clients work; when some puts were acknowledged, one is killed, or the primary is."""
+    url = pair.url
+    children = [
+        in_child(working(homes / str(number), url, key, chance.randrange(1 << 40))) for number in range(CLIENTS)
+    ]
+    said = {reading: bytearray() for _, reading in children}
+    until = chance.randrange(3, 60)
+    wait_for(said, lambda: sum(text.count(b"put ") for text in said.values()) >= until)
+    time.sleep(0.02 * chance.random())
+    if chance.random() < 0.5:
+        os.kill(children[0][0], signal.SIGKILL)
+        found["clients killed"] += 1
+        wait_for(said, lambda: True)
+    else:
+        pair.kill_primary()
+        found["servers killed"] += 1
+        before = sum(text.count(b"put ") for text in said.values())
+        wait_for(said, lambda: sum(text.count(b"put ") for text in said.values()) > before)  # they go on by themselves
+    for child, _ in children:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    for reading, text in said.items():
+        count(text.decode() + "".join(f"{line}\n" for line in told(reading)), acknowledged, found)
+
+
+def wait_for(said: dict[int, bytearray], enough: Callable[[], bool], limit: float = 30.0) -> None:
+    """Read what the clients say until it is enough."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        for reading in select.select(list(said), [], [], 0.05)[0]:
+            said[reading] += os.read(reading, 65536)
+        if enough():
+            return
+
+
+def count(text: str, acknowledged: dict[str, str], found: Counter[str]) -> None:
+    for line in text.splitlines():
+        what, _, rest = line.partition(" ")
+        if what == "put" and rest.count(":") == 1:
+            digest, _, recipe = rest.partition(" ")
+            acknowledged[digest] = recipe
+            found["acknowledged"] += 1
+        elif what:
+            found[f"said {what}"] += 1
+
+
+def working(home: Path, url: str, key: bytes, seed: int) -> Callable[[Callable[[str], None]], None]:
+    def work(say: Callable[[str], None]) -> None:
+        asyncio.run(_puts(home, url, sealing.Seal(key), random.Random(seed), say))
+
+    return work
+
+
+async def _puts(home: Path, url: str, seal: sealing.Seal, chance: random.Random, say: Callable[[str], None]) -> None:
+    async with machine(home, lambda: PostgresEngine(url, seal.space), seal, acknowledge=SHARED) as one:
+        while True:
+            recipe = f"{chance.randrange(1 << 60)}:{chance.choice((10, 400, 400, 3_000, 40_000, 1_200_000))}"
+            content = made(recipe)
+            try:
+                stored = await one.cache.put(content, About("shell", recipe))
+            except StoreFailed as error:
+                say(f"refused-{type(error).__name__}")
+                await asyncio.sleep(0.1)
+                continue
+            say(f"put {stored.digest.hex} {recipe}")
+
+
+def made(recipe: str) -> bytes:
+    """Content from a few letters, so that what was acknowledged can be told in a line."""
+    seed, _, size = recipe.partition(":")
+    return random.Random(int(seed)).randbytes(int(size))
+
+
+def check(url: str, key: bytes, acknowledged: dict[str, str], found: Counter[str]) -> None:
+    """A machine that never had anything reads all of it."""
+    home = Path(tempfile.mkdtemp(prefix="helix-shared-check-"))
+    try:
+        asyncio.run(_read_all(home, url, sealing.Seal(key), acknowledged, found))
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+async def _read_all(
+    home: Path, url: str, seal: sealing.Seal, acknowledged: dict[str, str], found: Counter[str]
+) -> None:
+    def engine() -> Engine:
+        return PostgresEngine(url, seal.space)
+
+    async with machine(home, engine, seal) as one:
+        left = list(acknowledged)
+        for at in range(0, len(left), 50):
+            some = left[at : at + 50]
+            for digest in some:
+                try:
+                    content = await one.cache.get(Digest.parse(digest))
+                except HelixError as error:
+                    found[f"LOST {digest[:12]}: {error}"] += 1
+                    continue
+                found["read"] += 1
+                if content != made(acknowledged[digest]):
+                    found[f"LOST {digest[:12]}: wrong bytes"] += 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=3000)
+    parser.add_argument("--promotions", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    if why := postgres.why_not():
+        print(f"skipped: {why}")
+        return 0
+    found: Counter[str] = Counter()
+    begun = time.monotonic()
+    trials(arguments.kills, min(arguments.promotions, arguments.kills), arguments.seed, found)
+    for name, count in sorted(found.items()):
+        print(f"{name}: {count}")
+    print(f"seconds: {time.monotonic() - begun:.0f}")
+    return 1 if any(name.startswith("LOST") for name in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
