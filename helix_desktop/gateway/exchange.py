@@ -134,7 +134,7 @@ def opened(incoming: Incoming, readings: Readings, *, folds: bool) -> Opened | N
         return None
     head = read.head
     said = read.messages[leading(read.messages) :]
-    if not head.tools and (len(incoming.content) < SMALL or _is_part(said)):
+    if not said or (not head.tools and (len(incoming.content) < SMALL or _is_part(said))):
         return None
     own = any(tool.name.endswith(tuple(OURS)) for tool in head.tools)
     arrival = Arrival(
@@ -170,14 +170,17 @@ def _head_hash(system: str, tools: Sequence[Tool]) -> str:
 
 
 def _plain(content: bytes, encoding: str) -> bytes:
+    """What the bytes say. ValueError for an encoding nobody here reads."""
     match encoding.strip().lower():
+        case "" | "identity":
+            return content
         case "gzip":
             return gzip.decompress(content)
         case "deflate":
             return zlib.decompress(content)
         case "zstd":
             return zstandard.ZstdDecompressor().decompressobj().decompress(content)
-    return content
+    raise ValueError(f"content-encoding {encoding[:40]}")
 
 
 Send = Callable[[bytes], Awaitable[None]]

@@ -319,7 +319,16 @@ class Room:
         session = await self._bench.fork(track.conversation, seq, agent=self._agent_of(track))
         fresh = Track(session.id, arrival.session, arrival.head, list(arrival.chain[: place.known]), list(place.seqs))
         self._tracks.add(fresh)
+        await self._told_again(fresh)
         return fresh
+
+    async def _told_again(self, track: Track) -> None:
+        """What a fork left behind: which messages its last facts stand for was noted after them."""
+        noted = len(track_from(track.conversation, await self._bench.child(track.conversation)).chain)
+        if noted < len(track.chain):
+            follower = await self._follower(track)
+            fact = Received(tuple(track.chain[noted:]), tuple(track.seqs[noted:]), track.session, track.head)
+            await follower.session.conversation.append(fact)
 
     def _agent_of(self, track: Track) -> str:
         row = self._bench.row(track.conversation)

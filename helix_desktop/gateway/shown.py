@@ -120,7 +120,16 @@ class Showing:
         known = len(self.out)
         self._show(blocks)
         self._with_silent(first, known)
+        if self._is_as_it_came(view):
+            self.out = list(map(As, range(len(self.seqs))))
         return Shown(tuple(self.out), view.blocks, len(self.seqs), tuple(self.spans), view.seq)
+
+    def _is_as_it_came(self, view: View) -> bool:
+        """Whether nothing is folded, taken out or hidden. Then the agent's history goes on as it is, however odd: what the view
+        makes of two results of one call is for our own requests.
+        """
+        folded = any(block.fold for block in view.blocks) or self.conversation.state.branch.exclusions
+        return not folded and all(isinstance(entry, As | Changed) for entry in self.out)
 
     def _show(self, blocks: Sequence[Block]) -> None:
         spans = self.spans

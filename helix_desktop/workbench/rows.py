@@ -67,9 +67,10 @@ class Rows:
     async def _with_agent(self, row: Row) -> ConversationRow:
         """The row with the agent's name: as it was kept, or else as the conversation began."""
         shown = _shown(row)
-        if shown.agent or row.meter or row.forked_from:
+        if shown.agent or row.meter:
             return shown
-        begun = await self._journal.read(row.id, limit=1)
+        behind = row.forked_at + 1 if row.forked_from else 0  # a fork says it behind its own beginning
+        begun = await self._journal.read(row.id, after=behind, limit=1)
         fact = begun[0].fact if begun else None
         return replace(shown, agent=fact.agent) if isinstance(fact, ConversationStarted) else shown
 

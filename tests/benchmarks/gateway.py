@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from helix_desktop import tasks
 from helix_desktop.engine.blocks import Block as ViewBlock
 from helix_desktop.engine.blocks import Kind, Role
 from helix_desktop.engine.facts import PartRef, Text
@@ -39,6 +40,7 @@ Json = Any
 READ, WRITE, OUTPUT = 0.1, 1.25, 5.0
 LOOK_BACK, LEAST, LIFETIME, STEP = 20, 1_024, 300.0, 10.0
 QUIET = 0.15  # seconds
+AT_ONCE = 5  # sessions; they mostly wait
 LONG = 140_000  # bytes of a session's file from which on it counts as long
 FOLDERS = ("pi-mono", "dgm-claude", "who-and-when")
 TRACES = Path(os.environ.get("HELIX_TRACES", "../shared/traces"))
@@ -48,10 +50,11 @@ _MARKED = re.compile(r'^\[CACHED\][^\n]*\n?[^\n]*$|^Names in it: .*$|\[CACHED\](
 
 @dataclass
 class Bill:
-    """What one provider billed. `effective` has what recalls cost besides, which is in `billed` already."""
+    """What one provider billed. `recalled`: what of it were requests that only recalled."""
 
     sent: int = 0
     billed: float = 0.0
+    recalled: float = 0.0
     requests: int = 0
     recalls: int = 0
     used: int = 0
@@ -152,8 +155,10 @@ class Playing:
             pages = self._missed(texts, reply)
             self._recalled = True
             if pages:
+                before = self.biller.bill.billed
                 self.biller.bill.recalls += len(pages)
                 self.biller.take(body, self._now, json.dumps(pages))
+                self.biller.bill.recalled += self.biller.bill.billed - before
                 return [Calls("recall_cached_content", page) for page in pages]
         self._count_retention(texts, reply)
         blocks: list[Block] = [Says(reply.text)] if reply.text.strip() else []
@@ -260,7 +265,7 @@ class Playing:
 
     def _settle(self) -> None:
         """Ten seconds pass between two steps: what a fold's writer is asked in the background has been answered by then."""
-        heard = -1
+        heard = -1 if self._recalls else self.biller.bill.requests
         while heard != self.biller.bill.requests:
             heard = self.biller.bill.requests
             time.sleep(QUIET)
@@ -367,12 +372,13 @@ def rows(*, quick: bool = False) -> list[Row]:
     if not sessions:
         print(f"There are no recorded sessions in {TRACES}; HELIX_TRACES names their folder.", file=sys.stderr)
         return []
-    ours = plain = 0.0
+    ours = plain = recalled = 0.0
     sent = plain_sent = used = standing = recalls = refused = 0
     shares = []
-    for recording in sessions:
-        direct, _ = played(recording, counter, through=False)
-        bill, complaints = played(recording, counter, through=True)
+    with tasks.pool("session", threads=AT_ONCE) as pool:
+        both = pool.map(lambda one: (played(one, counter, through=False), played(one, counter, through=True)), sessions)
+        bills = list(zip(sessions, both, strict=True))
+    for recording, ((direct, _), (bill, complaints)) in bills:
         for why in complaints[:3]:
             print(f"refused: {recording.name}: {why}", file=sys.stderr)
         shares.append(bill.billed / direct.billed)
@@ -383,8 +389,9 @@ def rows(*, quick: bool = False) -> list[Row]:
         ours, plain = ours + bill.billed, plain + direct.billed
         sent, plain_sent = sent + bill.sent, plain_sent + direct.sent
         used, standing, recalls = used + bill.used, standing + bill.standing, recalls + bill.recalls
+        recalled += bill.recalled
         refused += len(complaints)
-    effective, kept = ours / plain, standing / max(1, used)
+    effective, bare, kept = ours / plain, (ours - recalled) / plain, standing / max(1, used)
     return [
         Row(
             "billed with recalls, of no gateway",
@@ -392,6 +399,13 @@ def rows(*, quick: bool = False) -> list[Row]:
             Figure(effective, min(shares), max(shares), len(shares)),
             asked="at most 0.50",
             met=effective <= 0.5,
+        ),
+        Row(
+            "billed without the requests that recalled, of no gateway",
+            "share",
+            Figure.of([bare]),
+            asked="at most 0.45",
+            met=bare <= 0.45,
         ),
         Row("sent, of no gateway", "share", Figure.of([sent / plain_sent])),
         Row(

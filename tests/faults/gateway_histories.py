@@ -1,0 +1,217 @@
+"""Agents that rewind, edit, shorten their history, work side by side and go on the next day: each stays in its own conversation.
+
+Every text names the agent that wrote it, so that a part of one in the conversation of another is found by reading the journal.
+
+python -m tests.faults.gateway_histories [--histories N] [--seed S]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import places
+from helix_desktop.engine.facts import ModelReplied, Stop, Text, ToolCall, ToolReturned, Usage, UserSaid
+from helix_desktop.errors import ModelFailed
+from helix_desktop.gateway.room import Arrival, Replied, Room
+from helix_desktop.gateway.shown import As
+from helix_desktop.gateway.tracks import chain_of
+from helix_desktop.store.workspace import Workspaces
+from helix_desktop.wire import anthropic
+from helix_desktop.wire.message import Tool
+from helix_desktop.workbench import desk
+from helix_desktop.workbench.bench import Workbench
+
+Json = Any
+TOOLS = (Tool("Bash", "run it", "{}"),)
+_OF = re.compile(r"of agent (\d+)\b")
+
+
+@dataclass
+class Agent:
+    """One agent: `number` is in all it says; `start` in what it shares with others that begin alike."""
+
+    number: int
+    start: str
+    session: str
+    rng: random.Random
+    units: list[Json] = field(default_factory=list)
+    conversation: str = ""
+    requests: int = 0
+    resumed: bool = False  # under another name, where it was
+    left: bool = False  # it has gone back, edited or shortened: without a name it may be in a new conversation then
+
+    def act(self) -> None:
+        """What stands in its next request."""
+        if not self.units:
+            self.units = [_said(f"{self.start} begins")]
+            return
+        chance = 1.0 if self.resumed else self.rng.random()
+        self.resumed = False
+        if chance < 0.12:  # back to an earlier message of the user's
+            places = [at for at, unit in enumerate(self.units) if unit["role"] == "user" and not _result(unit)]
+            at = self.rng.choice(places)
+            del self.units[at:]
+            self.left = True
+        elif chance < 0.18 and len(self.units) > 3:  # an earlier text is another one
+            at = self.rng.randrange(1, len(self.units) - 1)
+            if not _result(self.units[at]) and not _calls(self.units[at]):
+                self.units[at] = {**self.units[at], "content": self._text()}
+                self.left = True
+        elif chance < 0.24 and len(self.units) > 4:  # it shortens its own history
+            self.units = [_said(f"A summary {self._text()}")]
+            self.left = True
+            return
+        last = self.units[-1] if self.units else None
+        if last is not None and _calls(last):
+            results = [{"type": "tool_result", "tool_use_id": b["id"], "content": self._text()} for b in _calls(last)]
+            self.units.append({"role": "user", "content": results})
+        elif last is None or last["role"] == "assistant":
+            self.units.append(_said(self._text()))
+
+    def _text(self) -> str:
+        return f"text {self.rng.randrange(10**9)} of agent {self.number}"
+
+    def replies(self) -> Json:
+        """What the model says to it."""
+        if self.rng.random() < 0.5:
+            content: list[Json] = [{"type": "text", "text": self._text()}]
+        else:
+            call = {"type": "tool_use", "id": f"toolu_{self.rng.randrange(10**12)}", "name": "Bash"}
+            content = [{**call, "input": {"command": self._text()}}]
+        return {"role": "assistant", "content": content}
+
+
+def _said(text: str) -> Json:
+    return {"role": "user", "content": text}
+
+
+def _calls(unit: Json) -> list[Json]:
+    return [b for b in unit["content"] if isinstance(b, dict) and b["type"] == "tool_use"]
+
+
+def _result(unit: Json) -> bool:
+    return any(isinstance(b, dict) and b["type"] == "tool_result" for b in unit["content"])
+
+
+async def _nobody(*_: object) -> tuple[str, Usage, str]:
+    raise ModelFailed("There is no model here.")
+
+
+async def request(room: Room, agent: Agent) -> Iterator[str]:
+    """One request and its reply; what was wrong."""
+    agent.act()
+    said = anthropic.messages({"messages": agent.units})
+    arrival = Arrival("anthropic", "an agent", agent.session, "head", "claude-opus-4-6", "system", TOOLS, chain_of("anthropic", said))  # fmt: skip
+    sent = await room.arrive(arrival, said)
+    wrong = []
+    if list(sent.entries) != [As(at) for at in range(len(said))]:
+        wrong.append(f"agent {agent.number} was sent something else than it said")
+    if agent.conversation not in ("", sent.ticket.conversation) and (agent.session or not agent.left):
+        wrong.append(f"agent {agent.number} ({agent.session or 'no name'}) is in another conversation")
+    agent.conversation = sent.ticket.conversation
+    agent.left = len(agent.units) == 1  # so far it has said only what another may have said as well
+    agent.requests += 1
+    if agent.rng.random() < 0.06:
+        return iter(wrong)  # the reply never comes: the agent asks again
+    reply = anthropic.message(agent.replies())
+    stop = Stop.CALLS if _calls(reply.units[0]) else Stop.END
+    await room.replied(sent.ticket, Replied(reply.pieces, "claude-opus-4-6", stop, Usage(10, 0, 0, 1)), reply.key)
+    agent.units.append(reply.units[0])
+    return iter(wrong)
+
+
+def agents(number: int, rng: random.Random) -> list[Agent]:
+    """Two or three at work in one folder: with names, without, and two that begin alike."""
+    alike = f"history {number}"
+    made = []
+    named = rng.random() < 0.5
+    for at in range(rng.randint(2, 3)):
+        own = number * 10 + at
+        start = alike if at < 2 and rng.random() < 0.6 else f"start of agent {own}"
+        session = f"session-{own}" if named or at == 2 else ""
+        made.append(Agent(own, start, session, random.Random(rng.random())))
+    return made
+
+
+@asynccontextmanager
+async def bench(home: Path) -> AsyncIterator[Workbench]:
+    """A workspace of its own, open."""
+    where = places.find(home)
+    known = Workspaces(where.workspaces)
+    workspace = await known.open((await asyncio.to_thread(known.create, "agents")).id)
+    try:
+        async with desk.alone(workspace, where) as made:
+            yield made
+    finally:
+        await workspace.aclose()
+
+
+async def mixed(made: Workbench) -> list[str]:
+    """Conversations with parts of two agents."""
+    wrong = []
+    for row in made.conversations():
+        found: set[str] = set()
+        for recorded in await made.child(row.id):
+            match recorded.fact:
+                case UserSaid(parts=parts) | ModelReplied(parts=parts):
+                    texts = [p.text if isinstance(p, Text) else p.arguments for p in parts if isinstance(p, Text | ToolCall)]  # fmt: skip
+                case ToolReturned(head=head):
+                    texts = [head]
+                case _:
+                    continue
+            found |= {name for text in texts for name in _OF.findall(text)}
+        if len(found) > 1:
+            wrong.append(f"conversation {row.id} has parts of agents {', '.join(sorted(found))}")
+    return wrong
+
+
+async def trial(home: Path, histories: int, seed: int) -> tuple[int, int, list[str]]:
+    """Histories and requests that were tried, and what was wrong."""
+    rng = random.Random(seed)
+    wrong: list[str] = []
+    requests = 0
+    async with bench(home) as made:
+        room = Room(made, _nobody)
+        for number in range(1, histories + 1):
+            at_work = agents(number, rng)
+            for _ in range(rng.randint(6, 16)):
+                if rng.random() < 0.04:  # the next day: the gateway has begun anew
+                    await room.aclose()
+                    room = Room(made, _nobody)
+                agent = rng.choice(at_work)
+                if agent.session and agent.units and agent.units[-1]["role"] == "assistant" and rng.random() < 0.04:
+                    agent.session, agent.resumed = f"{agent.session}-again", len(agent.units) > 2
+                    agent.conversation = agent.conversation if agent.resumed else ""
+                wrong += [f"history {number}: {what}" for what in await request(room, agent)]
+                requests += 1
+        await room.aclose()
+        wrong += await mixed(made)
+    return histories, requests, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--histories", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as home:
+        histories, requests, wrong = asyncio.run(trial(Path(home), arguments.histories, arguments.seed))
+    print(f"{histories} histories, {requests} requests, {len(wrong)} wrong, {time.monotonic() - began:.0f} s")
+    sys.stdout.writelines(f"{what}\n" for what in wrong[:10])
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
