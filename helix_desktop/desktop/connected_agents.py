@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import atexit
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.gui.connected.port import AgentRow, Connections
+from helix_desktop.gui.connected.port import AgentRow, Connections, Today
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from helix_desktop.gateway.agents import KnownAgent
     from helix_desktop.gateway.installing import Change
     from helix_desktop.gateway.wrapping import Started
     from helix_desktop.places import Places
@@ -29,26 +31,33 @@ class ConnectedAgents:
         return await asyncio.to_thread(self._look)
 
     def _look(self) -> Connections:
-        from helix_desktop.gateway import agents, installing, wrapping
+        from helix_desktop.gateway import agents, wrapping
 
         url = wrapping.running(self._where)
         told: dict[str, Any] = (wrapping.status(url) or {}) if url else {}
         seen = {one["agent"]: one for one in told.get("agents", ())}
-        figures = told.get("figures", ())
-        rows = [
-            AgentRow(
-                agent.name,
-                agent.title,
-                shlex.join(["helix-desktop", "wrap", agent.name]),
-                bool(agents.installed(agent)),
-                installing.connected(agent, self._where.config),
-                int(seen.get(agent.title, {}).get("requests", 0)),
-                float(seen.get(agent.title, {}).get("last", 0.0)),
-                str(seen.get(agent.title, {}).get("unfolded", "")),
-            )
-            for agent in agents.AGENTS.values()
-        ]
-        return Connections(url, rows, sum(one["sent"] for one in figures), sum(one["without"] for one in figures))
+        today = told.get("today", ())
+        rows = [self._row(agent, seen.get(agent.title, {}), today) for agent in agents.AGENTS.values()]
+        sums = {name: sum(one[name] for one in today) for name in Today.__dataclass_fields__}
+        return Connections(url, rows, Today(**sums))
+
+    def _row(self, agent: KnownAgent, seen: Mapping[str, Any], today: Sequence[Mapping[str, Any]]) -> AgentRow:
+        from helix_desktop.gateway import agents, installing
+
+        own = [one for one in today if one["agent"] == agent.title]
+        return AgentRow(
+            agent.name,
+            agent.title,
+            shlex.join(["helix-desktop", "wrap", agent.name]),
+            bool(agents.installed(agent)),
+            installing.connected(agent, self._where.config),
+            int(seen.get("requests", 0)),
+            float(seen.get("last", 0.0)),
+            str(seen.get("unfolded", "")),
+            len(own),
+            sum(one["sent"] for one in own),
+            sum(one["without"] for one in own),
+        )
 
     async def switch(self, *, on: bool) -> None:
         await asyncio.to_thread(self._begin if on else self._end)

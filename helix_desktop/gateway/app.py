@@ -26,6 +26,7 @@ from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, STATUS, UPSTRE
 from helix_desktop.providers import transport
 from helix_desktop.wire import openai_responses
 from helix_desktop.wire.message import Json
+from helix_desktop.workbench.spending import midnight
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +135,9 @@ class Gateway:
             await _say(send, 403, why)
             return
         if where.path == STATUS:
-            await _say(send, 200, {**self.status(), "figures": await self.figures()})
+            await _say(
+                send, 200, {**self.status(), "figures": await self.figures(), "today": await self.figures(midnight())}
+            )
             return
         content = await _content(receive)
         if content is None:
@@ -262,9 +265,9 @@ class Gateway:
         ]
         return {"agents": agents}
 
-    async def figures(self) -> list[dict[str, Json]]:
-        """What the conversations of this run came to."""
-        return [asdict(found) for room in self.rooms() for found in await room.figures()]
+    async def figures(self, since: float = 0.0) -> list[dict[str, Json]]:
+        """What the conversations of this run came to; `since`: all of them, from that moment on."""
+        return [asdict(found) for room in self.rooms() for found in await room.figures(since)]
 
     # --- folds are written by the agent's own model
 

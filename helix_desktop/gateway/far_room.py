@@ -117,9 +117,9 @@ class FarRoom:
         found: Sent | None = await self._call("overflowed", ticket)
         return found
 
-    async def figures(self) -> Sequence[Figures]:
+    async def figures(self, since: float = 0.0) -> Sequence[Figures]:
         """See Room."""
-        found: Sequence[Figures] = await self._call("figures")
+        found: Sequence[Figures] = await self._call("figures", since)
         return found
 
     async def aclose(self) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
-from helix_desktop.engine.budget import savings
-from helix_desktop.engine.facts import ModelReplied, ToolCall
+from helix_desktop.engine.budget import prices, savings
+from helix_desktop.engine.facts import ModelReplied, ModelRole, ToolCall
 from helix_desktop.engine.view import State
 from helix_desktop.gateway.veil import OURS
 
@@ -26,30 +27,35 @@ class Figures:
     paid_without: float
 
 
-def figures(conversation: str, state: State) -> Figures:
-    """Of one conversation, from what its provider reported."""
-    ledger = state.record.ledger
+def figures(conversation: str, state: State, since: float = 0.0) -> Figures:
+    """Of one conversation, from what its provider reported. `since`: only of what came after that moment."""
+    ledger, chosen = state.record.ledger, state.settings.model(ModelRole.MAIN)
+    first = bisect_left(ledger.requests, since, key=lambda seq: state.facts[seq - 1].time)
+    before = ledger.requests[first - 1] if first else 0
     whole = ledger.sums["without"]
     hidden = recalls = 0
-    for at, seq in enumerate(ledger.requests):
-        fact = state.facts[seq - 1].fact
+    for at in range(first, len(ledger.requests)):
+        fact = state.facts[ledger.requests[at] - 1].fact
         calls = (
             sum(isinstance(p, ToolCall) and p.name in OURS for p in fact.parts) if isinstance(fact, ModelReplied) else 0
         )
         recalls += calls
         hidden += whole[at + 1] - whole[at] if calls else 0
-    sums = savings(state)
-    without = max(0, sums.without - hidden)
-    share = without / sums.without if sums.without else 1.0
+    now = savings(state)
+    then = ledger.savings(before, prices(chosen), per_million=chosen.price_input if chosen else 0.0)
+    all_of_it = now.without - then.without
+    without = max(0, all_of_it - hidden)
+    share = without / all_of_it if all_of_it else 1.0
+    paid = now.paid - then.paid
     return Figures(
         conversation,
         state.agent,
         state.title,
-        len(ledger.requests),
-        sums.sent,
+        len(ledger.requests) - first,
+        now.sent - then.sent,
         without,
-        sums.cache_read,
+        now.cache_read - then.cache_read,
         recalls,
-        sums.paid,
-        sums.paid_without * share,
+        paid,
+        (now.paid_without - then.paid_without) * share if paid > 0 else 0.0,
     )

@@ -19,6 +19,7 @@ from helix_desktop.engine import recall
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
@@ -158,6 +159,7 @@ class Room:
         self._ask = ask
         self._tracks = Tracks()
         self._followers: dict[str, Follower] = {}
+        self._figures: dict[str, tuple[float, float, Figures]] = {}  # of conversations that are not held open
         self._read = asyncio.Lock()
         self._is_read = False
         self._tasks = tasks.Tasks("recording requests")
@@ -504,9 +506,18 @@ class Room:
             shown = await self._show(follower, track)
             return Sent(replace(ticket, saw=conversation.state.last_seq), shown.entries, recallable=True)
 
-    async def figures(self) -> Sequence[Figures]:
-        """Of the conversations that are held open."""
-        return [figures(name, one.session.conversation.state) for name, one in self._followers.items()]
+    async def figures(self, since: float = 0.0) -> Sequence[Figures]:
+        """Of the conversations that are held open; `since`: of all that went on after that moment, and only what came then."""
+        found = [figures(name, one.session.conversation.state, since) for name, one in self._followers.items()]
+        rows = self._bench.conversations() if since else ()
+        rest = [row for row in rows if row.agent and row.updated >= since and row.id not in self._followers]
+        for row in rest:
+            kept = self._figures.get(row.id)
+            if kept is None or kept[:2] != (row.updated, since):
+                opened = await Conversation.open(self._bench.workspace.journal, row.id)
+                kept = self._figures[row.id] = (row.updated, since, figures(row.id, opened.state, since))
+            found.append(kept[2])
+        return [each for each in found if each.requests or not since]
 
     def _track_of(self, ticket: Ticket) -> Track | None:
         return self._tracks.of(ticket.conversation)

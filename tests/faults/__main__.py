@@ -67,6 +67,7 @@ ALL = (
     Trial("gateway_kill", "SIGKILL of a gateway while an agent works through it", "--kills", 500, 3),
     Trial("shared_kill", "SIGKILL of clients and of a primary with its standby, which is promoted", "--kills", 3000, 4),
     Trial("shared_bits", "flipped bytes in the tables and objects of a shared store", "--flips", 1000, 20),
+    Trial("gateway_ways", "what goes wrong around a gateway and inside it, beside no gateway", "--ways", 0, 3),
     Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),
 )
 LONGEST_SHORT = 600.0  # seconds of a short round; one that takes longer hangs

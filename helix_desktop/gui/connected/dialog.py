@@ -1,33 +1,25 @@
-"""Connect an agent: a line to copy or a button to press for each, the switch of the gateway, and what has arrived."""
+"""Connect an agent: what it came to today, a card for each agent with a button and a line to copy, the gateway's switch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Coroutine
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QDialog,
-    QGridLayout,
-    QHBoxLayout,
-    QLabel,
-    QLineEdit,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.connected.port import AgentRow, ConnectedAgents, Connections
+from helix_desktop.gui.connected.cards import AgentCard, CopyLine, Tile, label
+from helix_desktop.gui.connected.port import AgentRow, ConnectedAgents, Connections, Today
 from helix_desktop.gui.engine_sentences import said
-from helix_desktop.gui.layouts import clear
+from helix_desktop.gui.meter import short
 from helix_desktop.gui.questions import ask_yes
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.shared.figures import money
+from helix_desktop.gui.words import count, tr
 
-WIDTH, HEIGHT = 760, 440
+WIDTH, HEIGHT = 1_060, 780
 EVERY = 1_000  # milliseconds between two looks
 
 
@@ -38,37 +30,64 @@ class AgentsDialog(QDialog):
         super().__init__(parent)
         self._doing, self._agents = doing, agents
         self._shown: Connections | None = None
+        self._cards: dict[str, AgentCard] = {}
         self.setWindowTitle(tr("Connect an agent"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(WIDTH, HEIGHT)
-        self.switch = QCheckBox(tr("Gateway on"), self)
-        self.switch.toggled.connect(self._switched)
-        self._address, self._words = _label("", "small"), _label("", "small")
+        self.switch = QPushButton(tr("Turn on"), self)
+        self.switch.setAutoDefault(False)
+        self.switch.clicked.connect(lambda _checked=False: self._switched())
+        self._address, self._words = label(tr("The gateway is off"), "muted"), label("", "danger")
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._rows = QGridLayout()
-        self._rows.setVerticalSpacing(8)
-        self._rows.setColumnStretch(1, 1)
-        close = self._button(tr("Close"), self.reject)
-        head, foot = QHBoxLayout(), QHBoxLayout()
-        head.addWidget(self.switch)
-        head.addWidget(self._address, 1)
-        foot.addWidget(self._words, 1)
-        foot.addWidget(close)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 20, 20, 16)
-        column.setSpacing(12)
-        column.addWidget(_label(tr("Use the agents you already have"), "title"))
-        told = tr(
-            "Their requests become smaller, and everything can be seen and undone here. Start one with its line, or connect it for every run."
-        )
-        column.addWidget(_label(told, ""))
-        column.addLayout(head)
-        column.addLayout(self._rows)
-        column.addStretch(1)
-        column.addLayout(foot)
+        self._address.setWordWrap(False)
+        self._words.hide()
+        self._without, self._billed, self._saved, self._recalls = (Tile(self) for _ in range(4))
+        self._of_agents = QVBoxLayout()
+        self._of_agents.setSpacing(10)
+        self._once, self._other = CopyLine(self), CopyLine(self)
+        self._lay_out()
         self._timer = QTimer(self)
         self._timer.setInterval(EVERY)
         self._timer.timeout.connect(self.look)
+
+    def _lay_out(self) -> None:
+        page = QWidget(self)
+        page.setProperty("look", "page")
+        column = QVBoxLayout(page)
+        column.setContentsMargins(40, 28, 40, 28)
+        column.setSpacing(14)
+        column.addLayout(self._head())
+        told = tr(
+            "Point an agent you already use at this address. Helix stores what it sees, sends less, and shows you all of it here. Your key passes through and is not stored."
+        )
+        column.addWidget(label(told, "muted"))
+        column.addWidget(self._words)
+        tiles = QHBoxLayout()
+        tiles.setSpacing(12)
+        for tile in (self._without, self._billed, self._saved, self._recalls):
+            tiles.addWidget(tile, 1)
+        column.addLayout(tiles)
+        column.addLayout(self._of_agents)
+        for words, line in ((tr("Just once, from a terminal"), self._once), (tr("Any other program"), self._other)):
+            column.addSpacing(4)
+            column.addWidget(label(words, "heading"))
+            column.addWidget(line)
+        column.addStretch(1)
+        area = QScrollArea(self)
+        area.setWidgetResizable(True)
+        area.setFrameShape(QScrollArea.Shape.NoFrame)
+        area.setWidget(page)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(area)
+
+    def _head(self) -> QHBoxLayout:
+        head = QHBoxLayout()
+        head.addWidget(label(tr("Connect an agent"), "large"), 1)
+        head.addWidget(self._address)
+        head.addSpacing(8)
+        head.addWidget(self.switch)
+        return head
 
     def look(self) -> None:
         """How things stand, now and from now on."""
@@ -76,38 +95,47 @@ class AgentsDialog(QDialog):
         self._doing.do(self._agents.look(), name="look at the gateway", then=self._show, owner=self)
 
     def _show(self, found: Connections) -> None:
+        for row in found.agents:
+            self._card(row).show_row(row, time.time())
         if found == self._shown:
             return
         self._shown = found
-        self.switch.blockSignals(True)
-        self.switch.setChecked(bool(found.address))
-        self.switch.blockSignals(False)
-        self._address.setText(found.address)
-        saved = tr("{sent} tokens sent and not {without}").format(sent=f"{found.sent:,}", without=f"{found.without:,}")
-        self._words.setText(saved if found.without else "")
-        clear(self._rows)
-        for number, row in enumerate(found.agents):
-            self._add(number, row)
+        place = found.address.partition("//")[2]
+        self._address.setText(tr("Gateway on {address}", address=place) if place else tr("The gateway is off"))
+        self.switch.setText(tr("Turn off") if place else tr("Turn on"))
+        self._show_today(found.today)
+        self._once.show_line(next((row.line for row in found.agents if row.installed), found.agents[0].line))
+        self._other.show_line(f"ANTHROPIC_BASE_URL={found.address}" if place else "")
 
-    def _add(self, number: int, row: AgentRow) -> None:
-        line = QLineEdit(row.line, self)
-        line.setReadOnly(True)
-        line.setAccessibleName(row.title)
-        line.setCursorPosition(0)
-        copy = self._button(tr("Copy"), lambda: QGuiApplication.clipboard().setText(row.line))
-        change = self._button(tr("Disconnect…") if row.connected else tr("Connect…"), lambda: self._ask(row))
-        for place, widget in enumerate((_label(row.title, ""), line, copy, change, _label(_state(row), "small"))):
-            self._rows.addWidget(widget, number, place)
+    def _show_today(self, today: Today) -> None:
+        paid = today.paid_without > 0
+        whole, billed = (today.paid_without, today.paid) if paid else (today.without, today.sent)
 
-    def _button(self, text: str, act: Callable[[], object]) -> QPushButton:
-        button = QPushButton(text, self)
-        button.setAutoDefault(False)
-        button.clicked.connect(lambda _checked=False: act())
-        return button
+        def told(amount: float) -> str:
+            return money(amount) if paid else tr("{n} tokens", n=short(amount))
+
+        saved = max(0.0, whole - billed)
+        requests = count(today.requests, "{n} request", "{n} requests")
+        self._without.show_figure(tr("Today, without Helix"), told(whole), tr("what the agents asked to send"))
+        self._billed.show_figure(tr("Billed") if paid else tr("Sent"), told(billed), requests)
+        share = f"{saved / whole:.0%}" if whole else "0%"
+        self._saved.show_figure(tr("Saved"), told(saved), tr("{share}, recalls included", share=share))
+        read = f"{today.cache_read / today.sent:.0%}" if today.sent else "0%"
+        cached = tr("{share} read from the provider's cache", share=read)
+        self._recalls.show_figure(tr("Recalls answered here"), f"{today.recalls:,}", cached)
+
+    def _card(self, row: AgentRow) -> AgentCard:
+        card = self._cards.get(row.name)
+        if card is None:
+            card = self._cards[row.name] = AgentCard(self)
+            card.asked.connect(lambda: self._ask(card.row))
+            self._of_agents.addWidget(card)
+        return card
 
     # --- acts
 
-    def _switched(self, on: bool) -> None:  # noqa: FBT001 - a slot
+    def _switched(self) -> None:
+        on = self._shown is None or not self._shown.address
         self._do(self._agents.switch(on=on), "switch the gateway")
 
     def _ask(self, row: AgentRow) -> None:
@@ -131,26 +159,10 @@ class AgentsDialog(QDialog):
         )
 
     def _do(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._words.hide()
         self._doing.do(work, name=name, then=lambda _: self.look(), failed=self._failed, owner=self)
 
     def _failed(self, error: HelixError) -> None:
         self._shown = None
         self._words.setText(said(str(error)))
-
-
-def _state(row: AgentRow) -> str:
-    if row.unfolded:
-        return tr("Not folded: it is logged in with a subscription")
-    if row.requests:
-        return tr("{count} requests").format(count=f"{row.requests:,}")
-    if row.connected:
-        return tr("Connected. Waiting for the first request.")
-    return "" if row.installed else tr("Not found on this computer")
-
-
-def _label(text: str, look: str) -> QLabel:
-    label = QLabel(text)
-    label.setWordWrap(True)
-    if look:
-        label.setProperty("look", look)
-    return label
+        self._words.show()

@@ -9,7 +9,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """`line` starts it once; `connected`: the address stands in its configuration; `unfolded`: why its requests go on whole."""
+    """`line` starts it once; `connected`: the address stands in its configuration; `unfolded`: why its requests go on whole.
+    Conversations and tokens are today's.
+    """
 
     name: str
     title: str
@@ -19,16 +21,31 @@ class AgentRow:
     requests: int = 0
     last: float = 0.0
     unfolded: str = ""
+    conversations: int = 0
+    sent: int = 0
+    without: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Today:
+    """Of all connected agents. Tokens: what was sent, and what the agents asked to send. Dollars are 0 where no price is known."""
+
+    requests: int = 0
+    sent: int = 0
+    without: int = 0
+    cache_read: int = 0
+    recalls: int = 0
+    paid: float = 0.0
+    paid_without: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """`address` is empty while no gateway runs. Tokens: what was sent, and what it would have been without folds."""
+    """`address` is empty while no gateway runs."""
 
     address: str
     agents: Sequence[AgentRow]
-    sent: int = 0
-    without: int = 0
+    today: Today = Today()
 
 
 class ConnectedAgents(Protocol):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QLabel, QLineEdit, QMessageBox, QPushButton
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
+from helix_desktop.gui.connected.cards import state_words
 from helix_desktop.gui.connected.dialog import AgentsDialog
-from helix_desktop.gui.connected.port import AgentRow, Connections
+from helix_desktop.gui.connected.port import AgentRow, Connections, Today
 from helix_desktop.gui.main_window import MainWindow
 
 
@@ -18,8 +20,12 @@ class Agents:
         self.requests = 0
 
     async def look(self) -> Connections:
-        row = AgentRow("claude", "Claude Code", "helix-desktop wrap claude", True, self.connected, self.requests)
-        return Connections("http://127.0.0.1:4356" if self.on else "", [row], 100 * self.requests, 300 * self.requests)
+        n = self.requests
+        row = AgentRow(
+            "claude", "Claude Code", "helix-desktop wrap claude", True, self.connected, n, 1.0, "", 1, 100 * n, 300 * n
+        )
+        today = Today(n, 100 * n, 300 * n, 50 * n, 3, 0.5 * n, 1.5 * n)
+        return Connections("http://127.0.0.1:4356" if self.on else "", [row], today)
 
     async def switch(self, *, on: bool) -> None:
         self.on = on
@@ -35,20 +41,35 @@ def words(dialog: AgentsDialog) -> str:
     return " ".join(label.text() for label in dialog.findChildren(QLabel))
 
 
+def button(dialog: AgentsDialog, text: str) -> QPushButton:
+    return next(each for each in dialog.findChildren(QPushButton) if each.text() == text)
+
+
 def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: MainWindow) -> None:
     agents = Agents()
     dialog = AgentsDialog(window, window.doing, agents)
     dialog.open()
     dialog.look()
-    assert not dialog.switch.isChecked()
-    assert [line.text() for line in dialog.findChildren(QLineEdit)] == ["helix-desktop wrap claude"]
+    assert "The gateway is off" in words(dialog)
     dialog.switch.click()
     assert agents.on
-    assert "127.0.0.1:4356" in words(dialog)
+    assert "Gateway on 127.0.0.1:4356" in words(dialog)
+    assert "ANTHROPIC_BASE_URL=http://127.0.0.1:4356" in words(dialog)
     agents.requests = 2
     dialog.look()
-    assert "2 requests" in words(dialog)
-    assert "200 tokens sent and not 600" in words(dialog)
+    assert "1 conversation today · 2 requests" in words(dialog)
+    assert all(figure in words(dialog) for figure in ("$3.00", "$1.00", "$2.00", "67%, recalls included"))
+    dialog.switch.click()
+    assert not agents.on
+    dialog.reject()
+
+
+def test_the_line_of_an_agent_is_copied(window: MainWindow) -> None:
+    dialog = AgentsDialog(window, window.doing, Agents())
+    dialog.open()
+    dialog.look()
+    button(dialog, "Copy command").click()
+    assert QGuiApplication.clipboard().text() == "helix-desktop wrap claude"
     dialog.reject()
 
 
@@ -57,12 +78,17 @@ def test_connecting_shows_the_difference_and_asks(window: MainWindow) -> None:
     dialog = AgentsDialog(window, window.doing, agents)
     dialog.open()
     dialog.look()
-    next(button for button in dialog.findChildren(QPushButton) if button.text() == "Connect…").click()
+    button(dialog, "Connect…").click()
     box = dialog.findChild(QMessageBox)
     assert box is not None
     assert "+ the address" in box.informativeText() + box.text() + box.detailedText()
     assert not agents.connected
-    next(button for button in box.buttons() if button.text() == "Change the file").click()
+    next(each for each in box.buttons() if each.text() == "Change the file").click()
     assert agents.connected
     assert "Waiting for the first request" in words(dialog)
     dialog.reject()
+
+
+def test_an_agent_that_does_nothing_says_why() -> None:
+    row = AgentRow("pi", "pi", "helix-desktop wrap pi")
+    assert state_words(row, 0.0) == "Not found on this computer"

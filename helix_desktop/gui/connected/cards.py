@@ -1,0 +1,127 @@
+"""What the page of connected agents is made of: a figure, an agent with its button, and a line to copy."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.connected.port import AgentRow
+from helix_desktop.gui.shared.figures import ago
+from helix_desktop.gui.words import count, tr
+
+
+class Tile(QWidget):
+    """One figure with its name above it and a word below it."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        card(self)
+        self._name, self._figure, self._below = label("", "small"), label("", "large"), label("", "faint")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 12, 16, 12)
+        column.setSpacing(2)
+        for each in (self._name, self._figure, self._below):
+            column.addWidget(each)
+        column.addStretch(1)
+
+    def show_figure(self, name: str, figure: str, below: str) -> None:
+        self._name.setText(name)
+        self._figure.setText(figure)
+        self._below.setText(below)
+
+
+class AgentCard(QWidget):
+    """`asked`: connect it, or disconnect it."""
+
+    asked = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        card(self)
+        self.row = AgentRow("", "", "")
+        self._name, self._state, self._mark = label("", "title"), label("", "small"), label(tr("connected"), "chip")
+        self._mark.setWordWrap(False)
+        self.copy, self.change = QPushButton(tr("Copy command"), self), QPushButton(self)
+        self.copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.row.line))
+        self.change.clicked.connect(self.asked)
+        words = QVBoxLayout()
+        words.setSpacing(2)
+        words.addWidget(self._name)
+        words.addWidget(self._state)
+        line = QHBoxLayout(self)
+        line.setContentsMargins(16, 12, 16, 12)
+        line.setSpacing(10)
+        line.addLayout(words, 1)
+        line.addWidget(self._mark, 0, Qt.AlignmentFlag.AlignVCenter)
+        for button in (self.copy, self.change):
+            button.setAutoDefault(False)
+            line.addWidget(button)
+
+    def show_row(self, row: AgentRow, now: float) -> None:
+        """Every second, while requests may arrive."""
+        self._state.setText(state_words(row, now))
+        if row == self.row:
+            return
+        self.row = row
+        self._name.setText(row.title)
+        self._mark.setVisible(row.connected)
+        self.change.setText(tr("Disconnect…") if row.connected else tr("Connect…"))
+        self.change.setProperty("look", "primary" if row.installed and not row.connected else "")
+        self.change.style().polish(self.change)
+        self.change.setAccessibleName(f"{self.change.text()} {row.title}")
+        self.copy.setToolTip(row.line)
+        self.copy.setAccessibleName(f"{self.copy.text()} {row.title}")
+
+
+class CopyLine(QWidget):
+    """A line of a terminal, and a button that copies it."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        card(self)
+        self.line = label("", "mono")
+        self.line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._copy = QPushButton(tr("Copy"), self)
+        self._copy.setAutoDefault(False)
+        self._copy.setProperty("look", "link")
+        self._copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.line.text()))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 6, 6, 6)
+        row.addWidget(self.line, 1)
+        row.addWidget(self._copy)
+
+    def show_line(self, text: str) -> None:
+        self.line.setText(text or tr("Turn the gateway on to see its address."))
+        self._copy.setEnabled(bool(text))
+
+
+def state_words(row: AgentRow, now: float) -> str:
+    """What an agent did, or why it does nothing."""
+    if row.unfolded:
+        return tr("Not folded: it is logged in with a subscription")
+    if row.requests:
+        parts = [
+            count(row.conversations, "{n} conversation today", "{n} conversations today") if row.conversations else "",
+            count(row.requests, "{n} request", "{n} requests"),
+            tr("last request {when}", when=ago(row.last, now)),
+            tr("{share} saved", share=f"{1 - row.sent / row.without:.0%}") if row.without > row.sent else "",
+        ]
+        return " · ".join(filter(None, parts))
+    if row.connected:
+        return tr("Connected. Waiting for the first request.")
+    return tr("Found on this computer") if row.installed else tr("Not found on this computer")
+
+
+def card(widget: QWidget) -> None:
+    """A surface with a line around it."""
+    widget.setProperty("look", "card")
+    widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+
+
+def label(text: str, look: str) -> QLabel:
+    """Words that break where there is no room."""
+    made = QLabel(text)
+    made.setWordWrap(True)
+    made.setProperty("look", look)
+    return made
