@@ -74,10 +74,12 @@ def make() -> Path:
 def _spec() -> str:
     present = [name for name in METADATA if _installed(name)]
     return f"""
-from PyInstaller.utils.hooks import collect_submodules, copy_metadata
+from PyInstaller.utils.hooks import collect_data_files, collect_submodules, copy_metadata
 datas = [({str(ROOT / "resources")!r}, "resources"), ({str(ROOT / "LICENSE")!r}, ".")]
 for name in {present!r}:
     datas += copy_metadata(name)
+for name in ("ziamath", "ziafont", "latex2mathml"):  # the fonts and tables that formulas are drawn with
+    datas += collect_data_files(name)
 hidden = collect_submodules("helix_desktop") + collect_submodules("keyring.backends")
 analysis = Analysis(
     [{str(ROOT / "packaging/entry.py")!r}], pathex=[{str(ROOT)!r}], datas=datas, hiddenimports=hidden,

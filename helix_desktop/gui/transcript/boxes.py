@@ -6,24 +6,41 @@ with the keyboard and read out. Coordinates are the box's own. Code, tables and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLayout, QTextLine
 
-from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, format_range, wrapping
+from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, format_range, spread, wrapping
 from helix_desktop.gui.transcript.intents import Want
-from helix_desktop.gui.transcript.markdown import Paragraph, Rule, Span, joined
+from helix_desktop.gui.transcript.markdown import Paragraph, Rule, Span, Style, joined
 from helix_desktop.gui.words import tr
 
 INDENT = 22
 QUOTE = 14
 WIDE, HIGH = 240, 180  # of a picture in a message
 _LINE_END = "\N{LINE SEPARATOR}"
+_ROOM = "\N{NO-BREAK SPACE}"
 
 Key = tuple[object, ...]
+
+
+class Formula(Protocol):
+    """A formula that was drawn: formula.Drawn."""
+
+    @property
+    def image(self) -> QImage: ...
+    @property
+    def width(self) -> float: ...
+    @property
+    def height(self) -> float: ...
+    @property
+    def depth(self) -> float: ...
+
+
+Drawing = Callable[[str, bool], Formula | None]  # a formula, and whether it stands on lines of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,7 @@ class Box:
     last = -1  # and where it ends
     continues = False  # a piece of a table that is not its first
     nested = False  # of a sub-agent
+    waits = False  # for something that is drawn elsewhere
 
     def __init__(self, ink: Ink, width: float, *, left: float = 0.0, gap: float = 0.0) -> None:
         self.ink = ink
@@ -87,6 +105,10 @@ class Box:
     def caret(self, offset: int) -> QRectF:
         """Where the cursor stands before a character."""
         return QRectF(0, 0, 1, self.height)
+
+    def copied(self, first: int, last: int) -> str:
+        """The text between two offsets, as it is pasted elsewhere."""
+        return piece(self.text, first, last)
 
     def hot_at(self, place: QPointF) -> Hot | None:
         return next((hot for hot in self.hots if hot.place.contains(place)), None)
@@ -139,25 +161,31 @@ class Words(Box):
         gap: float = 0.0,
         font: QFont | None = None,
         colour: str = "text",
+        drawn: Drawing | None = None,
     ) -> None:
         indent = ink.px(INDENT) * paragraph.indent + ink.px(QUOTE) * paragraph.quote
         super().__init__(ink, max(width - indent, 40.0), left=float(indent), gap=gap)
         self._paragraph = paragraph
         self._colour = "muted" if paragraph.quote and colour == "text" else colour
-        self.text = joined(paragraph.spans).replace("\n", _LINE_END)
+        self._formulas: list[tuple[int, Formula, str]] = []
+        spans = self._with_formulas(paragraph.spans, drawn)
+        self.text = joined(spans).replace("\n", _LINE_END)
         self.before = f"{paragraph.marker} " if paragraph.marker else ""
         self._font = font or (ink.heading(paragraph.heading) if paragraph.heading else ink.text)
         self._line = QFontMetricsF(self._font).height() * 1.25 if paragraph.heading or font else ink.line
+        self._line = max([self._line, *(formula.height + ink.px(4) for _, formula, _ in self._formulas)])
         self._layout = QTextLayout(self.text, self._font)
         self._layout.setTextOption(wrapping(self.text))
-        self._layout.setFormats(_formats(ink, paragraph.spans))
+        self._layout.setFormats([*_formats(ink, spans), *self._room_for_formulas()])
         self.height = lay(self._layout, self.width, self._line)
-        self.hots = [hot for start, span in _linked(paragraph.spans) for hot in self._link(start, span)]
+        self.hots = [hot for start, span in _linked(spans) for hot in self._link(start, span)]
 
     def paint(self, painter: QPainter, marks: Marks, *, near: bool) -> None:
         painter.setPen(self.ink.colour(self._colour))
         overlays = [] if marks is NO_MARKS else self.ink.overlays(marks)
         self._layout.draw(painter, QPointF(0, 0), overlays)
+        for at, formula, _ in self._formulas:
+            painter.drawImage(self._place_of(at, formula), formula.image)
         if self._paragraph.marker:
             self._paint_marker(painter)
         for number in range(self._paragraph.quote):
@@ -176,6 +204,42 @@ class Words(Box):
             return QRectF(0, 0, 1, self._line)
         x = across(line, offset)
         return QRectF(x, line.lineNumber() * self._line, 1, self._line)
+
+    def _with_formulas(self, spans: Sequence[Span], drawn: Drawing | None) -> tuple[Span, ...]:
+        """A formula that is drawn becomes one sign as wide as its picture; one that is not stands as it was written."""
+        if not any(span.style & Style.MATH for span in spans):
+            return tuple(spans)
+        found: list[Span] = []
+        at = 0
+        for span in spans:
+            shown = span
+            if span.style & Style.MATH:
+                formula = drawn(span.text, False) if drawn is not None else None
+                self.waits = self.waits or (drawn is not None and formula is None)
+                shown = Span(f"${span.text}$", Style.CODE) if formula is None else Span(_ROOM)
+                if formula is not None:
+                    self._formulas.append((at, formula, span.text))
+            found.append(shown)
+            at += length(shown.text)
+        return tuple(found)
+
+    def _room_for_formulas(self) -> list[QTextLayout.FormatRange]:
+        space = QFontMetricsF(self._font).horizontalAdvance(_ROOM)
+        return [format_range(at, 1, spread(formula.width - space)) for at, formula, _ in self._formulas]
+
+    def _place_of(self, at: int, formula: Formula) -> QRectF:
+        """With its line on the line of the words."""
+        caret, metrics = self.caret(at), QFontMetricsF(self._font)
+        base = caret.y() + (self._line - metrics.height()) / 2 + metrics.ascent()
+        return QRectF(caret.x(), base - formula.height + formula.depth, formula.width, formula.height)
+
+    def copied(self, first: int, last: int) -> str:
+        found, end = "", first
+        for at, _, latex in self._formulas:
+            if first <= at < last:
+                found += piece(self.text, end, at) + f"${latex}$"
+                end = at + 1
+        return found + piece(self.text, end, last)
 
     def _paint_marker(self, painter: QPainter) -> None:
         marker = self._paragraph.marker

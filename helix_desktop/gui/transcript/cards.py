@@ -49,7 +49,7 @@ class CardBox(Box):
             self._button = QRectF(width - self._pad - wide, self._pad, wide, ink.px(30))
         room = width - 2 * self._pad - (self._button.width() + ink.px(16) if button else 0)
         self._line = QFontMetricsF(ink.name).height() * 1.3
-        self._body = Words(ink, room, Paragraph(coded(words)), colour="muted") if words else None
+        self._body = Words(ink, room, Paragraph(coded(words))) if words else None
         self.text = f"{title}. {words}" if words else title
         inner = self._line + (self._body.height + ink.px(2) if self._body else 0)
         self.height = 2 * self._pad + max(inner, self._button.height())

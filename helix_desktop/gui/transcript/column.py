@@ -77,6 +77,11 @@ class Column:
         for index in [index for index, laid in self._laid.items() if laid.item.kind in kinds]:
             del self._laid[index]
 
+    def drop_waiting(self) -> None:
+        """Lay out again what waits for something that is drawn elsewhere."""
+        for index in [index for index, laid in self._laid.items() if any(box.waits for box in laid.boxes)]:
+            del self._laid[index]
+
     # --- asking
 
     @property

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QSize, Signal
-from PySide6.QtGui import QImage, QImageReader
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QSize, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QImage, QImageReader
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, Stored
@@ -16,6 +16,7 @@ from helix_desktop.engine.view import state_of
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.transcript.formula import Drawn, Wanted, draw
 from helix_desktop.gui.transcript.projection import Items
 from helix_desktop.gui.words import tr
 
@@ -24,6 +25,7 @@ LARGEST_PICTURE = 24 << 20
 MOST_PIXELS = 60_000_000
 WIDEST = 1_440
 KEPT = 64
+FORMULAS = 1_000
 
 
 class Source(Protocol):
@@ -35,9 +37,12 @@ class Source(Protocol):
 
 
 class Content(QObject):
-    """The latest of what was asked for is kept. `arrived`: something that was missing is there now, or will not come."""
+    """The latest of what was asked for is kept. `arrived`: something that was missing is there now, or will not come;
+    `drawn`: formulas are.
+    """
 
     arrived = Signal()
+    drawn = Signal()
 
     def __init__(self, source: Source, doing: Doing, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -45,6 +50,8 @@ class Content(QObject):
         self._doing = doing
         self._kept: OrderedDict[object, object] = OrderedDict()
         self._asked: set[object] = set()
+        self._drawn: dict[Wanted, Drawn | None] = {}
+        self._undrawn: dict[Wanted, None] = {}
         self._trouble: dict[Digest, str] = {}
 
     def text(self, stored: Stored) -> str | None:
@@ -67,6 +74,32 @@ class Content(QObject):
         elif stored.digest not in self._trouble:
             self._ask(key, self._picture(stored))
         return None
+
+    def formula(self, latex: str, *, display: bool, size: float, colour: str) -> Drawn | None:
+        """A formula as a picture; those that are missing are drawn together, off the window's thread."""
+        ratio = QGuiApplication.instance().devicePixelRatio()  # type: ignore[union-attr]
+        wanted = Wanted(latex, display, size, colour, ratio)
+        if wanted in self._drawn:
+            return self._drawn[wanted]
+        if wanted not in self._undrawn:
+            if not self._undrawn:
+                QTimer.singleShot(0, self, self._draw)
+            self._undrawn[wanted] = None
+        return None
+
+    def _draw(self) -> None:
+        wanted = tuple(self._undrawn)
+
+        def came(found: Sequence[Drawn | None]) -> None:
+            self._drawn |= dict(zip(wanted, found, strict=True))
+            while len(self._drawn) > FORMULAS:
+                self._drawn.pop(next(iter(self._drawn)))
+            self._undrawn = {each: None for each in self._undrawn if each not in self._drawn}
+            self.drawn.emit()
+            if self._undrawn:
+                self._draw()
+
+        self._doing.do(_all_drawn(wanted), name="draw formulas", then=came, owner=self)
 
     def child(self, conversation: str) -> Items | None:
         found = self._kept.get(conversation)
@@ -124,6 +157,10 @@ class Content(QObject):
         items = Items(await asyncio.to_thread(state_of, facts), grouping=False)
         items.extend(facts)
         return items
+
+
+async def _all_drawn(wanted: Sequence[Wanted]) -> Sequence[Drawn | None]:
+    return [await asyncio.to_thread(draw, each) for each in wanted]
 
 
 def decoded(content: bytes, widest: int = WIDEST) -> QImage | None:

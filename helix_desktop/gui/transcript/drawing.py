@@ -141,6 +141,14 @@ def format_range(start: int, length: int, style: QTextCharFormat) -> QTextLayout
     return _range(start, length, style)
 
 
+def spread(by: float) -> QTextCharFormat:
+    """A sign that is wider by so many pixels."""
+    made = QTextCharFormat()
+    made.setFontLetterSpacingType(QFont.SpacingType.AbsoluteSpacing)
+    made.setFontLetterSpacing(by)
+    return made
+
+
 def right_to_left(text: str) -> bool:
     """Whether the first letter that has a direction runs from the right."""
     if text.isascii():

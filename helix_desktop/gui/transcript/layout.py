@@ -24,7 +24,7 @@ from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.figures import lasted, size
 from helix_desktop.gui.shared.folds import colour_kind, sentence
 from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBox
-from helix_desktop.gui.transcript.boxes import Box, Key, More, Picture, Toggle, Words, note
+from helix_desktop.gui.transcript.boxes import Box, Formula, Key, More, Picture, Toggle, Words, note
 from helix_desktop.gui.transcript.cards import CardBox, card_of, retrying
 from helix_desktop.gui.transcript.code import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.groups import Group
@@ -71,9 +71,15 @@ def _prose(page: Page, item: Item, start: int, limit: int, *, breaks: bool = Fal
     def lines(key: Key) -> int:
         return FIRST_LINES + page.opened.get(key, 0)
 
+    def drawn(latex: str, display: bool) -> Formula | None:  # noqa: FBT001
+        size = page.ink.theme.zoom * (17 if display else 15)
+        return page.contents.formula(latex, display=display, size=size, colour=page.ink.colour("text").name())
+
     text = text_of(item)[:limit]
     at_once = AT_ONCE if item.kind is ItemKind.LIVE_REPLY else 0  # what is written just now must not flicker
-    return prose(page.ink, page.width, text, start=start, breaks=breaks, key_of=key_of, lines=lines, at_once=at_once)
+    return prose(
+        page.ink, page.width, text, start=start, breaks=breaks, key_of=key_of, lines=lines, at_once=at_once, drawn=drawn
+    )
 
 
 def _user(at: At) -> Iterator[Box]:

@@ -25,6 +25,7 @@ class Style(IntFlag):
     ITALIC = 2
     CODE = 4
     STRUCK = 8
+    MATH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +66,28 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Math:
+    """A formula on lines of its own, as LaTeX."""
+
+    text: str
+    indent: int = 0
+    quote: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     indent: int = 0
     quote: int = 0
 
 
-Block = Paragraph | Code | Table | Rule
+Block = Paragraph | Code | Table | Math | Rule
 
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\u201c\u201d]{1,2000}", re.IGNORECASE)
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _TASK = re.compile(r"\[([ xX])\][ \t]+")
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*\S[^\n]{0,2000}$", re.MULTILINE)
 _MOST_DEFINITIONS = 100
+_WHOLE = {"code_inline": Style.CODE, "math_inline": Style.MATH}
 _STYLES = {"strong": Style.BOLD, "em": Style.ITALIC, "s": Style.STRUCK}
 
 
@@ -85,7 +96,9 @@ def _parser() -> MarkdownIt:
     """Imported when something is first read: an empty window needs none."""
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    from helix_desktop.gui.transcript.formulas import formulas
+
+    return formulas(MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]))
 
 
 def references(text: str) -> str:
@@ -116,6 +129,8 @@ def plain(block: Block) -> str:
         return block.text
     if isinstance(block, Table):
         return "\n".join("\t".join(joined(cell) for cell in row) for row in block.rows)
+    if isinstance(block, Math):
+        return f"$${block.text}$$"
     if isinstance(block, Rule):
         return "———"
     before = f"{'  ' * max(0, block.indent - 1)}{block.marker} " if block.marker else "  " * block.indent
@@ -135,7 +150,7 @@ def uncoded(text: str) -> str:
 
 
 def joined(spans: tuple[Span, ...]) -> str:
-    return "".join(span.text for span in spans)
+    return "".join(f"${span.text}$" if span.style & Style.MATH else span.text for span in spans)
 
 
 def _fence(source: str) -> Code:
@@ -212,6 +227,8 @@ class _Walk:
         elif kind in {"fence", "code_block"}:
             language = token.info.split()[0][:40].lower() if token.info.split() else ""
             self.blocks.append(Code(token.content.rstrip("\n"), language, len(self.lists), self.quote))
+        elif kind == "math_block":
+            self.blocks.append(Math(token.content, len(self.lists), self.quote))
         elif kind == "hr":
             self.blocks.append(Rule(len(self.lists), self.quote))
         else:
@@ -259,8 +276,8 @@ def _spans(tokens: list[Token], soft_break: str) -> tuple[Span, ...]:
             links.append(str(token.attrs.get("href", "")))
         elif token.type == "link_close":
             links.pop()
-        elif token.type == "code_inline":
-            found.append(Span(token.content, style | Style.CODE, link))
+        elif token.type in _WHOLE:
+            found.append(Span(token.content, style | _WHOLE[token.type], link))
         elif token.type == "image":
             address = str(token.attrs.get("src", ""))
             found.append(Span(f"[picture: {token.content or address}]", style, address))

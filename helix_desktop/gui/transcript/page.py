@@ -10,7 +10,7 @@ from PySide6.QtGui import QImage
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
-from helix_desktop.gui.transcript.boxes import Key
+from helix_desktop.gui.transcript.boxes import Formula, Key
 from helix_desktop.gui.transcript.drawing import Ink
 from helix_desktop.gui.transcript.projection import Items
 
@@ -23,6 +23,8 @@ class Contents(Protocol):
         ...
 
     def image(self, stored: Stored) -> QImage | None: ...
+
+    def formula(self, latex: str, *, display: bool, size: float, colour: str) -> Formula | None: ...
 
     def trouble(self, digest: Digest) -> str:
         """Why an entry cannot be shown, in a sentence; empty where nothing is wrong."""

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from helix_desktop.gui.transcript.boxes import Box, Key, RuleBox, Words
+from helix_desktop.gui.transcript.boxes import Box, Drawing, Key, RuleBox, Words
 from helix_desktop.gui.transcript.chunks import chunks
 from helix_desktop.gui.transcript.code import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing import Ink
+from helix_desktop.gui.transcript.formula import FormulaBox
 from helix_desktop.gui.transcript.harmless import harmless
-from helix_desktop.gui.transcript.markdown import Block, Code, Paragraph, Rule, Table, blocks, references
+from helix_desktop.gui.transcript.markdown import (
+    Block,
+    Code,
+    Math,
+    Paragraph,
+    Rule,
+    Span,
+    Style,
+    Table,
+    blocks,
+    references,
+)
 from helix_desktop.gui.transcript.table import TableBox
 
 KeyOf = Callable[[int], Key]
@@ -28,11 +40,12 @@ def prose(  # noqa: PLR0913 - all but the text are keywords with defaults
     lines: Lines = lambda _: FIRST_LINES,
     change: Change = lambda block: block,
     at_once: int = AT_ONCE,
+    drawn: Drawing | None = None,
 ) -> Iterator[Box]:
     """The boxes of a text from the chunk at `start`; each remembers where its chunk begins and ends.
 
     `key_of` names the code block of a chunk, so that more of its `lines` can be opened. `change` may alter a block. Code of up to
-    `at_once` characters is coloured at once.
+    `at_once` characters is coloured at once. `drawn` gives the pictures of formulas, once they are there.
     """
 
     def code(block: Code, gap: float) -> Box:
@@ -59,7 +72,7 @@ def prose(  # noqa: PLR0913 - all but the text are keywords with defaults
     for chunk in chunks(shown, start):
         for parsed in blocks(shown, chunk, defined, breaks=breaks):
             block = change(parsed)
-            box = _box(ink, width, block, _gap(ink, before, block), table, code)
+            box = _box(ink, width, block, _gap(ink, before, block), table, code, drawn)
             table = box if isinstance(box, TableBox) else None
             before = block
             box.chunk, box.last, box.continues = chunk.start, chunk.end, chunk.continues
@@ -67,15 +80,33 @@ def prose(  # noqa: PLR0913 - all but the text are keywords with defaults
 
 
 def _box(
-    ink: Ink, width: float, block: Block, gap: float, table: TableBox | None, code: Callable[[Code, float], Box]
+    ink: Ink,
+    width: float,
+    block: Block,
+    gap: float,
+    table: TableBox | None,
+    code: Callable[[Code, float], Box],
+    drawn: Drawing | None,
 ) -> Box:
     if isinstance(block, Paragraph):
-        return Words(ink, width, block, gap=gap)
+        return Words(ink, width, block, gap=gap, drawn=drawn)
+    if isinstance(block, Math):
+        return _formula(ink, width, block, gap, drawn)
     if isinstance(block, Code):
         return code(block, gap)
     if isinstance(block, Table):
         return TableBox(ink, width, block, gap=0.0 if block.continues else gap, like=table if block.continues else None)
     return RuleBox(ink, width, block, gap=gap)
+
+
+def _formula(ink: Ink, width: float, block: Math, gap: float, drawn: Drawing | None) -> Box:
+    """Its source until it is drawn."""
+    formula = drawn(block.text, True) if drawn is not None else None
+    if formula is not None:
+        return FormulaBox(ink, width, block, formula, gap=gap)
+    box = Words(ink, width, Paragraph((Span(f"$${block.text}$$", Style.CODE),), 0, block.indent, block.quote), gap=gap)
+    box.waits = drawn is not None
+    return box
 
 
 def _gap(ink: Ink, before: Block | None, block: Block) -> float:

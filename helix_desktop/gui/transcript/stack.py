@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter
 
-from helix_desktop.gui.transcript.boxes import Box, Hot, length, piece
+from helix_desktop.gui.transcript.boxes import Box, Hot, length
 from helix_desktop.gui.transcript.code import CodeBox
 from helix_desktop.gui.transcript.drawing import NO_MARKS, Marks
 
@@ -160,7 +160,7 @@ class Stack:
             a, b = max(first - start, 0), min(last - start, size)
             if a < b or (a == b == 0 and first <= start < last):
                 before = box.before if a == 0 else ""
-                lines.append(before + piece(box.text, a, b).replace("\N{LINE SEPARATOR}", "\n"))
+                lines.append(before + box.copied(a, b).replace("\N{LINE SEPARATOR}", "\n"))
         return "\n".join(lines)
 
     def colour(self, until: float) -> bool:

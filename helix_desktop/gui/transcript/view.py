@@ -85,6 +85,7 @@ class Canvas(QAbstractScrollArea):
         self.setAccessibleName(tr("Conversation"))
         theme.changed.connect(self._restyled)
         content.arrived.connect(self._arrived)
+        content.drawn.connect(self._formulas_drawn)
 
     # --- what is shown
 
@@ -278,6 +279,10 @@ class Canvas(QAbstractScrollArea):
     def _arrived(self) -> None:
         """Content that was missing has come: lay out again what waits for it."""
         self.column.drop_all(_FETCHING)
+        self._refresh()
+
+    def _formulas_drawn(self) -> None:
+        self.column.drop_waiting()
         self._refresh()
 
     def _gesture(self, action: int) -> None:

@@ -26,6 +26,7 @@ from helix_desktop.gui.transcript.bars import CallBox, ChipsBox, FoldBox, HeadBo
 from helix_desktop.gui.transcript.boxes import Address, Box, CopyText, More, Picture, Toggle, Words
 from helix_desktop.gui.transcript.code import FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing import Ink
+from helix_desktop.gui.transcript.formula import Drawn
 from helix_desktop.gui.transcript.hover_bar import NameBox
 from helix_desktop.gui.transcript.intents import OpenConversation, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.item_layout import Laid
@@ -37,6 +38,9 @@ from tests.gui.transcript.facts import OUTPUT, Told, call
 
 class NoContents:
     """Everything is on its way for ever, but for what a test puts in."""
+
+    def formula(self, latex: str, *, display: bool, size: float, colour: str) -> Drawn | None:
+        return None
 
     def __init__(self) -> None:
         self.texts: dict[Digest, str] = {}

@@ -1,0 +1,88 @@
+"""Formulas: taken from the text as they were written, drawn off the window's thread, shown as their source where they cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine.view import state_of
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.boxes import Words
+from helix_desktop.gui.transcript.chunks import Chunk
+from helix_desktop.gui.transcript.formula import FormulaBox, Wanted, draw
+from helix_desktop.gui.transcript.markdown import Code, Math, Paragraph, Style, blocks, joined
+from helix_desktop.gui.transcript.pane import TranscriptPane
+from tests.gui.transcript.facts import Told
+
+
+def formulas_in(text: str) -> list[str]:
+    found = blocks(text, Chunk(0, len(text)))
+    paragraphs = [block for block in found if isinstance(block, Paragraph)]
+    inline = [span.text for block in paragraphs for span in block.spans if span.style & Style.MATH]
+    return [block.text for block in found if isinstance(block, Math)] + inline
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"The sum $\int x\,dx$ is", [r"\int x\,dx"]),
+        (r"with \(a_1 + b\) and \[c^2\] in it", ["a_1 + b", "c^2"]),
+        ("$$\na\n= b\n- c\n$$", ["a = b - c"]),
+        (r"\[ \frac{a}{b} \]", [r"\frac{a}{b}"]),
+        ("let $x$ be", ["x"]),
+        ("it costs $5 and then $10 more", []),
+        ("$HOME/bin:$PATH and ${A}_$B", []),
+        ("`$x^2$` is code", []),
+        ("    $$\n    x\n    $$", []),
+        ("no end $x^2 here", []),
+        ("$$ no end", []),
+    ],
+)
+def test_what_is_a_formula(text: str, found: list[str]) -> None:
+    assert formulas_in(text) == found
+
+
+def test_code_stays_code() -> None:
+    text = "```\n$$x$$\n```"
+    assert [type(block) for block in blocks(text, Chunk(0, len(text)))] == [Code]
+
+
+def test_it_is_drawn_in_its_colour_and_what_is_none_is_not(application: QApplication) -> None:
+    made = draw(Wanted(r"\frac{a}{b}\,dx", True, 17.0, "#ff0000", 2.0))
+    assert made is not None
+    assert made.width > made.height / 4
+    assert made.image.width() == round(made.width * 2)
+    colours = {
+        made.image.pixelColor(x, y).name() for x in range(made.image.width()) for y in range(made.image.height())
+    }
+    assert "#ff0000" in colours
+    assert draw(Wanted(r"\frac{a", True, 17.0, "#000000")) is None
+    assert draw(Wanted("x" * 5_000, True, 17.0, "#000000")) is None
+
+
+def test_an_answer_shows_the_source_and_then_the_picture_and_copies_the_source(
+    pane: TranscriptPane, settle: Callable[[], None], theme: Theme
+) -> None:
+    told = Told()
+    told.user("why?")
+    told.reply("With $e^{x}\\,$ and\n\n$$\\frac{a}{b}$$\n\nand $\\frac{q$ here.")
+    pane.open(state_of(told.facts))
+    settle()
+    QApplication.processEvents()
+    settle()
+    laid = pane.view.column.whole(1)
+    assert [type(box) for box in laid.boxes[1:]] == [Words, FormulaBox, Words]
+    assert laid.text(0, laid.length) == "Helix\nWith $e^{x}\\,$ and\n$$\\frac{a}{b}$$\nand $\\frac{q$ here."
+    pane.view.viewport().grab()
+    theme.set_look("dark", 2.0)
+    QApplication.processEvents()
+    settle()
+    assert [type(box) for box in pane.view.column.whole(1).boxes[1:]] == [Words, FormulaBox, Words]
+
+
+def test_joined_spans_keep_the_dollars() -> None:
+    found = blocks("a $x^2$ b", Chunk(0, 9))[0]
+    assert isinstance(found, Paragraph)
+    assert joined(found.spans) == "a $x^2$ b"
