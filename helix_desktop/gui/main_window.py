@@ -490,7 +490,7 @@ class MainWindow(Frame):
     def _show_meter(self) -> None:
         if self.session is not None:
             meter = self.session.meter()
-            self.chat.composer.show_meter(meter.parts, meter.window, self._cost)
+            self.chat.composer.show_meter(meter.parts, meter.window, self._cost, meter.factor)
             self.chat.composer.show_price(self.session.next_message(), self.session.fold_first)
         else:
             self.chat.composer.show_meter({}, 0)

@@ -162,6 +162,11 @@ class Attachments(QWidget):
         self._pictures[attachment.stored.digest] = picture
         self._refill()
 
+    @property
+    def tokens(self) -> int:
+        """What of them goes with the message."""
+        return sum(self._going.get(each.stored.digest, each.tokens) for each in self._held)
+
     def show_tokens(self, attachment: Attachment, tokens: int) -> None:
         """How many of its tokens go with the message."""
         self._going[attachment.stored.digest] = tokens

@@ -59,6 +59,7 @@ class Composer(QWidget):
         self._edited = 0
         self._aside: tuple[UserPart, ...] = ()  # what was begun before an earlier message was edited
         self._known = False  # how full the window is
+        self._measured: tuple[Mapping[Kind, int], int, float, float] = ({}, 0, 0.0, 1.0)
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
         self.setProperty("look", "composer")
@@ -164,12 +165,21 @@ class Composer(QWidget):
         self._place = (workspace, conversation)
         self._changed()
 
-    def show_meter(self, parts: Mapping[Kind, int], window: int, cost: float = 0.0) -> None:
+    def show_meter(self, parts: Mapping[Kind, int], window: int, cost: float = 0.0, factor: float = 1.0) -> None:
+        """`factor`: billed tokens per counted one; what is attached is counted."""
+        self._measured = (parts, window, cost, factor)
         self._known = window > 0
+        self._tell_meter()
         self._fit()
-        ordered = [(kind, parts.get(kind, 0)) for kind in Kind]
+
+    def _tell_meter(self) -> None:
+        """With what is attached to the message that is being written."""
+        parts, window, cost, factor = self._measured
+        attached = round(self.attachments.tokens * factor) if window else 0
+        more = {Kind.CONVERSATION: attached}
+        ordered = [(kind, parts.get(kind, 0) + more.get(kind, 0)) for kind in Kind]
         self.meter.show_parts(ordered, window)
-        figures = f"{short(sum(parts.values()))} / {short(window)}"
+        figures = f"{short(sum(parts.values()) + attached)} / {short(window)}"
         self._figures.setText(f"{figures} · ${cost:,.2f}" if cost >= 0.005 else figures)
         self._figures.setToolTip(spoken(ordered, window))
 
@@ -326,6 +336,7 @@ class Composer(QWidget):
         works = self._running in (Running.THINKING, Running.TOOLS, Running.ASKING)
         filled = bool(self.text.toPlainText().strip() or self.attachments.held)
         self._send.setVisible(filled or not works)
+        self._tell_meter()
         self._fit()
         workspace, conversation = self._place
         if conversation:

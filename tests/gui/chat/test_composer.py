@@ -238,6 +238,19 @@ def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
     assert composer._figures.text() == "43.9K / 128K · $0.42"
 
 
+def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
+    """A recall of 25K tokens left it where it was."""
+    composer.show_meter({Kind.CONVERSATION: 6_000}, 32_000)
+    large = Attachment("log.txt", story.stored("log"), 5_000)
+    composer.attachments.add(large)
+    assert composer._figures.text() == "11K / 32K"
+    composer.attachments.show_tokens(large, 900)
+    composer._changed()
+    assert composer._figures.text() == "6.9K / 32K"
+    composer.attachments._remove(large)
+    assert composer._figures.text() == "6K / 32K"
+
+
 def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(composer: Composer) -> None:
     composer.show_price(NextMessage(warm=0.0412, cold=0.31, reply=800, forever=True))
     assert composer._price.text() == "Next message about $0.041"
