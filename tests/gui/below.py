@@ -6,6 +6,7 @@ import ast
 import itertools
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -153,6 +154,7 @@ def _assigned(name: str, scopes: Scopes) -> Iterator[ast.expr]:
                 yield node.value
 
 
+@cache
 def written() -> set[str]:
     """Every text in the source below the window, in the same form: what the table may hold."""
     found: set[str] = set()

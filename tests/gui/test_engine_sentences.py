@@ -5,6 +5,7 @@ import re
 import string
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,7 @@ def modules() -> Iterator[Path]:
             yield module
 
 
+@cache
 def gathered() -> dict[str, str]:
     """The sentences the window may show, and where. What a tool says is shown as the model got it."""
     found = {}

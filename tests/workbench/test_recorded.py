@@ -9,7 +9,7 @@ import pytest
 
 from tests.workbench.recorded import Step, order_of, play
 
-STEPS = 70
+STEPS = 45
 
 
 def session(seed: int) -> list[Step]:

@@ -153,7 +153,7 @@ class Machines(RuleBasedStateMachine):
 
 
 Machines.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=12,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
