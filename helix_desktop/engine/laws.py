@@ -197,9 +197,13 @@ def is_cut(branch: Branch, seq: int) -> bool:
     if not branch.has(seq) or isinstance(branch.message(seq).fact, ToolReturned):
         return False
     before = branch.step_before(seq)
-    calls = branch.batches.get(before, ()) if before is not None else ()
-    waiting = {call.shown for call in branch.running_calls}
-    return not any(call.shown in waiting or branch.results.get(call.shown, 0) >= seq for call in calls)
+    if before is None or before not in branch.batches:
+        return True
+    if branch.running_calls and before == branch.steps[-1]:
+        return False
+    after = itertools.islice(branch.order, branch.position(seq), None)
+    answered = (branch.answered.get(one) for one in itertools.takewhile(lambda one: one not in branch.batches, after))
+    return all(call is None or call.ref.seq != before for call in answered)
 
 
 # --- checking --------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class State(Moment):
         self.record = Record()
         self.seq = 0
         self.settings = Settings()
-        self.branch = Branch(facts=self.record.facts, ids=self.record.ids)
+        self.branch = self._new_branch()
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
         self.own_model = ""  # see ConversationChanged
@@ -81,10 +81,13 @@ class State(Moment):
 
     def branch_at(self, seq: int) -> Branch:
         """The branch a rewind to `seq` goes on from: made again from the facts that lead there."""
-        branch = Branch(facts=self.record.facts, ids=self.record.ids)
+        branch = self._new_branch()
         for recorded in self.record.chain(seq):
             branch.advance(recorded)
         return branch
+
+    def _new_branch(self) -> Branch:
+        return Branch(facts=self.record.facts, ids=self.record.ids, answered=self.record.answered)
 
     def view(self) -> View:
         """The view now. Blocks are shared with the views before; nothing is computed twice."""

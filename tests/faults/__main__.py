@@ -50,6 +50,9 @@ ALL = (
     Trial("histories", "histories of other programs, cut and changed", "--files", 2_000, 100),
     Trial("gateway_exact", "requests of every shape through the gateway with folds off", "--requests", 10_000, 10),
     Trial("gateway_histories", "agents that rewind, edit and work side by side", "--histories", 1_000, 5),
+    Trial(
+        "reckoner", "conversations made by chance: every figure beside a second reckoner", "--histories", 10_000, 100
+    ),
     Trial("checkpoints", "hostile turns, kills, a second writer and link races under an undo", "--trials", 1000, 3),
     Trial("sandbox", "commands that misbehave", "--rounds", 10, 1, seeded=False),
     Trial("spellings", "denied commands in every spelling, and what a real shell starts", "--lines", 40_000, 1_000),

@@ -9,7 +9,7 @@ from statistics import median
 
 from helix_desktop.engine.facts import Folded, ModelReplied, ModelRole, ModelSet, Spent, Text
 from tests.reckoner.journal import Conversation, settings
-from tests.reckoner.moment import Moment, moment, tokens_of, view
+from tests.reckoner.moment import Moment, moment, view
 
 PER_MESSAGE = 4
 
@@ -101,7 +101,7 @@ def sums(c: Conversation, n: int) -> Sums:
     return Sums(
         steps=len(steps),
         sent=sum(sent(c, m) for m in steps) + aside,
-        without=sum(without_folds(c, m) for m in steps) + aside,
+        without=sum(without_folds(c, m) for m in steps),
         cache_read=sum(usage.cache_read for usage in usages),
         paid=sum(usage.cost for usage in usages),
     )
@@ -122,7 +122,7 @@ def money_without_folds(c: Conversation, n: int, priced: Callable[[ModelSet | No
         if fact.usage.input > 0:
             without = without_folds(c, m)
             old = round(without * min(earlier, w) / w) if w else 0
-            written = fact.usage.output or sum(tokens_of(fact, i) for i in range(len(fact.parts)))
+            written = fact.usage.output or sum(part.tokens for part in fact.parts)
             total += (old * cached + (without - old) * writing + written * output) / 1_000_000
         earlier = w
     return total

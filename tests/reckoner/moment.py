@@ -109,7 +109,7 @@ def _say(now: Moment, n: int, fact: UserSaid) -> None:
     if fact.steering and now.running:
         now.words.append(n)
     else:
-        now.words, now.running = [n], False
+        now.words, now.running = [n], True
 
 
 def _reply(now: Moment, n: int, fact: ModelReplied) -> None:
@@ -215,9 +215,9 @@ def reasoning(now: Moment, seq: int) -> list[PartRef]:
 
 def _takes_reasoning(now: Moment, cover: Cover) -> bool:
     """Would an exclusion take out reasoning of a reply that came after the running turn's first word?"""
-    if not (now.running and now.words):
+    if not now.running:
         return False
-    later = [seq for seq in now.messages if seq > now.words[0]]
+    later = [seq for seq in now.messages if seq > (now.words[0] if now.words else 0)]
     return any(holds(cover, ref) for seq in later for ref in reasoning(now, seq))
 
 
@@ -267,7 +267,7 @@ def _folds(now: Moment, n: int, fact: Folded) -> bool:
 def _covers(now: Moment, n: int, cover: Cover) -> bool:
     if isinstance(cover, PartRef):
         return cover.seq in now.messages and cover in parts(now, cover.seq)
-    return cover.first <= cover.last < n and bool(held(now, cover))
+    return 0 < cover.first <= cover.last < n and bool(held(now, cover))
 
 
 def _left(now: Moment, fact: Folded) -> frozenset[PartRef]:
@@ -288,9 +288,7 @@ def spans(now: Moment) -> list[tuple[Span, Fold]]:
 def nests(now: Moment, cover: Cover) -> bool:
     if isinstance(cover, PartRef):
         return True
-    mine = set(held(now, cover))
-    cut = any(mine & set(item.seqs) and set(item.seqs) - mine for item in view(now))
-    return not cut or all(_fit(cover, other) for other, _ in spans(now))
+    return all(_fit(cover, other) for other, _ in spans(now))
 
 
 def _fit(a: Span, b: Span) -> bool:
@@ -353,9 +351,7 @@ def _item(now: Moment, seq: int) -> Item:
 def _outermost(now: Moment, seq: int) -> tuple[Span, Fold] | None:
     """Of the spans in force around this message the widest; of the same span the younger fold."""
     around = [(span, fold) for span, fold in spans(now) if span.first <= seq <= span.last]
-    return max(
-        around, default=None, key=lambda each: (len(held(now, each[0])), each[0].last - each[0].first, each[1].seq)
-    )
+    return max(around, default=None, key=lambda each: (each[0].last - each[0].first, each[1].seq))
 
 
 def _document(now: Moment, span: Span, fold: Fold) -> Item:

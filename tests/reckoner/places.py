@@ -8,20 +8,34 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from helix_desktop.engine.facts import (
+    Cover,
+    Excluded,
+    Fact,
+    FilesChanged,
     Folded,
+    FoldFailed,
     FoldKind,
+    Forgotten,
     ModelReplied,
+    ModelSet,
     PartRef,
+    Reasoning,
     Refolded,
     Rewound,
+    Span,
+    Stop,
+    Text,
+    TodoSet,
     ToolReturned,
     ToolSpec,
+    TurnEnd,
+    TurnEnded,
     Unfolded,
     UserSaid,
 )
-from tests.reckoner.figures import PER_MESSAGE, counted, factor, main_model, saw, sent
+from tests.reckoner.figures import PER_MESSAGE, counted, factor, main_model, sent
 from tests.reckoner.journal import Conversation, before, settings, way
-from tests.reckoner.moment import NOTE, Item, Moment, Shown, moment, view
+from tests.reckoner.moment import NOTE, Item, Moment, Shown, moment, sort_of, view
 
 # --- the request in outline ------------------------------------------------------------------------------------------
 
@@ -107,6 +121,9 @@ def _id(now: Moment, each: Shown) -> str:
 
 # --- the chat --------------------------------------------------------------------------------------------------------
 
+NOTED = (Stop.LENGTH, Stop.FILTERED, Stop.CUT)
+Entry = tuple[int, str, int]  # a fact, what is shown of it, and which part
+
 
 @dataclass(frozen=True)
 class Row:
@@ -114,22 +131,102 @@ class Row:
 
     seq: int
     hidden: tuple[Row, ...] = ()
-    struck: bool = False
-    results: tuple[int, ...] = ()  # of a reply's calls, in order; 0: none is shown
 
 
 def chat(c: Conversation, n: int) -> tuple[Row, ...]:
-    return _rows(c, 1, n, n)
+    return _rows(c, 1, n)
 
 
-def _rows(c: Conversation, first: int, last: int, n: int) -> tuple[Row, ...]:
+def _rows(c: Conversation, first: int, last: int) -> tuple[Row, ...]:
     """The facts from first to last, by the way to the last; the others are behind the rewinds among them."""
     rows, expected = [], first
     for m in way(c, last):
         if m >= first:
-            rows.append(Row(m, _rows(c, expected, m - 1, n), _struck(c, m, n), results(c, m, n)))
+            rows.append(Row(m, _rows(c, expected, m - 1)))
             expected = m + 1
     return tuple(rows)
+
+
+def chat_items(c: Conversation, n: int) -> list[Entry]:
+    """What the chat has of each fact, in order."""
+    found: list[Entry] = []
+    for m, fact in c.until(n):
+        found += _items(c, m, fact, found)
+    return found
+
+
+def _items(c: Conversation, m: int, fact: Fact, found: list[Entry]) -> list[Entry]:
+    shown: list[tuple[str, int]] = []
+    match fact:
+        case UserSaid(by=by):
+            shown = [("note" if by else "user", 0)]
+        case ModelReplied(parts=parts, stop=stop):
+            names = {"text": "reply", "reasoning": "reasoning", "call": "call"}
+            shown = [(names[sort_of(fact, i)], i) for i in range(len(parts)) if not _is_empty(parts[i])]
+            shown += [("note", 0)] * (stop in NOTED)
+        case Folded():
+            shown = [("fold", 0)] * _has_line(c, m, fact)
+        case TodoSet(items=items):
+            shown = [("plan", 0)] * bool(items)
+        case FoldFailed() | Forgotten():
+            shown = [("note", 0)]
+        case TurnEnded(reason=reason):
+            noted = {TurnEnd.DONE: [], TurnEnd.FAILED: ["error"]}.get(reason, ["note"])
+            shown = [(kind, 0) for kind in noted + ["changes"] * _changed_files(c, m)]
+        case Rewound(to=to, again=False):
+            shown = [("rewound", 0)] * any(seq > to for seq, _, _ in found)
+    return [(m, kind, part) for kind, part in shown]
+
+
+def _is_empty(part: object) -> bool:
+    return isinstance(part, Text | Reasoning) and not part.text.strip()
+
+
+def _has_line(c: Conversation, m: int, fact: Folded) -> bool:
+    """The first of its batch that is no excerpt."""
+    lines = [seq for seq, each in _batch(c, fact, m) if each.kind is not FoldKind.EXCERPT]
+    return lines[:1] == [m]
+
+
+def _changed_files(c: Conversation, n: int) -> bool:
+    """Whether a tool changed files since a turn ended last."""
+    for m in range(n - 1, 0, -1):
+        fact = c[m]
+        if isinstance(fact, TurnEnded):
+            return False
+        if isinstance(fact, FilesChanged) and fact.by != "undo":
+            return True
+    return False
+
+
+def chat_seen(c: Conversation, n: int, opened: frozenset[int] = frozenset()) -> list[Entry]:
+    """What is not hidden where the rewinds `opened` are."""
+    seen = set(_seen(chat(c, n), opened))
+    return [entry for entry in chat_items(c, n) if entry[0] in seen and not replaced(c, entry[0], n)]
+
+
+def _seen(rows: tuple[Row, ...], opened: frozenset[int]) -> Iterable[int]:
+    for row in rows:
+        yield from _seen(row.hidden, opened) if row.seq in opened else ()
+        yield row.seq
+
+
+def replaced(c: Conversation, n: int, last: int) -> bool:
+    """A reply that broke off, was taken out whole, and was asked for again with success."""
+    fact = c[n]
+    if not isinstance(fact, ModelReplied) or fact.stop is not Stop.CUT:
+        return False
+    out = 0
+    for m, later in c.until(last):
+        if isinstance(later, Excluded) and m > n:
+            out = later.ref.first if isinstance(later.ref, Span) else 0
+        elif isinstance(later, ModelReplied) and later.parts and out:
+            if out == n:
+                return m in way(c, last) or n not in way(c, last)
+            out = 0
+        elif isinstance(later, Rewound) or (isinstance(later, UserSaid) and not later.by):
+            out = 0
+    return False
 
 
 def _batch(c: Conversation, fold: Folded, n: int) -> list[tuple[int, Folded]]:
@@ -142,29 +239,37 @@ def _in_force(now: Moment, seq: int) -> bool:
     return any(now.folds[name].seq == seq for name in now.in_force)
 
 
-def _struck(c: Conversation, m: int, n: int) -> bool:
+def struck(c: Conversation, m: int, n: int) -> bool:
     fact = c[m]
-    if not isinstance(fact, Folded):
-        return False
-    now = moment(c, n)
-    return not any(_in_force(now, seq) for seq, _ in _batch(c, fact, n))
+    assert isinstance(fact, Folded)
+    return not any(_in_force(moment(c, n), seq) for seq, _ in _batch(c, fact, n))
 
 
-def results(c: Conversation, m: int, n: int) -> tuple[int, ...]:
-    """The result that each call of the reply m shows at n: both are on the way, or the call is not."""
-    fact = c[m]
-    if not isinstance(fact, ModelReplied):
-        return ()
-    calls = [PartRef(m, i) for i, part in enumerate(fact.parts) if hasattr(part, "arguments")]
-    if not calls:
-        return ()
-    if m in way(c, n):
-        return tuple(moment(c, n).answers.get(ref, 0) for ref in calls)
-    found: dict[PartRef, int] = {}
-    for seq, later in c.until(n):
-        if isinstance(later, ToolReturned) and seq > m:
-            found = {**moment(c, seq).answers, **found}
-    return tuple(found.get(ref, 0) for ref in calls)
+def result(c: Conversation, call: PartRef, n: int) -> int:
+    """The result a call shows at n, 0 without: of its way, or where the call is not on the way, the newest."""
+    if call.seq in way(c, n):
+        return moment(c, n).answers.get(call, 0)
+    return max(moment(c, m).answers.get(call, 0) for m in range(call.seq, n + 1))
+
+
+def answers(c: Conversation, message: int, n: int) -> tuple[int, tuple[int, ...]]:
+    """Which answer to a message is shown, from 1, and the newest fact of each; (0, ()) where there is but one."""
+    first = [message + 1] if message < n and before(c, message + 1) == message else []
+    begins = first + [
+        m for m, fact in c.until(n) if isinstance(fact, Rewound) and fact.again and fact.to == message < m - 1
+    ]
+    if len(begins) <= 1:
+        return 0, ()
+    shown = [number for number, begin in enumerate(begins, 1) if begin in way(c, n)]
+    if not shown:
+        return 0, ()
+    return shown[0], tuple(_end(c, begin, n) for begin in begins)
+
+
+def _end(c: Conversation, begin: int, n: int) -> int:
+    """The newest fact with the beginning of an answer on its way, that is the newest of all or was left by a rewind."""
+    left = [m - 1 for m, fact in c.until(n) if isinstance(fact, Rewound)] + [n]
+    return max(m for m in left if m >= begin and begin in way(c, m))
 
 
 # --- the timeline ----------------------------------------------------------------------------------------------------
@@ -203,8 +308,8 @@ def _fold_points(c: Conversation, m: int, fact: Folded, n: int, points: list[Poi
     if m != batch[0]:
         return []
     at = Point(m, figure(c, batch[-1]))
-    earlier = Point(before(c, m), figure(c, before(c, m)))
-    differs = not points or points[-1].figure != earlier.figure
+    earlier = Point(m, figure(c, before(c, m)))
+    differs = bool(points) and points[-1].figure != earlier.figure
     return [earlier, at] if fact.kind is not FoldKind.EXCERPT and differs else [at]
 
 
@@ -234,34 +339,73 @@ def fold_rows(c: Conversation, n: int) -> list[FoldRow]:
 
 # --- the inspector ---------------------------------------------------------------------------------------------------
 
-KINDS = {"tools": "system", "each message": "conversation", "text": "conversation", "attachment": "conversation"}
+SYSTEM, HANDOVER, OBSERVATIONS = "system and tools", "handover", "observations"
+CONVERSATION, OUTPUT = "conversation", "tool outputs"
 
 
 def kinds(c: Conversation, n: int) -> dict[str, int]:
-    """The view's tokens at n by the finest kinds: settings, sorts of parts, kinds of folds, notes, and the 4 of each message."""
-    found = Counter(settings(c, n).tokens())
-    for item in view(moment(c, n)):
-        found["each message"] += PER_MESSAGE if item.shown else 0
+    """The view's tokens at n: a part counts by its message, also folded or behind a document; the 4 are conversation."""
+    now = moment(c, n)
+    found = Counter({SYSTEM: sum(settings(c, n).tokens().values())})
+    for item in view(now):
+        found[CONVERSATION] += PER_MESSAGE if item.shown else 0
         for each in item.shown:
-            found[_kind(each)] += each.tokens
-    return {kind: tokens for kind, tokens in found.items() if tokens}
+            found[_kind(now, each)] += each.tokens
+    return found
 
 
-def _kind(each: Shown) -> str:
-    if each.fold:
-        return str(each.fold.fact.kind)
-    return "note" if each.how == "note" else each.sort
+def _kind(now: Moment, each: Shown) -> str:
+    if each.ref is None:
+        assert each.fold is not None
+        return HANDOVER if each.fold.fact.kind in (FoldKind.HANDOVER, FoldKind.TRUNCATION) else OBSERVATIONS
+    return OUTPUT if isinstance(now.messages[each.ref.seq], ToolReturned) else CONVERSATION
 
 
-def inspector(c: Conversation, reply: int) -> tuple[dict[str, int], int]:
-    """The kinds of the moment a reply saw, by the main model's factor then, and what is used. `KINDS` says which go together."""
-    n = saw(c, reply)
-    groups: Counter[str] = Counter()
-    for kind, tokens in kinds(c, n).items():
-        groups[KINDS.get(kind, kind)] += tokens
-    by = main_factor(c, n)
-    rounded = {kind: round(tokens * by) for kind, tokens in groups.items()}
+def meter(c: Conversation, n: int) -> tuple[dict[str, int], int]:
+    """The kinds by the main model's factor, and what is used."""
+    by, counts = main_factor(c, n), kinds(c, n)
+    rounded = {kind: round(counts[kind] * by) for kind in (SYSTEM, HANDOVER, OBSERVATIONS, CONVERSATION, OUTPUT)}
     return rounded, sum(rounded.values())
+
+
+def recallable(c: Conversation, n: int) -> int:
+    """What markers and excerpts in force stand for: once for each cover, the most that one of them says."""
+    now, most = moment(c, n), Counter[Cover]()
+    for name in now.in_force:
+        fold = now.folds[name]
+        if fold.fact.kind in (FoldKind.MARKER, FoldKind.EXCERPT):
+            most[fold.cover] = max(most[fold.cover], fold.fact.tokens_before)
+    return sum(most.values())
+
+
+def prices(model: ModelSet | None) -> tuple[float, float, float]:
+    """Of cached tokens, of writing, of output; what is not known by the price of input, without which nothing is told."""
+    if model is None or model.price_input <= 0:
+        return 0.0, 0.0, 0.0
+    plain = model.price_input
+    return model.price_cache_read or plain / 10, model.price_cache_write or plain, model.price_output or plain * 5
+
+
+# --- an export -------------------------------------------------------------------------------------------------------
+
+
+def exported(c: Conversation, n: int) -> list[tuple[str, str]]:
+    """All facts that say something, on any way: what kind of line, and its figures where it has some."""
+    found: list[tuple[str, str]] = []
+    for _, fact in c.until(n):
+        match fact:
+            case UserSaid():
+                found.append(("user", ""))
+            case ModelReplied(parts=parts):
+                said = [part for part in parts if isinstance(part, Text | Reasoning) and not _is_empty(part)]
+                found += [("said", part.text) if isinstance(part, Text) else ("code", "") for part in said]
+            case ToolReturned():
+                found.append(("code", ""))
+            case Folded(kind=kind, tokens=tokens, tokens_before=earlier):
+                found.append(("fold", f"{kind}: {earlier:,} → {tokens:,} tokens"))
+            case _:
+                pass
+    return found
 
 
 # --- the digest of a request -----------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ def test_ids_in_requests() -> None:
 def test_words_of_the_turn() -> None:
     c = of(said(), said(steering=True), replied(), said(steering=True), END, said(steering=True))
     turns = [(moment(c, n).words, moment(c, n).running) for n in range(1, 7)]
-    assert turns == [([1], False), ([2], False), ([2], True), ([2, 4], True), ([2, 4], False), ([6], False)]
+    assert turns == [([1], True), ([1, 2], True), ([1, 2], True), ([1, 2, 4], True), ([1, 2, 4], False), ([6], True)]
 
 
 def test_what_parts_count() -> None:
@@ -306,8 +306,8 @@ def test_what_was_sent_and_saved() -> None:
     assert (figures.sent(c, 3), figures.without_folds(c, 3)) == (80, 160)
     assert (figures.sent(c, 5), figures.without_folds(c, 5)) == (100, 100)
     total = figures.sums(c, 6)
-    assert (total.steps, total.sent, total.without, total.cache_read, total.paid) == (2, 191, 271, 3, 0.5)
-    assert total.saved == 1 - 191 / 271
+    assert (total.steps, total.sent, total.without, total.cache_read, total.paid) == (2, 191, 260, 3, 0.5)
+    assert total.saved == 1 - 191 / 260
 
 
 def test_money_without_folds() -> None:
@@ -354,9 +354,7 @@ def test_the_chat_hides_what_was_rewound() -> None:
     behind = places.chat(c, 7)[1].hidden
     assert [row.seq for row in behind] == [2, 4, 5]
     assert [row.seq for row in behind[1].hidden] == [3]
-    assert places.results(c, 2, 7) == (5,)  # the call is not on the way
-    assert places.results(c, 2, 5) == (5,)
-    assert places.results(c, 2, 4) == (0,)
+    assert [places.result(c, PartRef(2), n) for n in (7, 5, 4)] == [5, 5, 0]  # at 7 the call is not on the way
 
 
 def test_a_batch_in_chat_and_timeline() -> None:
@@ -368,10 +366,10 @@ def test_a_batch_in_chat_and_timeline() -> None:
         Unfolded("f"),
         Unfolded("g"),
     )
-    assert [row.struck for row in places.chat(c, 5)][2:4] == [False, False]
-    assert [row.struck for row in places.chat(c, 6)][2:4] == [True, True]
+    assert [places.struck(c, 3, n) for n in (5, 6)] == [False, True]
+    assert places.chat_items(c, 6)[2:] == [(3, "fold", 0)]
     points = [(point.seq, point.figure) for point in places.timeline(c, 6)]
-    assert points == [(2, 108), (3, 18), (5, 63), (6, 108)]
+    assert points == [(3, 18), (5, 63), (6, 108)]  # nothing stands before the first point
     assert places.fold_rows(c, 5) == [places.FoldRow((3, 4), 100, 10, in_force=True)]
     assert not places.fold_rows(c, 6)[0].in_force
 
@@ -383,7 +381,8 @@ def test_an_excerpt_has_no_point_before_it() -> None:
 
 def test_the_inspector_is_of_the_moment_seen() -> None:
     c = of(SystemSet("s", 7), ToolsOffered((), 30), said(), SystemSet("t", 70), replied(saw=3))
-    assert places.inspector(c, 5) == ({"system": 37, "conversation": 14}, 51)
+    kinds, used = places.meter(c, figures.saw(c, 5))
+    assert (kinds[places.SYSTEM], kinds[places.CONVERSATION], used) == (37, 14, 51)
 
 
 def test_the_digest_of_a_request() -> None:

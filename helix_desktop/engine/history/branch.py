@@ -54,7 +54,6 @@ class Branch(Folds):
 
     calls: dict[str, Call] = field(default_factory=dict)  # every call by the id it has in requests
     batches: dict[int, tuple[Call, ...]] = field(default_factory=dict)  # the calls of each reply that made some
-    results: dict[str, int] = field(default_factory=dict)  # request id of a call → seq of its result
     running_calls: list[Call] = field(default_factory=list)
     turn: Turn = field(default_factory=Turn)
     steps: list[int] = field(default_factory=list)  # the seqs of replies
@@ -199,7 +198,7 @@ class Branch(Folds):
         for index, call in enumerate(self.running_calls):
             if call.id == fact.call:
                 del self.running_calls[index]
-                self.results[call.shown] = seq
+                self.answered[seq] = call
                 if call.shown != fact.call:
                     self.ids[PartRef(seq)] = call.shown
                 return True
@@ -224,7 +223,7 @@ class Branch(Folds):
         if isinstance(cover, PartRef):
             if not self.has(cover.seq) or cover.part >= len(parts.parts_of(parts.message(self.message(cover.seq)))):
                 return False
-        elif not (cover.first <= cover.last < seq and self.covered(cover)):
+        elif not (0 < cover.first <= cover.last < seq and self.covered(cover)):
             return False
         if not self.may_nest(cover):
             return False

@@ -13,6 +13,7 @@ from functools import partial
 
 from helix_desktop.engine import parts
 from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.calls import Call
 from helix_desktop.engine.facts import (
     Cover,
     DetailsKept,
@@ -47,6 +48,7 @@ class Folds(Items):
 
     facts: list[Recorded] = field(default_factory=list)
     ids: dict[PartRef, str] = field(default_factory=dict)  # of calls whose own id is empty or used twice
+    answered: dict[int, Call] = field(default_factory=dict)  # by the number of a result, on any branch: its call
     folds: dict[str, Folded] = field(default_factory=dict)  # every fold that was ever in force here
     live: dict[str, None] = field(default_factory=dict)
     by_span: dict[Span, list[str]] = field(default_factory=dict)  # the live folds over each span; the last one shows
@@ -142,7 +144,7 @@ class Folds(Items):
         else:
             inside = sorted((live for live in self.by_span if contains(span, live)), key=lambda s: (s.first, -s.last))
         outermost: list[tuple[Span, Folded]] = []
-        end = 0
+        end = span.first - 1
         for cover in inside:
             fold = self._youngest(self.by_span[cover], without) if cover.first > end else None
             if fold is not None:

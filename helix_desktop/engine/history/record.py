@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from helix_desktop.engine.calls import Call
 from helix_desktop.engine.facts import PartRef, Recorded, Span
 from helix_desktop.engine.history.folds import Effect, Folds
 from helix_desktop.engine.history.ledger import Ledger
@@ -32,6 +33,7 @@ class Record:
     settings: list[Settings] = field(default_factory=lambda: [Settings()])
     settings_seqs: array[int] = field(default_factory=lambda: array("q"))
     ids: dict[PartRef, str] = field(default_factory=dict)  # of calls whose own id is empty or used twice
+    answered: dict[int, Call] = field(default_factory=dict)  # by the number of a result, on any branch: its call
     ledger: Ledger = field(default_factory=Ledger)
 
     def path(self, seq: int) -> list[Run]:
@@ -71,7 +73,7 @@ class Record:
 
     def shown_at(self, seq: int) -> Folds:
         """What was shown when `seq` was the newest fact."""
-        then = Folds(facts=self.facts, ids=self.ids)
+        then = Folds(facts=self.facts, ids=self.ids, answered=self.answered)
         for first, last in self.path(seq):
             then.order += self.messages[bisect_left(self.messages, first) : bisect_right(self.messages, last)]
             changes = slice(bisect_left(self.effect_seqs, first), bisect_right(self.effect_seqs, last))

@@ -225,8 +225,8 @@ def about_output(branch: Branch, seq: int) -> str:
 
 def call_of(branch: Branch, seq: int) -> ToolCall | None:
     """The call an output answers."""
-    shown = branch.ids.get(PartRef(seq), branch.output(seq).call)
-    return branch.calls[shown].call if shown in branch.calls else None
+    answered = branch.answered.get(seq)
+    return answered.call if answered else None
 
 
 def long_value(arguments: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,11 +14,9 @@ from helix_desktop.engine.facts import (
     ModelRole,
     PartRef,
     Reasoning,
-    Recorded,
     Span,
     Text,
     ToolCall,
-    ToolReturned,
 )
 from helix_desktop.engine.history.ledger import Savings
 from helix_desktop.engine.history.moment import Moment
@@ -57,35 +55,13 @@ class Part:
         return self.named[1]
 
 
-class Calls:
-    """What each output was the output of. Grows with the facts."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, str] = {}
-        self._of: dict[int, str] = {}
-        self._read = 0
-
-    def of(self, facts: Sequence[Recorded]) -> Mapping[int, str]:
-        """The words of the call answered by the fact with a number."""
-        for recorded in facts[self._read :]:
-            fact = recorded.fact
-            if isinstance(fact, ToolReturned):
-                self._of[recorded.seq] = self._open.pop(fact.call, fact.call)
-            else:
-                for part in getattr(fact, "parts", ()):
-                    if isinstance(part, ToolCall):
-                        self._open[part.id] = called(part.name, part.arguments)
-        self._read = max(self._read, len(facts))
-        return self._of
-
-
-def parts(state: Moment, factor: float, calls: Mapping[int, str]) -> list[Part]:
+def parts(state: Moment, factor: float) -> list[Part]:
     """Every block of the view in order."""
     chosen = state.settings.model(ModelRole.MAIN)
     price = chosen.price_input / PER_MILLION if chosen else 0.0
 
     def naming(block: Block) -> tuple[str, bool]:
-        return named(block, state, calls)
+        return named(block, state)
 
     found = []
     for number, block in enumerate(state.view().blocks):
@@ -94,14 +70,15 @@ def parts(state: Moment, factor: float, calls: Mapping[int, str]) -> list[Part]:
     return found
 
 
-def named(block: Block, state: Moment, calls: Mapping[int, str]) -> tuple[str, bool]:
+def named(block: Block, state: Moment) -> tuple[str, bool]:
     """What a block is, in a few words, and whether they are code."""
     fold = state.fold(block.fold) if block.fold else None
     if fold is not None and isinstance(fold.cover, Span):
         return title(fold), False
     seq = block.source.seq if isinstance(block.source, PartRef) else block.source.last
     if block.kind is Kind.OUTPUT:
-        return calls.get(seq, tr("output {n}", n=seq)), True
+        answered = state.record.answered.get(seq)
+        return called(answered.call.name, answered.call.arguments) if answered else tr("output {n}", n=seq), True
     what = block.content
     if isinstance(what, ToolCall):
         return called(what.name, what.arguments), True

@@ -61,7 +61,6 @@ class Inspector(QWidget):
         self._doing = doing
         self._session: Session | None = None
         self._bench: Workbench | None = None
-        self._calls = figures.Calls()
         self._steps: list[Recorded] = []
         self._unread: Iterator[Recorded] = iter(())
         self._read_to = 0
@@ -110,7 +109,7 @@ class Inspector(QWidget):
     def open(self, session: Session | None, bench: Workbench | None = None) -> None:
         """Show a conversation as it is now."""
         self._session, self._bench = session, bench
-        self._calls, self._steps, self._folding = figures.Calls(), [], {}
+        self._steps, self._folding = [], {}
         facts = session.conversation.state.facts if session is not None else []
         self._past.forget()
         self._unread, self._read_to = iter(facts), 0
@@ -205,9 +204,7 @@ class Inspector(QWidget):
         self._state = state
         chosen = policy.from_fact(state.settings.policy)
         meter = budget.meter(state, chosen)
-        self._parts = figures.parts(
-            state, meter.factor, self._calls.of(self._session.conversation.state.facts if self._session else ())
-        )
+        self._parts = figures.parts(state, meter.factor)
         self.view.show_boxes(lambda ink, width: self._boxes(ink, width, state, meter, chosen), keep_place=True)
 
     # --- what is shown

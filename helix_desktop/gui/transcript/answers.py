@@ -31,21 +31,39 @@ class Answers:
     def rewound(self, seq: int, fact: Rewound, record: Record) -> None:
         """A rewind at `seq`: the answers on the way to the fact before it are left there."""
         if fact.again and 0 < fact.to < seq - 1 and isinstance(record.facts[fact.to - 1].fact, UserSaid):
-            self._begins.setdefault(fact.to, [fact.to + 1]).append(seq)
-        way = record.path(seq - 1)
-        for begins in self._begins.values():
-            for begin in begins:
-                if _on(way, begin):
-                    self._ends[begin] = seq - 1
+            if fact.to not in self._begins:
+                self._begins[fact.to] = self._first_of(fact.to, seq, record)
+            self._begins[fact.to].append(seq)
+        self._left(seq, [begin for begins in self._begins.values() for begin in begins], record)
+
+    def _first_of(self, message: int, seq: int, record: Record) -> list[int]:
+        """Where the first answer begins, if what follows the message goes on from it; where it was left is looked up."""
+        begin = message + 1
+        if not on(record.path(begin), message):
+            return []
+        for rewind in record.rewinds:
+            if begin < rewind <= seq:
+                self._left(rewind, [begin], record)
+        return [begin]
+
+    def _left(self, rewind: int, begins: list[int], record: Record) -> None:
+        """A rewind leaves the answers that are on the way to the fact before it."""
+        way = record.path(rewind - 1) if begins else []
+        for begin in begins:
+            if on(way, begin):
+                self._ends[begin] = rewind - 1
 
     def of(self, message: int, record: Record, now: int) -> Choice:
         begins = self._begins.get(message, ())
-        way = record.path(now) if begins else []
-        shown = next((number for number, begin in enumerate(begins, 1) if _on(way, begin)), 0)
+        if len(begins) < 2:
+            return Choice()
+        way = record.path(now)
+        shown = next((number for number, begin in enumerate(begins, 1) if on(way, begin)), 0)
         if not shown:
             return Choice()
         return Choice(shown, tuple(now if at == shown else self._ends[begin] for at, begin in enumerate(begins, 1)))
 
 
-def _on(way: list[Run], seq: int) -> bool:
+def on(way: list[Run], seq: int) -> bool:
+    """Whether a fact lies on a way."""
     return any(first <= seq <= last for first, last in way)

@@ -47,7 +47,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.view import State
 from helix_desktop.gui.engine_sentences import said
-from helix_desktop.gui.transcript.answers import Answers, Choice
+from helix_desktop.gui.transcript.answers import Answers, Choice, on
 from helix_desktop.gui.transcript.groups import Group, Groups
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
 from helix_desktop.gui.transcript.notes import changed_files, note
@@ -71,7 +71,7 @@ class Items:
     _groups: Groups = field(default_factory=Groups)
     _answers: Answers = field(default_factory=Answers)
     _broken: int = 0  # a reply whose stream broke, and which is asked for again
-    _replaced: list[tuple[int, int]] = field(default_factory=list)  # the items of such replies
+    _replaced: list[tuple[int, int]] = field(default_factory=list)  # such replies, and the facts that took their place
     until: float = 0.0  # when the model is asked again, while the client waits
     _error: int = -1  # the failure nothing has come after
     _seqs: array[int] = field(default_factory=lambda: array("q"))
@@ -79,7 +79,7 @@ class Items:
     _live: dict[int, list[str]] = field(default_factory=dict)
     _live_calls: dict[int, int] = field(default_factory=dict)
     _calls: dict[str, int] = field(default_factory=dict)
-    _returned: dict[int, Recorded] = field(default_factory=dict)
+    _returned: dict[int, tuple[Recorded, ...]] = field(default_factory=dict)  # one on each way
     _of_return: dict[int, int] = field(default_factory=dict)
     _decided: dict[int, Decided] = field(default_factory=dict)
     _lately: dict[str, int] = field(default_factory=dict)  # calls of the last reply that have returned
@@ -226,7 +226,7 @@ class Items:
         if self._away is None:
             runs = self._left_behind(self._told)
             places = ((bisect_left(self._seqs, first), bisect_right(self._seqs, last) - 1) for first, last in runs)
-            self._away = _merged([*((first, last) for first, last in places if first <= last), *self._replaced])
+            self._away = _merged([(first, last) for first, last in (*places, *self._broken_off()) if first <= last])
         return self._away
 
     def _left_behind(self, at: int, after: int = 0) -> Iterator[tuple[int, int]]:
@@ -239,6 +239,13 @@ class Items:
             elif begin < first:
                 yield begin, first - 1
             end = last
+
+    def _broken_off(self) -> Iterator[tuple[int, int]]:
+        """The items of replies another one took the place of, but where a rewind goes back between the two."""
+        way = self.history.record.path(self._told)
+        for seq, other in self._replaced:
+            if other > self._told or on(way, other) or not on(way, seq):
+                yield bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
 
     def at_seq(self, seq: int) -> int:
         """The item that shows the fact `seq`, or the nearest one before it; -1 without items."""
@@ -264,9 +271,10 @@ class Items:
         call = item.fact.parts[item.part]
         if not isinstance(call, ToolCall):
             raise TypeError(f"item {index} is not a call")
-        branch, returned = self.history.branch, self._returned.get(index)
-        if returned and branch.has(item.seq) and not branch.has(returned.seq):
-            returned = None  # a rewind left it behind
+        branch, results = self.history.branch, self._returned.get(index, ())
+        if branch.has(item.seq):  # what a rewind left behind is not its result
+            results = tuple(one for one in results if branch.has(one.seq))
+        returned = results[-1] if results else None
         output = branch.part_fold(PartRef(returned.seq, 0)) if returned else None
         busy = self.running in {Running.TOOLS, Running.ASKING, Running.THINKING}
         return CallState(
@@ -339,7 +347,7 @@ class Items:
         self._begun.clear()
         self._stages.clear()
         if fact.parts:
-            self._replace_cut()
+            self._replace_cut(recorded.seq)
         for number, part in enumerate(fact.parts):
             if type(part) is Text:
                 if part.text.strip():
@@ -354,11 +362,14 @@ class Items:
         return self._past_failure()
 
     def _got(self, recorded: Recorded, fact: ToolReturned) -> Iterable[int]:
-        index = self._calls.pop(fact.call, None)
-        if index is None:
+        answered = self.history.record.answered.get(recorded.seq)
+        if answered is None:
             return ()
+        index = self._item_of(answered.ref)
+        if self._calls.get(fact.call) == index:
+            del self._calls[fact.call]
         self._lately[fact.call] = index
-        self._returned[index] = recorded
+        self._returned[index] = (*self._returned.get(index, ()), recorded)
         self._of_return[recorded.seq] = index
         self._shown.pop(fact.call, None)
         return (index, *self._groups.returned(index, ok=fact.ok, seconds=fact.seconds))
@@ -448,12 +459,12 @@ class Items:
         self._broken = seq if isinstance(reply, ModelReplied) and reply.stop is Stop.CUT else 0
         return ()
 
-    def _replace_cut(self) -> None:
+    def _replace_cut(self, by: int) -> None:
         """What is written now takes the place of the reply that broke off: one answer is to be read, not several beginnings."""
         seq, self._broken = self._broken, 0
         first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
         if seq and first <= last:
-            self._replaced.append((first, last))
+            self._replaced.append((seq, by))
             self._named = self._named and not any(item.head for item in self.all[first : last + 1])
             self._away = None
 
@@ -470,6 +481,13 @@ class Items:
         self.all.append(item)
         self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
 
+    def _item_of(self, ref: PartRef) -> int:
+        """The item of a part that has one."""
+        index = bisect_left(self._seqs, ref.seq)
+        while self.all[index].part != ref.part:
+            index += 1
+        return index
+
     def _of_cover(self, cover: Cover) -> Iterable[int]:
         if isinstance(cover, PartRef):
             return (self.at_seq(cover.seq),)
@@ -479,7 +497,7 @@ class Items:
         last = len(self.all) - 1
         if self._live_from < 0 or self.all[last].kind is not kind:
             if kind is ItemKind.LIVE_REPLY:
-                self._replace_cut()
+                self._replace_cut(self._told + 1)
             head = kind is ItemKind.LIVE_REPLY and not self._named
             return self._add_live(kind, text, head=head)
         pieces = self._live[last]

@@ -19,7 +19,7 @@ def state() -> State:
 def test_parts_are_the_blocks_of_the_view() -> None:
     now = state()
     meter = budget.meter(now, policy.from_fact(now.settings.policy))
-    parts = figures.parts(now, meter.factor, figures.Calls().of(now.facts))
+    parts = figures.parts(now, meter.factor)
     assert [part.block for part in parts] == list(now.view().blocks)
     by_kind = {kind: sum(p.tokens for p in parts if p.block.kind is kind) for kind in Kind}
     assert all(abs(by_kind[kind] - meter.parts[kind]) <= len(parts) for kind in (Kind.HANDOVER, Kind.OUTPUT))
@@ -28,7 +28,7 @@ def test_parts_are_the_blocks_of_the_view() -> None:
 
 def test_blocks_have_names_a_person_knows() -> None:
     now = state()
-    names = [part.name for part in figures.parts(now, 1.0, figures.Calls().of(now.facts))]
+    names = [part.name for part in figures.parts(now, 1.0)]
     assert "Handover 3" in names
     assert "edit_file src/lock/manager.rs" in names
     assert any(name.startswith("The guard must never") for name in names)
@@ -36,7 +36,7 @@ def test_blocks_have_names_a_person_knows() -> None:
 
 def test_the_largest_come_first() -> None:
     now = state()
-    parts = figures.parts(now, 1.0, figures.Calls().of(now.facts))
+    parts = figures.parts(now, 1.0)
     largest = figures.largest(parts)
     assert [part.tokens for part in largest] == sorted((part.tokens for part in largest), reverse=True)
     assert largest[0].name == "edit_file src/lock/manager.rs"
@@ -45,13 +45,6 @@ def test_the_largest_come_first() -> None:
 def test_what_can_be_recalled() -> None:
     assert figures.recallable(state()) in (0, 4_812 + 18_240)
     assert figures.handover_name(state()) == "Handover 3"
-
-
-def test_the_calls_grow_with_the_facts() -> None:
-    facts, calls = story.recorded(), figures.Calls()
-    early = state_of(facts[:7])
-    assert calls.of(early.facts) == {7: "read_file src/lock/table.rs"}
-    assert calls.of(facts)[8] == "cargo test --workspace"
 
 
 def test_savings() -> None:
