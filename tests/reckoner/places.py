@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from helix_desktop.engine.facts import (
     Cover,
@@ -212,20 +213,19 @@ def _seen(rows: tuple[Row, ...], opened: frozenset[int]) -> Iterable[int]:
 
 
 def replaced(c: Conversation, n: int, last: int) -> bool:
-    """A reply that broke off, was taken out whole, and was asked for again with success."""
-    fact = c[n]
+    """A reply that broke off, was taken out at once, and was asked for again with success."""
+    fact, out, others = c[n], False, 0
     if not isinstance(fact, ModelReplied) or fact.stop is not Stop.CUT:
         return False
-    out = 0
     for m, later in c.until(last):
-        if isinstance(later, Excluded) and m > n:
-            out = later.ref.first if isinstance(later.ref, Span) else 0
-        elif isinstance(later, ModelReplied) and later.parts and out:
-            if out == n:
-                return m in way(c, last) or n not in way(c, last)
-            out = 0
-        elif isinstance(later, Rewound) or (isinstance(later, UserSaid) and not later.by):
-            out = 0
+        if m <= n:
+            continue
+        if isinstance(later, Rewound) or (isinstance(later, UserSaid) and not later.by):
+            break
+        if isinstance(later, ModelReplied) and later.parts:
+            return out and (m in way(c, last) or n not in way(c, last))
+        others += isinstance(later, ModelReplied)
+        out = out or (later == Excluded(Span(n, n)) and not others)
     return False
 
 
@@ -291,24 +291,26 @@ def main_factor(c: Conversation, n: int) -> float:
     return factor(c, main.model if main else "", n)
 
 
+@lru_cache(maxsize=1_000)
 def timeline(c: Conversation, n: int) -> list[Point]:
     points: list[Point] = []
     for m, fact in c.until(n):
         if isinstance(fact, ModelReplied):
             points.append(Point(m, sent(c, m)))
         elif isinstance(fact, Folded):
-            points += _fold_points(c, m, fact, n, points)
+            points += _fold_points(c, m, fact, n)
         elif isinstance(fact, Unfolded | Refolded | Rewound):
             points.append(Point(m, figure(c, m)))
     return points
 
 
-def _fold_points(c: Conversation, m: int, fact: Folded, n: int, points: list[Point]) -> list[Point]:
+def _fold_points(c: Conversation, m: int, fact: Folded, n: int) -> list[Point]:
     batch = [seq for seq, _ in _batch(c, fact, n)]
     if m != batch[0]:
         return []
     at = Point(m, figure(c, batch[-1]))
     earlier = Point(m, figure(c, before(c, m)))
+    points = timeline(c, m - 1)  # as they were when it came
     differs = bool(points) and points[-1].figure != earlier.figure
     return [earlier, at] if fact.kind is not FoldKind.EXCERPT and differs else [at]
 

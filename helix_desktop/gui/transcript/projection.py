@@ -70,6 +70,7 @@ class Items:
     grouping: bool = True  # calls that follow one another become one line
     _groups: Groups = field(default_factory=Groups)
     _answers: Answers = field(default_factory=Answers)
+    _last_cut: int = 0  # the last reply, where its stream broke
     _broken: int = 0  # a reply whose stream broke, and which is asked for again
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # such replies, and the facts that took their place
     until: float = 0.0  # when the model is asked again, while the client waits
@@ -339,7 +340,7 @@ class Items:
         if fact.by:
             return self._note(recorded, fact)
         self._put(Item(ItemKind.USER, recorded))
-        self._named, self._broken = False, 0
+        self._named, self._broken, self._last_cut = False, 0, 0
         return self._past_failure()
 
     def _replied(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
@@ -348,6 +349,7 @@ class Items:
         self._stages.clear()
         if fact.parts:
             self._replace_cut(recorded.seq)
+        self._last_cut = recorded.seq if fact.stop is Stop.CUT else 0
         for number, part in enumerate(fact.parts):
             if type(part) is Text:
                 if part.text.strip():
@@ -390,7 +392,8 @@ class Items:
             changed.append(self.at_seq(fact.cover.seq))
         if fact.kind is FoldKind.EXCERPT:
             return changed
-        first = self._batches[fact.batch][0].fold if fact.batch else fact.fold
+        batch = self._batches[fact.batch] if fact.batch else [fact]
+        first = next(one.fold for one in batch if one.kind is not FoldKind.EXCERPT)
         if first in self._fold_items:
             self._fold_items[fact.fold] = self._fold_items[first]
             return [*changed, self._fold_items[first]]
@@ -446,7 +449,7 @@ class Items:
         self._calls.clear()
         self._groups.end()
         self._error = -1
-        self._named, self._away, self._broken = False, None, 0
+        self._named, self._away, self._broken, self._last_cut = False, None, 0, 0
         self._answers.rewound(recorded.seq, fact, self.history.record)
         if not fact.again and bisect_right(self._seqs, fact.to) < len(self.all):
             self._put(Item(ItemKind.REWOUND, recorded))
@@ -454,9 +457,8 @@ class Items:
 
     def _leave_out(self, recorded: Recorded, fact: Excluded) -> Iterable[int]:
         """A reply that broke off leaves the view before it is asked for again."""
-        seq = fact.ref.first if isinstance(fact.ref, Span) else 0
-        reply = self.history.record.facts[seq - 1].fact if 0 < seq <= len(self.history.record.facts) else None
-        self._broken = seq if isinstance(reply, ModelReplied) and reply.stop is Stop.CUT else 0
+        if fact.ref == Span(self._last_cut, self._last_cut):
+            self._broken = self._last_cut
         return ()
 
     def _replace_cut(self, by: int) -> None:
