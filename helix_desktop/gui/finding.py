@@ -70,17 +70,22 @@ def of_workspaces(rows: Sequence[WorkspaceRow], go: Go) -> list[Find]:
     return [find(row) for row in rows]
 
 
-def of_hits(hits: Sequence[Hit], rows: Sequence[ConversationRow], workspace: str, go: Go) -> list[Find]:
-    """Messages and entries the workspace's search found."""
+def of_hits(hits: Sequence[Hit], rows: Sequence[ConversationRow], workspace: str, go: Go, name: str = "") -> list[Find]:
+    """Messages and entries a workspace's search found; `name`: of the workspace, where it is not the one in front."""
     titles = {row.id: row.title for row in rows}
 
     def find(hit: Hit) -> Find:
         text = " ".join(hit.snippet.split())[:200]
         if hit.digest is not None:
-            note = " · ".join(filter(None, [hit.about.tool, hit.about.source, hit.digest.short]))
+            note = " · ".join(filter(None, [name, hit.about.tool, hit.about.source, hit.digest.short]))
             return Find(text, lambda: go(Place("entry", workspace, digest=hit.digest)), kind="entry", note=note)
         place = Place("conversation", workspace, hit.conversation, hit.seq)
-        return Find(text, lambda: go(place), kind="message", note=titles.get(hit.conversation, ""))
+        return Find(
+            text,
+            lambda: go(place),
+            kind="message",
+            note=" · ".join(filter(None, [name, titles.get(hit.conversation, "")])),
+        )
 
     return [find(hit) for hit in hits]
 

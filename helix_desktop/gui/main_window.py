@@ -371,6 +371,11 @@ class MainWindow(Frame):
         row = self._watched[workspace].bench.row(conversation) if workspace in self._watched else None
         return row.title if row else ""
 
+    def open_workspaces(self) -> Sequence[Workbench]:
+        """The one in front first."""
+        benches = [watched.bench for watched in self._watched.values()]
+        return sorted(benches, key=lambda bench: bench is not self.bench)
+
     def rows(self) -> Sequence[ConversationRow]:
         return self.bench.conversations() if self.bench else ()
 

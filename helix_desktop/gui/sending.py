@@ -11,6 +11,7 @@ from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import finding
 from helix_desktop.gui.chat.completion import Asked, Offer
+from helix_desktop.gui.frame.palette import Find
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.questions import ask_which
@@ -125,15 +126,17 @@ def recall(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = N
 
 
 def search(window: MainWindow, words: str) -> None:
-    """Ask the workspace for what the box that finds everything is looking for."""
-    bench = window.bench
-    if bench is None:
-        return
+    """Ask all open workspaces for what the box that finds everything is looking for; the one in front comes first."""
+    shown: list[Find] = []
 
-    def found(hits: Sequence[Hit]) -> None:
-        window.palette_.show_found(words, finding.of_hits(hits, window.rows(), bench.id, window.go))
+    def found(bench: Workbench, hits: Sequence[Hit]) -> None:
+        name = "" if bench is window.bench else bench.name
+        shown.extend(finding.of_hits(hits, bench.conversations(), bench.id, window.go, name))
+        window.palette_.show_found(words, shown)
 
-    window.doing.do(bench.search(words), name="search everything", then=found, owner=window)
+    for bench in window.open_workspaces():
+        work = bench.search(words)
+        window.doing.do(work, name="search everything", then=partial(found, bench), owner=window)
 
 
 def offer(window: MainWindow, typed: Asked) -> None:

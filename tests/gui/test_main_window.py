@@ -284,6 +284,15 @@ def test_the_palette_finds_actions_conversations_and_messages(window: MainWindow
     assert any(find.kind == "message" for find in window.palette_.finds)
 
 
+def test_every_open_workspace_is_searched(window: MainWindow, desk: FakeDesk) -> None:
+    window.open_workspace("parser")
+    window.palette_.open("Shard")
+    sending.search(window, "Shard")
+    notes = [find.note for find in window.palette_.finds if find.kind in ("entry", "message")]
+    assert any("storage-engine" in note for note in notes)
+    assert not notes[0].startswith("storage-engine")
+
+
 def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
     digest = story.stored(story.TABLE).digest
     window.go(Place("entry", "storage-engine", digest=digest))
