@@ -31,6 +31,9 @@ def add(nouns: Subparsers) -> None:
     gateway.add_argument(
         "--fold-plans", action="store_true", help="fold for agents that are logged in with a subscription, too"
     )
+    gateway.add_argument(
+        "--key", metavar="PROVIDER", default="", help="use the stored key of this provider where an agent sends none"
+    )
     gateway.add_argument("--socket", type=int, default=-1, help=argparse.SUPPRESS)
     gateway.add_argument("--engine", action="store_true", help=argparse.SUPPRESS)
     gateway.add_argument("--release", action="store_true", help=argparse.SUPPRESS)
@@ -51,7 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         sock = wrapping.listening(serving.PORT if arguments.port is None else arguments.port)
     options = Options(
-        serving.token_of(where), arguments.upstream, folds=not arguments.no_folds, folds_plans=arguments.fold_plans
+        serving.token_of(where),
+        arguments.upstream,
+        folds=not arguments.no_folds,
+        folds_plans=arguments.fold_plans,
+        key=asyncio.run(_key(where, arguments.key)) if arguments.key else "",
     )
     sys.stdout.write(f"listening on http://127.0.0.1:{sock.getsockname()[1]}\n")
     sys.stdout.flush()
@@ -61,6 +68,17 @@ def run(arguments: argparse.Namespace) -> int:
 
     asyncio.run(serving.run(where, sock, options, arguments.workspace, serve))
     return 0
+
+
+async def _key(where: places.Places, provider: str) -> str:
+    from helix_desktop.commands import open_workspace
+
+    key = await open_workspace.secrets_of(where).get(provider)
+    if not key:
+        raise WrongUse(
+            f"There is no stored key of {provider}.", remedy=f"Store one: helix-desktop provider add {provider} --key."
+        )
+    return key
 
 
 async def work(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:

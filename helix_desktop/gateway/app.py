@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -24,7 +24,7 @@ from helix_desktop.gateway.exchange import LARGE, LARGEST, Exchange, Incoming, O
 from helix_desktop.gateway.reading import Readings
 from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, STATUS, UPSTREAMS, Route, address, guessed, route
 from helix_desktop.providers import transport
-from helix_desktop.wire import openai_responses
+from helix_desktop.wire import anthropic, gemini, openai_responses
 from helix_desktop.wire.message import Json
 from helix_desktop.workbench.spending import midnight
 
@@ -43,7 +43,7 @@ ASK_SECONDS = 180.0
 @dataclass(frozen=True, slots=True)
 class Options:
     """`upstream`: where everything goes; empty: to each protocol's own provider. `folds_plans`: also of agents logged in
-    with a subscription.
+    with a subscription. `key`: of the keyring, for requests that come without one.
     """
 
     token: str
@@ -51,6 +51,7 @@ class Options:
     upstreams: Mapping[str, str] = field(default_factory=dict)
     folds: bool = True
     folds_plans: bool = False
+    key: str = field(default="", repr=False)
 
 
 @dataclass(slots=True)
@@ -183,6 +184,8 @@ class Gateway:
 
     async def _run(self, incoming: Incoming, start: Any, body: Any) -> None:
         where = incoming.route
+        if self._options.key and not clients.has_key(incoming.headers):
+            incoming = _keyed(incoming, where.wire or guessed(where.path, incoming.headers), self._options.key)
         url = address(self._upstream(incoming), where.path, incoming.query)
         request = await self._opened(incoming)
         room = await self._room(where) if request is not None else None
@@ -392,3 +395,10 @@ async def _say(send: SendEvent, status: int, value: str | dict[str, Json]) -> No
 def _with(incoming: Incoming, content: bytes) -> Incoming:
     headers = tuple((n, v) for n, v in incoming.raw_headers if n.lower() != b"content-encoding")
     return Incoming(incoming.method, incoming.route, incoming.query, headers, incoming.headers, content)
+
+
+def _keyed(incoming: Incoming, wire: str, key: str) -> Incoming:
+    """The request with the user's own key, as its protocol carries one."""
+    name = {anthropic.NAME: b"x-api-key", gemini.NAME: b"x-goog-api-key"}.get(wire, b"authorization")
+    value = key if name != b"authorization" else f"Bearer {key}"
+    return replace(incoming, raw_headers=(*incoming.raw_headers, (name, value.encode("latin-1"))))

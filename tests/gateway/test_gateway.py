@@ -294,3 +294,17 @@ def conversations(home: Path) -> list[Row]:
             await workspace.aclose()
 
     return asyncio.run(read())
+
+
+@pytest.mark.parametrize(("protocol", "name"), [("anthropic", "x-api-key"), ("openai-chat", "authorization")])
+def test_a_stored_key_is_used_only_where_the_agent_sends_none(tmp_path: Path, protocol: str, name: str) -> None:
+    _, script = scripted([Says("one")], [Says("two")])
+    with Provider(script) as provider, running(tmp_path, provider.url, key="stored-4711") as url:  # type: ignore[arg-type]
+        agent = Agent(protocol, url)
+        agent.say("look around")
+        agent.ask()
+        assert "stored-4711" not in str(provider.asked[-1].headers)
+        httpx.post(url + agent.path, json=agent.body())
+        assert provider.asked[-1].headers[name].endswith("stored-4711")
+    stored = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert b"stored-4711" not in stored
