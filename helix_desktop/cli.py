@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
         elif _nowhere():
-            print("The folder you are in is not there any more. Change to another one and try again.", file=sys.stderr)
+            print("The folder you are in no longer exists. Change to another one and try again.", file=sys.stderr)
         else:
             raise
         return FAILED

@@ -241,7 +241,7 @@ async def _workspaces(where: Places) -> AsyncIterator[Finding]:
                 yield Finding(what, State.NOTE, note)
             if over:
                 yield Finding(what, State.NOTE, f"Its cache exceeds its limit by {over:,} bytes.", _OVER)
-            yield Finding(what, State.GOOD, f"It opens; {len(conversations)} conversations.")
+            yield Finding(what, State.GOOD, f"It opens and has {len(conversations)} conversations.")
 
 
 def diagnostics(findings: Sequence[Finding], where: Places, redaction: logs.Redaction) -> str:

@@ -267,7 +267,7 @@ def test_in_a_folder_that_was_removed_that_is_said(tmp_path: Path, arguments: li
     program[2] += f"raise SystemExit(main({arguments!r}))"
     ran = subprocess.run(program, cwd=gone, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == "The folder you are in is not there any more. Change to another one and try again.\n"
+    assert ran.stderr == "The folder you are in no longer exists. Change to another one and try again.\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for a process's memory")

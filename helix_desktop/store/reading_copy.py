@@ -83,5 +83,5 @@ def _place(room: int) -> str:
             return place
     raise StoreFailed(
         f"The disk is full or read-only, and no other folder has {room >> 20:,} MB free for a copy to read from.",
-        remedy="Nothing was changed. Make room, or name another folder with TMPDIR.",
+        remedy="Nothing was changed. Free up space, or set TMPDIR to another folder.",
     )

@@ -54,7 +54,7 @@ class Planning:
         if self.permissions.mode is not Mode.PLAN:
             raise Refused("This workspace is not in plan mode. Start working.")
         if not plan or len(plan) > _LONGEST:
-            raise WrongUse(f"A plan is required, of up to {_LONGEST:,} characters.")
+            raise WrongUse(f"A plan of up to {_LONGEST:,} characters is required.")
         answer = await use.context.ask(Question(use.call, "A plan to approve", plan, scopes=tuple(ON), plan=True))
         if not answer.allowed:
             words = f" They said: {answer.words}" if answer.words else ""

@@ -80,14 +80,14 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 # --- the README ------------------------------------------------------------------------------------------------------
 
 QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer
-    ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output costs {× parts} times what it is made of (SHA-256, zstd, LevelDB's synced put), a put in lmdb {lmdb × parts} times that."),
+    ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output takes {× parts} times as long as its parts (SHA-256, zstd, LevelDB's synced put), a put in lmdb {lmdb × parts} times that."),
     ("store_put", "get of 2 KB", "A get of 2 KB, checked against its SHA-256, costs {× parts} times its parts; unchecked from diskcache {diskcache × parts} times that."),
     ("view", "a step at 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of the processor for view, meter and strategies; the view from nothing {from nothing} ms."),
     ("tokens", "counting code", "Tokens are counted at {× tiktoken} times the speed of tiktoken by itself."),
     ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms; the smallest server of the same SDK takes {smallest server} ms."),
-    ("start", "first paint", "The window is painted after {× bare Qt window} times what a bare Qt window takes."),
+    ("start", "first paint", "The window appears in {× bare Qt window} times the time a bare Qt window takes."),
     ("start", "memory after start", "Memory after start: {ours} MB, a bare Qt window {bare Qt window} MB."),
-    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy is billed {ours} of what sending everything costs, on ten recorded sessions (sessions that overflow the window save most). In the bill: the own system prompt and tools, summaries, recalls of what a reply uses and the context no longer shows."),
+    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy costs {ours} times as much as sending everything, on ten recorded sessions (sessions that overflow the window save most). In the bill: the own system prompt and tools, summaries, recalls of what a reply uses and the context no longer shows."),
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ def plan(situation: Situation, until: int = 0) -> Plan | None:
     span = foldable(situation, until)
     if span is None:
         return None
-    return Plan(FoldKind.TRUNCATION, span, "nothing else made the next request fit", panic=True)
+    return Plan(FoldKind.TRUNCATION, span, "the next request would not fit otherwise", panic=True)
 
 
 def body(found: Sequence[Detail], todo: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -153,7 +153,7 @@ class Conversations:
                     known, replace(known.contents, machine=self.machine), force=True
                 ):
                     return
-            raise Refused(f"{self.machine_of(conversation)} goes on writing.", remedy="Try again in a moment.")
+            raise Refused(f"{self.machine_of(conversation)} is still writing to it.", remedy="Try again in a moment.")
 
     # --- what is new there
 
@@ -221,7 +221,7 @@ class Conversations:
                 _Differs(seen.conversation)
                 if after
                 else JournalCorrupt(
-                    f"The conversation {seen.conversation} is not as its machine shared it.",
+                    f"The conversation {seen.conversation} differs from what its machine shared.",
                     remedy="Your own copy is intact.",
                 )
             )
@@ -274,8 +274,8 @@ class Conversations:
         for one in wanted:
             if one.name not in found:
                 raise NotThere(
-                    f"A part of the conversation {seen.conversation} is not there any more.",
-                    remedy="It is asked for again.",
+                    f"A part of the conversation {seen.conversation} is missing.",
+                    remedy="It will be requested again.",
                 )
             content = self.seal.open(one.name, found[one.name])
             lines += [line for line in await asyncio.to_thread(segments.unpack, content) if line.seq > after]

@@ -37,7 +37,9 @@ class MemoryEngine:
 
     def _held(self) -> threading.Lock:
         if self.away:
-            raise Away("The shared store does not answer.", remedy="Work goes on; what is new waits here.")
+            raise Away(
+                "The shared store does not answer.", remedy="You can keep working; changes wait here until it answers."
+            )
         return self._shelf.lock
 
     def put(self, rows: Mapping[bytes, bytes]) -> None:
@@ -49,7 +51,7 @@ class MemoryEngine:
             if quota and self._used().bytes + more > quota:
                 raise full_for_workspace(quota)
             if shelf.room and sum(len(row) for row, *_ in shelf.rows.values()) + more > shelf.room:
-                raise StoreFull("The shared store is full.", remedy="What is new waits here. Make room there.")
+                raise StoreFull("The shared store is full.", remedy="Your changes wait here. Free up space there.")
             now = shelf.now()
             shelf.rows |= {name: (row, now, self._space) for name, row in new.items()}
 
@@ -126,5 +128,5 @@ def full_for_workspace(quota: int) -> StoreFull:
     """The sentence for a workspace that has reached its quota."""
     return StoreFull(
         f"This workspace has reached its limit of {quota:,} bytes in the shared store.",
-        remedy="What is new waits here. Raise the limit, or run `workspace sync --collect`.",
+        remedy="Your changes wait here. Raise the limit, or run `workspace sync --collect`.",
     )

@@ -72,7 +72,7 @@ _TIMES: Mapping[str, int] = {
     "tcp_user_timeout": 20_000,
 }
 _LOOKED_AGAIN = 20  # puts after which the quota is looked at again
-_WAITS = "What is new waits here."
+_WAITS = "Your changes wait here."
 _NO_ENTRY = ("password authentication failed", "no password supplied")
 _FULL = ("53100", "53200")
 _PASSING = (
@@ -162,7 +162,7 @@ class PostgresEngine:
             time.sleep(0.1)
         raise StoreFailed(
             "A long transaction in the shared store keeps rows from being removed for certain.",
-            remedy="They cannot be read any more. Forget them again later.",
+            remedy="They can no longer be read. Forget them again later.",
         )
 
     def forgotten(self, after: int) -> tuple[Sequence[Tomb], int]:
@@ -318,7 +318,7 @@ def failure(error: psycopg.Error) -> HelixError:
             remedy=f"{_WAITS} Nothing was sent. Use the right host name, or name its certificate with sslrootcert=FILE.",
         )
     if code in _FULL:
-        return StoreFull("The shared store is full.", remedy=f"{_WAITS} Make room on its disk.")
+        return StoreFull("The shared store is full.", remedy=f"{_WAITS} Free up space on its disk.")
     if code == "3D000" or ('database "' in told and "does not exist" in told):
         return NotThere("There is no such database on the server of the shared store.", remedy="Create it there first.")
     return _other(code, text)
@@ -331,7 +331,10 @@ def _other(code: str, text: str) -> HelixError:
             remedy=f"{_WAITS} Give it the right to create a schema in that database.",
         )
     if not code or code[:2] in _PASSING:
-        return Away(f"The shared store does not answer: {text}", remedy="Work goes on; what is new waits here.")
+        return Away(
+            f"The shared store does not answer: {text}",
+            remedy="You can keep working; changes wait here until it answers.",
+        )
     return StoreFailed(f"The shared store refused: {text}", remedy=_WAITS)
 
 
