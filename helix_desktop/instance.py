@@ -235,7 +235,7 @@ async def listen(run: Path, name: str, answer: Answer, *, sockets: bool = SOCKET
     except OSError as error:  # a disk full, or one that knows no sockets
         raise HelixError(
             f"Other commands cannot be listened to in {run}: {error.strerror or error}.",
-            remedy="Nothing was changed. Make room there, or start with another folder (--home).",
+            remedy="Nothing was changed. Free up space there, or start with another folder (--home).",
         ) from error
     return owner
 

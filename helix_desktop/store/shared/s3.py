@@ -39,7 +39,7 @@ _HEAD = b"helix-index-%d\n"
 _PLACE = struct.Struct(">32sQQ32s")  # name, where in the pack, how long; the key
 _SUM = 32
 _OWN = (1 << 64) - 1  # instead of where: an object of its own
-_WAITS = "What is new waits here."
+_WAITS = "Your changes wait here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,9 +371,9 @@ def failure(error: Exception) -> HelixError:
             remedy=f"{_WAITS} Share the workspace again with the right address.",
         )
     if any(word in text for word in ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
-        return StoreFull("The shared store is full.", remedy=f"{_WAITS} Make room there.")
+        return StoreFull("The shared store is full.", remedy=f"{_WAITS} Free up space there.")
     if "certificate" in text.lower():
         return StoreFailed(
             "The shared store's certificate is not accepted.", remedy=f"{_WAITS} Nothing was sent. Check the host name."
         )
-    return Away(f"The shared store does not answer: {text[:200]}", remedy="Work goes on; what is new waits here.")
+    return Away(f"The shared store does not answer: {text[:200]}", remedy="You can keep working; changes wait here until it answers.")
