@@ -376,4 +376,7 @@ def failure(error: Exception) -> HelixError:
         return StoreFailed(
             "The shared store's certificate is not accepted.", remedy=f"{_WAITS} Nothing was sent. Check the host name."
         )
-    return Away(f"The shared store does not answer: {text[:200]}", remedy="You can keep working; changes wait here until it answers.")
+    return Away(
+        f"The shared store does not answer: {text[:200]}",
+        remedy="You can keep working; changes wait here until it answers.",
+    )
