@@ -41,7 +41,7 @@ class Tour(QObject):
         self._ended = ended
         self._at = 0
         self._seen: set[int] = set()  # steps the user has done
-        self._from = 0  # the newest fact when the step began
+        self._brought: set[int] = set()  # steps whose place has been scrolled to
         self.steps = self._all()
         self.coach = Coach(window.theme, window)
         self.coach.next_wanted.connect(lambda: self._go(self._at + 1))
@@ -73,7 +73,6 @@ class Tour(QObject):
             self.leave()
             return
         self._at = max(at, 0)
-        self._from = len(self._facts())
         self._window.show_page(self.step.page)
         if self._at == 1 and (fold := self._fold_of(FoldKind.EXCERPT, FoldKind.MARKER)) is not None:
             self._window.chat.transcript.show_fold(fold.fold)
@@ -126,7 +125,9 @@ class Tour(QObject):
         """A widget, or a place in it, in the window's coordinates; empty where it cannot be seen."""
         if not widget.isVisible() or (place is not None and place.isEmpty()):
             return QRect()
-        inner = widget.rect() if place is None else place
+        inner = widget.rect() if place is None else place & widget.rect()
+        if inner.isEmpty():
+            return QRect()
         return QRect(widget.mapTo(self._window, QPoint(0, 0)) + inner.topLeft(), inner.size())
 
     def _question_or_suggestion(self) -> QRect:
@@ -144,7 +145,11 @@ class Tour(QObject):
         inspector = self._window.pages.inspector
         if not inspector.isVisible():
             return self._of(self._window.top.inspector_button)
-        return self._of(inspector.view.viewport(), inspector.view.place_of(tr("Fold now…")))
+        view, name = inspector.view, tr("Fold now…")
+        if self._at not in self._brought and not view.viewport().rect().contains(view.place_of(name)):
+            self._brought.add(self._at)  # once: then the user may scroll where they like
+            view.bring(name)
+        return self._of(view.viewport(), view.place_of(name))
 
     def _undo(self) -> QRect:
         if self._window.page == "timeline":

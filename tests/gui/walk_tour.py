@@ -141,7 +141,6 @@ class Walk:
     async def shot(self, name: str) -> None:
         self.shots += 1
         if self.pictures is not None:
-            QApplication.processEvents()
             self.window.window().grab().save(str(self.pictures / f"{self.shots:02d}-{name}.png"))
 
 

@@ -137,6 +137,12 @@ class BoxesView(QAbstractScrollArea):
                 return place.translated(0, -self.verticalScrollBar().value()).toRect()
         return QRect()
 
+    def bring(self, name: str) -> None:
+        """Scroll the first hot place of a name into sight."""
+        bar, place = self.verticalScrollBar(), self.place_of(name)
+        if not place.isEmpty():
+            bar.setValue(bar.value() + place.center().y() - self.viewport().height() * 2 // 3)
+
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # boxes place their words themselves
