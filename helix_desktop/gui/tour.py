@@ -167,6 +167,14 @@ class Tour(QObject):
         viewer = self._window.pages.cache.viewer
         return self._of(viewer.recall_button) or self._of(self._window.pages.cache.table)
 
+    def _model(self) -> QRect:
+        """In a narrow window the inspector takes its room; the tour opened it, and closes it."""
+        window = self._window
+        if not window.top.model.isVisible() and window.side_shown and self._at not in self._brought:
+            self._brought.add(self._at)
+            window.toggle_side()
+        return self._of(window.top.model)
+
     def _all(self) -> tuple[Step, ...]:
         chat = self._window.chat
         return (
@@ -219,7 +227,7 @@ class Tour(QObject):
                     "The script can't do real work. Press the model's name to connect a provider, or a server on this computer such as Ollama."
                 ),
                 tr("Choose a model, then open a folder of your own with the + at the left."),
-                lambda: self._of(self._window.top.model),
+                self._model,
                 lambda: False,
             ),
         )

@@ -1,0 +1,171 @@
+"""A walk through the chat by real mouse and keyboard: the bar of a message, other answers, a group of calls, a failure's card; run by
+test_walk_chat.py under a screen.
+
+`python -m tests.gui.walk_chat HOME [PICTURES]`: a workspace whose model is the built-in script, and the real window on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop import places
+from helix_desktop.desktop.program import Program
+from helix_desktop.engine.facts import Rewound, TurnEnd, TurnEnded
+from helix_desktop.engine.session import Session
+from helix_desktop.gui.transcript.cards import CardBox
+from helix_desktop.gui.transcript.hover_bar import BAR
+from helix_desktop.gui.transcript.item import ItemKind
+from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk
+from tests.gui.hands import click, key, type_, xdotool
+from tests.soak.driven import HOME, drive, until
+
+PLAIN = 20.0
+DEAD = "dead/model"
+
+
+def prepare(home: Path) -> None:
+    async def make() -> None:
+        folder = home / "project"
+        folder.mkdir(parents=True)
+        for name in ("one.md", "two.md", "three.md"):
+            (folder / name).write_text(f"# {name}\n\nNothing much.\n")
+        where = places.find(home / HOME)
+        desk = Desk(where, Secrets(where.key_file, environ={}))
+        desk.configured.put(ProviderConfig("dead", base_url="http://127.0.0.1:9/v1"))
+        bench = await desk.create("walk", folder)
+        await bench.choose_model("demo/demo")
+        await bench.choose_mode("allow all")
+        await desk.aclose()
+
+    asyncio.run(make())
+
+
+class Walk:
+    """One person at one window."""
+
+    def __init__(self, run: Program, pictures: Path | None) -> None:
+        self.window, self.pictures = run.window, pictures
+
+    @property
+    def session(self) -> Session:
+        assert isinstance(self.window.session, Session)
+        return self.window.session
+
+    def ended(self) -> int:
+        session = self.window.session
+        return sum(isinstance(each.fact, TurnEnded) for each in session.facts) if isinstance(session, Session) else 0
+
+    def shown(self, kind: ItemKind) -> list[int]:
+        items = self.window.chat.transcript.view.items
+        return [index for index, item in enumerate(items.all) if item.kind is kind and not items.hidden(index)]
+
+    async def go(self) -> None:
+        try:
+            await until(lambda: self.window.bench is not None and self.window.isActiveWindow())
+            for part in (self.answers, self.group, self.failure):
+                await part()
+        except BaseException:
+            QApplication.screens()[0].grabWindow(0).save(str(Path(tempfile.gettempdir(), "helix-walk-failed.png")))
+            raise
+
+    async def say(self, words: str) -> None:
+        await click(self.window.chat.composer.text)
+        await type_(words)
+        before = self.ended()
+        await key("Return")
+        await until(lambda: self.ended() > before, PLAIN * 3)
+
+    async def answers(self) -> None:
+        """Copied, asked for again, gone back to, by the mouse; and by the keyboard."""
+        view = self.window.chat.transcript.view
+        await self.say("hello")
+        await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Copy message")
+        await until(lambda: "scripted demonstration" in QGuiApplication.clipboard().text(), PLAIN)
+        await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Regenerate")
+        await until(lambda: self.ended() == 2, PLAIN)
+        assert self.shown(ItemKind.REWOUND) == []
+        await until(lambda: len(view.items.answers(len(view.items.all) - 1).ends) == 2, PLAIN)
+        await self.shot("answers")
+        await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Previous answer")
+        await until(lambda: sum(isinstance(each.fact, Rewound) for each in self.session.facts) == 2, PLAIN)
+        assert view.items.answers(self.shown(ItemKind.REPLY)[-1]).number == 1
+        view.setFocus()
+        for _ in range(20):
+            await key("Tab")
+            if view.spot is not None and view.spot[1].box == BAR and view.items.all[view.spot[0]].kind is ItemKind.REPLY:
+                break
+        await key("Return")  # the first that can be pressed: the answer after this one
+        await until(lambda: view.items.answers(self.shown(ItemKind.REPLY)[-1]).number == 2, PLAIN)
+
+    async def group(self) -> None:
+        """Three files are read at once: one line, which a click opens and closes."""
+        view = self.window.chat.transcript.view
+        await self.say("tour")
+        first = next(index for index in range(len(view.items.all)) if view.items.group(index) is not None)
+        before = len(self.shown(ItemKind.CALL))
+        await self.press(first, "")
+        await until(lambda: len(self.shown(ItemKind.CALL)) == before + 2, PLAIN)
+        await self.shot("group")
+        await self.press(first, "")
+        await until(lambda: len(self.shown(ItemKind.CALL)) == before, PLAIN)
+
+    async def failure(self) -> None:
+        """A server that is not there: a card with one button, which tries again; the list says failed."""
+        view = self.window.chat.transcript.view
+        bench = self.window.bench
+        assert bench is not None
+        await bench.choose_model(DEAD)
+        await self.say("are you there?")
+        end = self.session.facts[-1].fact
+        assert isinstance(end, TurnEnd | TurnEnded)
+        card = self.shown(ItemKind.ERROR)[-1]
+        box = view.column.whole(card).boxes[0]
+        assert isinstance(box, CardBox)
+        assert "connection" in box.text
+        await self.shot("failure")
+        before = self.ended()
+        await self.press(card, "Try again")
+        await until(lambda: self.ended() == before + 1, PLAIN * 3)
+        assert view.column.whole(card).boxes[0].hots == []
+
+    async def on_bar(self, index: int, name: str) -> None:
+        """Point at a message, then press a button of its bar."""
+        view = self.window.chat.transcript.view
+        view.show_index(index)
+        await asyncio.sleep(0.3)
+        inner = QRectF(40, 4, 10, 10)
+        at = view.viewport().mapToGlobal(view.rect_of(index, inner).center().toPoint())
+        await xdotool("mousemove", str(at.x()), str(at.y()))
+        await until(lambda: view._over == index, PLAIN)
+        bar = view.bar(index)
+        assert bar is not None
+        hot = next(hot for hot in bar.hots if hot.name == name)
+        await click(view.viewport(), hot.place.translated(view.bar_place(index, bar).topLeft()).toRect())
+
+    async def press(self, index: int, name: str) -> None:
+        """A place of an item; without a name its first."""
+        view = self.window.chat.transcript.view
+        view.show_index(index)
+        await asyncio.sleep(0.3)
+        laid = view.column.whole(index)
+        place = next(laid.spot(spot)[1] for spot in laid.spots() if not name or laid.spot(spot)[0].name == name)
+        await click(view.viewport(), view.rect_of(index, place).toRect())
+
+    async def shot(self, name: str) -> None:
+        if self.pictures is not None:
+            self.window.window().grab().save(str(self.pictures / f"{name}.png"))
+
+
+if __name__ == "__main__":
+    prepare(Path(sys.argv[1]))
+    pictures = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    sys.exit(drive(Path(sys.argv[1]), lambda run: Walk(run, pictures).go()))
