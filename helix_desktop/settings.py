@@ -137,6 +137,10 @@ FETCH_PAGES = Setting(
     "tools.fetch", "Tools", "Agents may fetch web pages",
     "Gives agents the tool fetch_url. You are asked before each page. Applies to workspaces opened from now on.", False,
 )  # fmt: skip
+MACHINE = Setting(
+    "sharing.machine", "Sharing", "Name of this computer",
+    "What other computers call it in a shared workspace. Empty means its name in the network. Applies to workspaces opened from now on.", "",
+)  # fmt: skip
 KEYS_IN_FILE = Setting(
     "keys.file", "Keys", "Store keys in a file",
     "For systems without a keyring: a file only you can read. Keys in it are not encrypted.", False,
@@ -144,7 +148,7 @@ KEYS_IN_FILE = Setting(
 
 ALL: tuple[Setting[Any], ...] = (
     THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, INSTRUCTIONS, SEND_WITH, ASK_ABOVE, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
-    NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, FETCH_PAGES, KEYS_IN_FILE,
+    NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, FETCH_PAGES, MACHINE, KEYS_IN_FILE,
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,40 +89,31 @@ async def share(arguments: argparse.Namespace, workspace: Workspace, console: Co
 
 
 async def _share(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
-    from helix_desktop.store.shared import address, linking, sealing
+    from helix_desktop.workbench import shared_store
 
-    if other := workspace.settings.shared.get("url"):
-        raise WrongUse(f"{workspace.name} is shared already, through {other}.", remedy="Run `workspace unshare` first.")
-    where, secrets = address.parse(arguments.to), open_workspace.secrets_of(arguments.places)
-    known = await secrets.get(linking.key_name(workspace.id))
-    key = sealing.read_key(known) if known else sealing.new_key()
-    about = await _tested(await asyncio.to_thread(linking.opened, where, key), arguments.quota)
-    await linking.keep(workspace.id, where, key, secrets)
-    await workspace.unshare()
-    changes = {"shared.url": where.url, "shared.acknowledge": arguments.acknowledge or "local"}
-    workspace.settings = workspace.change(changes)
-    link = linking.link(workspace, secrets, environ={})
-    assert link is not None  # noqa: S101 - it has an address now
+    secrets = open_workspace.secrets_of(arguments.places)
+    acknowledge = arguments.acknowledge or "local"
+    about = await shared_store.share(workspace, arguments.to, secrets, acknowledge=acknowledge, quota=arguments.quota)
+    link = _link(workspace)
     await link.sync()
     await link.publish()
+    await _conversations(workspace)
     if arguments.json:
-        await say_json(console, {"id": workspace.id, "store": about, "url": where.url})
+        await say_json(console, {"id": workspace.id, "store": about, "url": link.url})
     else:
         await console.say(f"{workspace.name} is shared through {about}. On another machine:")
-        await console.say(f"  helix-desktop workspace join {where.url} --folder DIR")
+        await console.say(f"  helix-desktop workspace join {link.url} --folder DIR")
         await console.say("It asks for the key that `workspace share --show-key` prints here.")
     return 0
 
 
-async def _tested(connected: Connected, quota: int | None) -> str:
-    """What the store is; raises why it cannot be used."""
-    try:
-        about = await connected.remote.about()
-        if quota is not None:
-            await connected.remote.run(connected.remote.engine.limit, quota)
-    finally:
-        await connected.remote.aclose()
-    return about
+async def _conversations(workspace: Workspace) -> None:
+    """Send and fetch what is new of them; a store that cannot have conversations has none."""
+    from helix_desktop.workbench import bench, sharing
+
+    open_here = bench.of(workspace)
+    with suppress(NotThere):
+        await (sharing.in_step(workspace) if open_here is None else open_here.sharing.now())
 
 
 async def _show_key(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
@@ -196,6 +188,7 @@ async def _tell(arguments: argparse.Namespace, known: Known) -> None:
 async def sync(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     link = _link(workspace)
     await link.sync()
+    await _conversations(workspace)
     done: dict[str, Any] = {}
     if arguments.check:
         entries, missing, damaged = await link.check()
@@ -265,18 +258,13 @@ def _time(moment: float) -> str:
 
 async def unshare(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     from helix_desktop.store.shared import linking
+    from helix_desktop.workbench import shared_store
 
-    link = _link(workspace)
+    _link(workspace)
     if not arguments.yes:
         await console.complain(f"{workspace.name} is still shared. Add --yes to stop sharing it from this machine.")
         return 1
-    left = ""
-    try:
-        await link.leave()
-    except HelixError as error:
-        left = f"The store could not be told: {error.what}"
-    await workspace.unshare()
-    workspace.change({"shared": None})
+    left = await shared_store.unshare(workspace)
     if arguments.forget_key:
         await linking.drop(workspace.id, open_workspace.secrets_of(arguments.places))
     if arguments.json:

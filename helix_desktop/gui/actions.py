@@ -17,7 +17,7 @@ from helix_desktop.settings import SHORTCUTS, Settings
 
 # What each of them is about; without it they can do nothing.
 OF_A_WORKSPACE = (
-    "new", "workspace-settings", "workspace-folder", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
+    "new", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
     "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
     "lab", "model", "mode", "brought", "side-by-side",
 )  # fmt: skip
@@ -52,6 +52,7 @@ def _of_the_window() -> tuple[Action, ...]:
         Action("workspace-folder", tr("Change the workspace folder…"), file),
         Action("bring-in", tr("Bring in conversations…"), file),
         Action("connect-agent", tr("Connect an agent…"), file),
+        Action("share-workspace", tr("Share this workspace…"), file),
         Action("export-workspace", tr("Export workspace…"), file),
         Action("import-workspace", tr("Import workspace…"), file),
         Action("forget-text", tr("Forget text everywhere…"), file),

@@ -426,7 +426,6 @@ class MainWindow(Frame):
         if session is not None:
             self.chat.transcript.hear(self._watched[bench.id].going_on(session))
         self.chat.show_begun(bench.name, begun=session is not None, scripted=self.model == DEMO)
-        self.chat.show_writer(row.agent if session is not None and (row := self.row()) is not None else "")
         composer = self.chat.composer
         composer.show_conversation(bench.id, name or "new", bench.name)
         composer.show_running(session.running if session else Running.IDLE)

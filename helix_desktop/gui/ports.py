@@ -19,6 +19,7 @@ from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import State
 from helix_desktop.gui.changes_port import Changes
+from helix_desktop.gui.sharing_port import Sharing
 
 Report = Callable[[int, int], None]  # bytes done, and of how many
 
@@ -113,6 +114,11 @@ class ConversationRow(Protocol):
     @property
     def agent(self) -> str:
         """The connected agent that writes there; empty: this program's own."""
+        ...
+
+    @property
+    def machine(self) -> str:
+        """The other computer that wrote there last, in a shared workspace; empty: this one."""
         ...
 
     @property
@@ -227,6 +233,8 @@ class Workbench(WorkspaceRow, Protocol):
 
     @property
     def changes(self) -> Changes: ...
+    @property
+    def sharing(self) -> Sharing: ...
     def over_limit(self) -> int: ...
     def watch_limit(self, listener: Callable[[int], object]) -> Callable[[], None]: ...
     async def empty_trash(self) -> Emptied: ...

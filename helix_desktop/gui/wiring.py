@@ -20,6 +20,7 @@ from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import ALLOW_ALL, Session
 from helix_desktop.gui.questions import ask_allow_all, ask_files, ask_folder
+from helix_desktop.gui.sharing.acts import SharingActs
 from helix_desktop.gui.theme import ZOOMS
 from helix_desktop.gui.words import tr
 from helix_desktop.gui.workspace_acts import WorkspaceActs
@@ -53,6 +54,7 @@ def _wire_rail(window: MainWindow) -> None:
     rail.settings_wanted.connect(window.actions_["settings"].trigger)
     rail.wants.connect(partial(acts.do))  # a signal alone would not keep `acts` alive
     on("workspace-folder", lambda: acts.current(acts.folders))
+    on("share-workspace", partial(_share, window))
     on("export-workspace", lambda: acts.current(acts.export))
     on("import-workspace", acts.import_)
     on("forget-text", partial(forgetting.ask, window))
@@ -71,6 +73,13 @@ def _wire_rail(window: MainWindow) -> None:
         shortcut.activated.connect(partial(_open_number, window, number))
 
 
+def _share(window: MainWindow) -> None:
+    if window.bench is not None:
+        from helix_desktop.gui.sharing.dialog import ShareDialog
+
+        ShareDialog(window.bench, window.doing, window).open()
+
+
 def _open(window: MainWindow, workspace: str) -> None:
     window.open_workspace(workspace)
 
@@ -86,6 +95,9 @@ def _wire_sidebar(window: MainWindow) -> None:
     side.opened.connect(lambda conversation: window.go(Place("conversation", _bench(window), conversation)))
     side.wants.connect(partial(_act, window))
     side.emptying_wanted.connect(lambda: window.acts.empty_trash(window.bench) if window.bench else None)
+    side.sharing_wanted.connect(window.actions_["share-workspace"].trigger)
+    parts = (window.sidebar, window.chat, window.notices)
+    SharingActs(window.showing, window.doing, parts, window.refresh_conversations, window.open_conversation, window)
     side.new_wanted.connect(window.actions_["new"].trigger)
     side.search_wanted.connect(window.palette_.open)
     side.workspace_wanted.connect(lambda: window.settings_wanted.emit("workspace"))

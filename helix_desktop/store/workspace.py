@@ -261,6 +261,7 @@ class Workspace:
         self.journal = Journal(stores.journal, stores.thread, self.index.follow, (folder / opening.SUSPECT).touch)
         self.cache = Cache(stores.cache, stores.thread, self.index)
         self.link: Link | None = None  # to the store it shares with other machines
+        self.linked: Callable[[], object] = lambda: None  # called when there is one, or none any more
 
     @classmethod
     async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> Workspace:
@@ -397,11 +398,13 @@ class Workspace:
         shelves = Shelves(self.folder, stores.cache, stores.thread, self._obey, self._uses)
         self.link = Link(shelves, url, connect, acknowledge=acknowledge or LOCAL)
         self.cache.far = self.link
+        self.linked()
         return self.link
 
     async def unshare(self) -> None:
         """What was sent stays in the store; nothing more is sent or fetched."""
         link, self.link, self.cache.far = self.link, None, None
+        self.linked()
         if link is not None:
             await link.aclose()
 

@@ -87,6 +87,7 @@ def forgetting(workspace: Workspace) -> Forget:
 class Shared:
     """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter. `fetching`:
     whether agents are offered fetch_url. `instructions`: the user's own, for every workspace; asked for before each step, in a thread.
+    `machine`: what other machines call this one; empty: its name in the network.
     """
 
     access: Access
@@ -94,6 +95,7 @@ class Shared:
     sample: Path | None = None  # see Roots
     fetching: bool = False
     instructions: Callable[[], str] = str
+    machine: str = ""
 
 
 class Workbench:
@@ -120,7 +122,7 @@ class Workbench:
         )
         self._reading = asyncio.Lock()  # of facts that must not change meanwhile; and each conversation once
         self._rows = Rows(workspace.journal)
-        self.sharing = Sharing(self)
+        self.sharing = Sharing(self, shared.access.secrets, shared.machine)
         self._listeners: list[Listener] = []
         self._instead: dict[str, str] = {}
         self._wide: tuple[str, ...] = ()
@@ -157,6 +159,8 @@ class Workbench:
         bench._tasks.spawn(asyncio.to_thread(shared.access.get_ready), name="get ready for the first message")
         bench._tasks.spawn(bench.changes.prepare(), name="the first checkpoint")
         _open[workspace] = bench
+        workspace.linked = bench.sharing.follow_link
+        bench.sharing.follow_link()
         bench._room.look()
         return bench
 
@@ -170,6 +174,7 @@ class Workbench:
             last_first.push_async_callback(self.servers.aclose)
             sessions = tuple(self._sessions)
             await asyncio.gather(*(session.aclose() for session in sessions))
+            self.workspace.linked = lambda: None
             await self.sharing.end()
             for session in sessions:
                 await self.workspace.journal.set_meter(session.id, rows.written(session.meter(), session.agent))

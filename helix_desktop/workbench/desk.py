@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from helix_desktop.providers.configured import Configured
 from helix_desktop.providers.demo import DEMO
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
-from helix_desktop.settings import FETCH_PAGES, INSTRUCTIONS, KEYS_IN_FILE, Settings
+from helix_desktop.settings import FETCH_PAGES, INSTRUCTIONS, KEYS_IN_FILE, MACHINE, Settings
 from helix_desktop.store.shared import linking
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Known, Workspace, Workspaces
@@ -224,8 +225,14 @@ async def alone(workspace: Workspace, places: Places) -> AsyncIterator[Workbench
 
 def _shared_by(access: Access, places: Places) -> Shared:
     """The user's instructions are read again before each step: they may be changed by any process."""
-    fetching = Settings(places.settings)[FETCH_PAGES]
-    return Shared(access, _closed(places), places.sample, fetching, lambda: Settings(places.settings)[INSTRUCTIONS])
+    settings = Settings(places.settings)
+    instructions = partial(_instructions, places)
+    return Shared(access, _closed(places), places.sample, settings[FETCH_PAGES], instructions, settings[MACHINE])
+
+
+def _instructions(places: Places) -> str:
+    """The user's own, as they stand now."""
+    return Settings(places.settings)[INSTRUCTIONS]
 
 
 def _closed(places: Places) -> tuple[Path, ...]:

@@ -5,18 +5,27 @@ stand, and lets nobody write where another machine does.
 from __future__ import annotations
 
 import asyncio
+import platform
 import time as clock
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import FactAppended, ReadAnew
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import Away, HelixError, Refused
+from helix_desktop.errors import Away, HelixError, NotThere, Refused
 from helix_desktop.store.engine_ports import anybody
 from helix_desktop.store.shared.conversations import Conversations
+from helix_desktop.store.shared.postgres_heads import heads_of
 from helix_desktop.store.workspace import Workspace
+from helix_desktop.workbench import shared_store
+
+if TYPE_CHECKING:
+    from helix_desktop.secrets import Secrets
+    from helix_desktop.store.shared.link import Link
 
 EVERY = 1.0  # seconds between two looks while all goes well
 SLOWER = 10.0  # at the most, while the engine is away
@@ -24,6 +33,7 @@ LAST = 0.8  # seconds for the last facts when the workspace closes
 SOON = 0.05  # seconds: facts that come together are sent together
 
 Changed = Callable[[], object]
+Connect = Callable[[], Awaitable[Conversations]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +68,10 @@ class Held(Protocol):
 class Sharing:
     """Off until `begin`. `changed` is heard on the loop whenever something of `standing` or of a conversation's writer changes."""
 
-    def __init__(self, bench: Held) -> None:
+    def __init__(self, bench: Held, secrets: Secrets, machine: str = "") -> None:
         self._bench = bench
+        self._secrets = secrets
+        self._machine = machine or platform.node() or "another computer"
         self._conversations: Conversations | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
@@ -89,26 +101,67 @@ class Sharing:
 
     async def take_over(self, conversation: str) -> None:
         """Continue here. Where the engine is away it is done as far as it can be, and `Away` says so."""
+        if self._conversations is None:
+            return
+        machine = self.elsewhere(conversation) or self.machine_of(conversation)
+        try:
+            await self._conversations.take_over(conversation)
+        except Away as error:
+            raise Away(
+                f"The shared store does not answer, so {machine} does not know that you continue here.",
+                remedy="You can write. If both of you do, both versions are kept.",
+            ) from error
+        finally:
+            self._tell()
+
+    # --- what people do
+
+    async def now(self) -> None:
+        """Send and fetch what is new, and raise what is in the way."""
         if self._conversations is not None:
-            try:
-                await self._conversations.take_over(conversation)
-            finally:
-                self._tell()
+            await self._conversations.step()
+
+    async def amount(self) -> tuple[int, int, int]:
+        """How much sharing sends: conversations, entries, and their bytes."""
+        workspace = self._bench.workspace
+        await workspace.index.caught_up()
+        stored = await workspace.index.stats()
+        return len(await workspace.journal.conversations()), stored.entries, stored.size
+
+    async def test(self, address: str) -> str:
+        """What is at this address, in a few words; raises why it cannot be used."""
+        return await shared_store.probe(self._bench.workspace.id, address, self._secrets)
+
+    async def share(self, address: str) -> None:
+        """Through the store at this address, from now on."""
+        await shared_store.share(self._bench.workspace, address, self._secrets)
+
+    async def key(self) -> str:
+        """What another machine needs to join, besides the address."""
+        return await shared_store.key(self._bench.workspace.id, self._secrets)
+
+    async def unshare(self) -> str:
+        """From this machine no more. What is there stays, and what is here. A sentence where the store could not be told."""
+        await self.end()
+        return await shared_store.unshare(self._bench.workspace)
 
     # --- while it is shared
 
-    async def begin(
-        self, conversations: Conversations, *, address: str = "", entries: Callable[[], int] = lambda: 0
-    ) -> None:
-        """From now on. `entries`: how many contents wait to be sent."""
-        conversations.open = self
-        await conversations.begin()
-        self._conversations = conversations
+    def begin(self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0) -> None:
+        """From now on, as soon as `connect` succeeds. `entries`: how many contents wait to be sent."""
         self._entries = entries
         self.standing = Standing("starting", address=address)
         self._bench.workspace.journal.asked = self._ask
-        self._task = self._bench.spawn(self._run(conversations), name="keep in step")
+        self._task = self._bench.spawn(self._run(connect), name="keep in step")
         self._tell()
+
+    def follow_link(self) -> None:
+        """The workspace has a link to a shared store now, or none any more."""
+        workspace, link = self._bench.workspace, self._bench.workspace.link
+        if link is not None and self._task is None:
+            self.begin(partial(_linked, workspace, link, self._machine), address=link.url, entries=lambda: link.waiting)
+        elif link is None and self._task is not None:
+            self._bench.spawn(self.end(), name="share no more")
 
     async def end(self) -> None:
         """The last facts go, and others may write at once; where that takes long, what waits is sent when it begins again."""
@@ -117,11 +170,11 @@ class Sharing:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        if self._conversations is not None and self.standing.state in ("in step", "waiting"):
+        conversations, self._conversations = self._conversations, None
+        if conversations is not None and self.standing.state in ("in step", "waiting"):
             with suppress(HelixError, TimeoutError):
-                await asyncio.wait_for(self._conversations.leave(), LAST)
+                await asyncio.wait_for(conversations.leave(), LAST)
         self._bench.workspace.journal.asked = anybody
-        self._conversations = None
         self.standing = Standing()
         self._tell()
 
@@ -142,43 +195,47 @@ class Sharing:
         if session is not None and not session.at_rest:
             self._working.add(conversation)
 
-    async def _run(self, conversations: Conversations) -> None:
+    async def _run(self, connect: Connect) -> None:
         pause = EVERY
         while True:
             self._poke.clear()
-            reached = await self._once(conversations)
+            reached = await self._once(connect)
             pause = EVERY if reached else min(pause * 2, SLOWER)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._poke.wait(), pause)
-            if reached:
-                await asyncio.sleep(SOON)
-            elif self._poke.is_set():
-                await asyncio.sleep(EVERY)
+            if self._poke.is_set():
+                await asyncio.sleep(SOON if reached else EVERY)
 
-    async def _once(self, conversations: Conversations) -> bool:
+    async def _once(self, connect: Connect) -> bool:
         """Whether the engine was reached."""
         self._working = {one for one in self._working if (found := self._bench.found(one)) and not found.at_rest}
         try:
-            await conversations.renew(tuple(self._working))
-            await conversations.step()
+            if self._conversations is None:
+                made = await connect()
+                made.open = self
+                await made.begin()
+                self._conversations = made
+                self._tell()
+            await self._conversations.renew(tuple(self._working))
+            await self._conversations.step()
         except Away as error:
-            await self._stand(conversations, "away", str(error))
+            await self._stand("away", str(error))
             return False
         except HelixError as error:
-            await self._stand(conversations, "refused", str(error))
+            await self._stand("refused", str(error))
             return False
-        await self._stand(conversations, "")
+        await self._stand("")
         return True
 
-    async def _stand(self, conversations: Conversations, state: str, why: str = "") -> None:
-        waiting = sum((await conversations.thread.run(conversations.steps.waiting)).values()) + self._entries()
-        before = self.standing
-        since = before.since if before.state == state else clock.time()
-        why = why or next(iter(conversations.complaints.values()), "")
-        now = Standing(
-            state or ("waiting" if waiting else "in step"), waiting, since if state else 0.0, why, before.address
-        )
-        writing = conversations.writing()
+    async def _stand(self, state: str, why: str = "") -> None:
+        conversations, before = self._conversations, self.standing
+        waiting, writing = self._entries(), self._writing
+        if conversations is not None:
+            waiting += sum((await conversations.thread.run(conversations.steps.waiting)).values())
+            writing = conversations.writing()
+            why = why or next(iter(conversations.complaints.values()), "")
+        since = 0.0 if not state else before.since if before.state == state else clock.time()
+        now = Standing(state or ("waiting" if waiting else "in step"), waiting, since, why, before.address)
         if (now, writing) != (before, self._writing):
             self.standing, self._writing = now, writing
             self._tell()
@@ -211,3 +268,34 @@ class Sharing:
     def parted(self, conversation: str, branch: str) -> None:
         self.branches[conversation] = branch
         self._bench.spawn(self._bench.parted(conversation, branch), name="list a branch")
+
+
+async def in_step(workspace: Workspace, machine: str = "") -> None:
+    """For a command on a workspace that no workbench has open: send and fetch what is new of its conversations."""
+    if workspace.link is not None:
+        conversations = await _linked(workspace, workspace.link, machine or platform.node())
+        await conversations.begin()
+        await conversations.step()
+        await conversations.leave()
+
+
+async def _linked(workspace: Workspace, link: Link, machine: str) -> Conversations:
+    """Through the link of the workspace: content goes before the facts that lead to it."""
+    connected = await link.ready()
+    heads = heads_of(connected)
+    if heads is None:
+        raise NotThere(
+            "This store shares content, but no conversations.",
+            remedy="Share the workspace through PostgreSQL for both.",
+        )
+    made = await workspace.shared_conversations(connected, heads, machine)
+
+    async def send(entries: Collection[Digest]) -> None:
+        if entries:
+            await link.send()
+
+    async def rows() -> Collection[bytes]:
+        return await made.thread.run(made.steps.segment_names)
+
+    made.send_content, link.more = send, rows
+    return made

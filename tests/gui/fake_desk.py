@@ -43,8 +43,9 @@ from helix_desktop.engine.history.ledger import saw_of
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import state_of
-from helix_desktop.errors import NotThere, Refused, StoreFailed
+from helix_desktop.errors import Away, NotThere, Refused, StoreFailed
 from helix_desktop.project.item import Item
+from helix_desktop.workbench.sharing import Standing
 from helix_desktop.workbench.workforce import AgentRow
 from tests.gui import story
 from tests.gui.fake_changes import FakeChanges
@@ -293,6 +294,7 @@ class Row:
     parts: Mapping[Kind, int] = field(default_factory=dict)
     window: int = 128_000
     agent: str = ""
+    machine: str = ""
     pinned: bool = False
     archived: bool = False
     trashed: bool = False
@@ -312,6 +314,54 @@ class Emptied:
     conversations: tuple[str, ...]
     entries: int
     bytes: int
+
+
+class FakeSharing:
+    """A workspace that is not shared, until `share`. `writing`: the machines that write, by conversation."""
+
+    def __init__(self) -> None:
+        self.standing = Standing()
+        self.branches: dict[str, str] = {}
+        self.writing: dict[str, str] = {}
+        self.listeners: list[Callable[[], object]] = []
+        self.refusing = ""
+
+    def stand(self, standing: Standing) -> None:
+        self.standing = standing
+        for listener in tuple(self.listeners):
+            listener()
+
+    def watch(self, listener: Callable[[], object]) -> Callable[[], None]:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def elsewhere(self, conversation: str) -> str:
+        return self.writing.get(conversation, "")
+
+    async def take_over(self, conversation: str) -> None:
+        self.writing.pop(conversation, None)
+        if self.refusing:
+            raise Away(self.refusing)
+
+    async def amount(self) -> tuple[int, int, int]:
+        return 12, 345, 6_700_000
+
+    async def test(self, address: str) -> str:
+        if self.refusing:
+            raise Away(self.refusing)
+        return f"PostgreSQL 15.6 at {address}"
+
+    async def share(self, address: str) -> None:
+        if self.refusing:
+            raise Away(self.refusing)
+        self.stand(Standing("in step", address=address))
+
+    async def key(self) -> str:
+        return "helix1-key"
+
+    async def unshare(self) -> str:
+        self.stand(Standing())
+        return ""
 
 
 class FakeWorkbench:
@@ -339,6 +389,7 @@ class FakeWorkbench:
         self.gone: set[Digest] = set()
         self.limit_heard: list[Callable[[int], object]] = []
         self.changes = FakeChanges()
+        self.sharing = FakeSharing()
         self.watching: list[Callable[[], object]] = []
         self.decided: list[bool] = []
         self.own: dict[str, str] = {}

@@ -71,7 +71,8 @@ async def homes(tmp_path: Path, folder: Path) -> AsyncIterator[tuple[Home, Home]
         await bench.choose_model("demo/demo")
         engine = MemoryEngine(shelf, b"space")
         heads, remote = Cut(engine, memory), Remote(engine)
-        await bench.sharing.begin(await bench.workspace.shared_conversations(Connected(remote, Seal(KEY)), heads, name))
+        connected = Connected(remote, Seal(KEY))
+        bench.sharing.begin(partial(bench.workspace.shared_conversations, connected, heads, name))
         made.append(Home(bench, engine, remote))
     yield made[0], made[1]
     for desk, home in zip(desks, made, strict=True):

@@ -1,4 +1,4 @@
-"""Where a connected agent writes: a line in place of the composer, and the way to go on here."""
+"""Where a connected agent or another computer writes: a line in place of the composer, and the way to go on here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from helix_desktop.gui.words import tr
 
 
 class ForeignLine(QWidget):
-    """`continuing`: the user wants a fork for this program's own agent."""
+    """`continuing`: the user wants a fork for this program's own agent. `taking_over`: to write here, where another computer does."""
 
     continuing = Signal()
+    taking_over = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -26,8 +27,8 @@ class ForeignLine(QWidget):
         self._words.setWordWrap(True)
         self.button = QPushButton(tr("Continue here"), self)
         self.button.setAutoDefault(False)
-        self.button.setToolTip(tr("Opens a copy of this conversation that you continue with a model of your own"))
-        self.button.clicked.connect(self.continuing)
+        self._machine = ""
+        self.button.clicked.connect(self._go_on)
         self._middle = QWidget(self)
         self._middle.setProperty("look", "plain")
         line = QHBoxLayout(self._middle)
@@ -44,11 +45,24 @@ class ForeignLine(QWidget):
         self._restyled()
         self.hide()
 
-    def show_agent(self, agent: str) -> None:
-        """The agent that writes in the conversation; empty: this program's own."""
-        name = harmless(agent)
-        self._words.setText(tr("{agent} writes in this conversation. It grows here while {agent} works.", agent=name))
-        self.setVisible(bool(agent))
+    def show_writer(self, agent: str, machine: str = "") -> None:
+        """The agent that writes in the conversation, or the other computer; both empty: this program does."""
+        self._machine = machine
+        if machine:
+            words = tr("{machine} is working in this conversation. You see it live.", machine=harmless(machine))
+            hint = tr(
+                "From then on you write here. If {machine} writes on as well, both versions are kept.", machine=machine
+            )
+        else:
+            words = tr("{agent} writes in this conversation. It grows here while {agent} works.", agent=harmless(agent))
+            hint = tr("Opens a copy of this conversation that you continue with a model of your own")
+        self._words.setText(words)
+        self.button.setToolTip(hint)
+        self.setVisible(bool(agent or machine))
+
+    def _go_on(self) -> None:
+        wanted = self.taking_over if self._machine else self.continuing
+        wanted.emit()
 
     def _restyled(self) -> None:
         self._middle.setMaximumWidth(self._theme.px(COLUMN))

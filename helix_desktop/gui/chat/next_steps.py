@@ -32,6 +32,7 @@ class WayOn(QWidget):
         self._words.setProperty("look", "muted")
         self._words.setWordWrap(True)
         self._page = ""
+        self.elsewhere = False  # whether another computer writes here: its turn is its own
         self._settings = QPushButton(self)
         self._settings.clicked.connect(lambda: self.settings_wanted.emit(self._page))
         self._go = QPushButton(self)
@@ -56,6 +57,9 @@ class WayOn(QWidget):
 
     def show_end(self, session: Session | None) -> None:
         """How the conversation's last turn ended, where it can be helped."""
+        if self.elsewhere:
+            self.hide()
+            return
         facts = session.conversation.state.facts if session is not None else ()
         end = facts[-1].fact if facts else None
         idle = session is not None and session.running in (Running.IDLE, Running.FAILED)

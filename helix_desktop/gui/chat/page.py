@@ -69,10 +69,11 @@ class ChatPage(QWidget):
         self.empty.show_scripted(scripted=scripted)
         self._above.setCurrentWidget(self.transcript if begun else self.empty)
 
-    def show_writer(self, agent: str) -> None:
-        """Who writes here: the user, or a connected agent, and then there is no composer."""
-        self.foreign.show_agent(agent)
-        self.composer.setVisible(not agent)
+    def show_writer(self, agent: str, machine: str = "") -> None:
+        """Who writes here: the user, or a connected agent or another computer, and then there is no composer."""
+        self.foreign.show_writer(agent, machine)
+        self.composer.setVisible(not agent and not machine)
+        self.way_on.elsewhere = bool(machine)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         wanted = holds_files(event.mimeData()) or event.mimeData().hasText()

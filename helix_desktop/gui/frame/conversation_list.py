@@ -350,6 +350,6 @@ class ConversationList(QListView):
 
 
 def _title(row: ConversationRow) -> str:
-    """With the agent's name before it, where a connected agent writes there."""
-    title = row.title or tr("New conversation")
-    return f"{row.agent}: {title}" if row.agent else title
+    """With the name before it of the connected agent that writes there, or of the other computer."""
+    title, writer = row.title or tr("New conversation"), row.agent or row.machine
+    return f"{writer}: {title}" if writer else title

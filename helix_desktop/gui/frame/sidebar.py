@@ -84,6 +84,7 @@ class Sidebar(QWidget):
     search_wanted = Signal(str)
     workspace_wanted = Signal()
     emptying_wanted = Signal()
+    sharing_wanted = Signal()
 
     def __init__(self, theme: Theme, shortcut: str = "Ctrl K", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -100,10 +101,13 @@ class Sidebar(QWidget):
         self._path = QLabel(self)
         self._path.setProperty("look", "path")
         self._path.setTextFormat(Qt.TextFormat.PlainText)
+        self._shared = self._link("")
+        self._shared.hide()
         self._new = self._tool("plus", tr("New conversation"))
         self._new.clicked.connect(self.new_wanted)
         self._more = self._tool("more", tr("Workspace settings"))
         self._more.clicked.connect(self.workspace_wanted)
+        self._shared.clicked.connect(self.sharing_wanted)
         self.search = SearchBox(theme, shortcut, self)
         self.list = ConversationList(theme, self)
         self._empty = QLabel(self)
@@ -123,6 +127,7 @@ class Sidebar(QWidget):
         names.setSpacing(0)
         names.addWidget(self._title)
         names.addWidget(self._path)
+        names.addWidget(self._shared, 0, Qt.AlignmentFlag.AlignLeading)
         self._head.addLayout(names, 1)
         self._head.addWidget(self._new, 0, Qt.AlignmentFlag.AlignTop)
         self._head.addWidget(self._more, 0, Qt.AlignmentFlag.AlignTop)
@@ -166,6 +171,12 @@ class Sidebar(QWidget):
         self._folder = folder_words(folder) if folder else ""
         self._path.setToolTip(hint(str(folder or "")))
         self._elide()
+
+    def show_sharing(self, words: str, whole: str) -> None:
+        """How a shared workspace stands with the others; empty: it is not shared."""
+        self._shared.setText(words)
+        self._shared.setToolTip(hint(whole))
+        self._shared.setVisible(bool(words))
 
     def show_conversations(self, rows: Sequence[ConversationRow]) -> None:
         self._rows = rows

@@ -99,6 +99,10 @@ class InStep:
             )
             return tuple(_known(row) for row in rows)
 
+    def segment_names(self) -> tuple[bytes, ...]:
+        """What this machine needs of the engine's rows for its conversations."""
+        return tuple(one.name for known in self.all() if known.contents for one in known.contents.segments)
+
     def put(self, known: Known) -> None:
         head = segments.write(known.contents) if known.contents else b""
         with self._journal.together():

@@ -8,9 +8,11 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.store.shared.heads import Head, Move
+from helix_desktop.store.shared.postgres import PostgresEngine
 
 if TYPE_CHECKING:
-    from helix_desktop.store.shared.postgres import PostgresEngine
+    from helix_desktop.store.shared.heads import Heads
+    from helix_desktop.store.shared.link import Connected
     from helix_desktop.store.shared.schema import Connection
 
 _SEEN = "name, version, writer, greatest(0, extract(epoch FROM until - clock_timestamp()))::float8, sealed"
@@ -68,3 +70,9 @@ class PostgresHeads:
             return connection.execute(_GET.encode(), (self._space, list(names))).fetchall()
 
         return [Head(*row) for row in self._engine.call(once)]
+
+
+def heads_of(connected: Connected) -> Heads | None:
+    """Those beside the rows of a store; None where it can have none."""
+    engine = connected.remote.engine
+    return PostgresHeads(engine, connected.seal.space) if isinstance(engine, PostgresEngine) else None

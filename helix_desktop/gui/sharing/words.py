@@ -1,0 +1,49 @@
+"""How things stand with the shared store, in words."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from PySide6.QtCore import QLocale, QTime
+
+from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.sharing_port import Standing
+from helix_desktop.gui.words import count, tr
+
+
+def line(standing: Standing) -> str:
+    """In a few words, for the workspace's line; empty where it is not shared."""
+    if standing.state == "away":
+        return tr("Shared: away since {time}", time=_time(standing.since))
+    if standing.state == "waiting":
+        return tr("Shared: {n} waiting", n=f"{standing.waiting:,}")
+    words = {
+        "starting": tr("Shared: connecting…"),
+        "in step": tr("Shared: in step"),
+        "refused": tr("Shared: needs your attention"),
+    }
+    return words.get(standing.state, "")
+
+
+def whole(standing: Standing) -> str:
+    """The same in sentences, with what is in the way."""
+    waiting = count(
+        standing.waiting,
+        "{n} change has not been sent yet. It is stored on this computer.",
+        "{n} changes have not been sent yet. They are stored on this computer.",
+    )
+    sentences = {
+        "off": [tr("This workspace is not shared.")],
+        "starting": [tr("Connecting to the shared store…")],
+        "in step": [tr("Everything is in step with the shared store.")],
+        "waiting": [waiting],
+        "away": [tr("The shared store has not answered since {time}.", time=_time(standing.since)), waiting],
+        "refused": [waiting] if standing.waiting else [],
+    }
+    found = sentences.get(standing.state, [])
+    return "\n".join([*found, said(standing.why)] if standing.why else found)
+
+
+def _time(moment: float) -> str:
+    at = datetime.fromtimestamp(moment).astimezone()
+    return QLocale().toString(QTime(at.hour, at.minute), QLocale.FormatType.ShortFormat)

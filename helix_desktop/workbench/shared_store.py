@@ -1,0 +1,73 @@
+"""Sharing a workspace through a store, testing one, and sharing it no more: what the window and the command line both do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from helix_desktop.errors import HelixError, NotThere, WrongUse
+from helix_desktop.store.shared import address as addresses
+from helix_desktop.store.shared import linking, sealing
+
+if TYPE_CHECKING:
+    from helix_desktop.secrets import Secrets
+    from helix_desktop.store.shared.address import Address
+    from helix_desktop.store.workspace import Workspace
+
+
+async def probe(workspace: str, address: str, secrets: Secrets) -> str:
+    """What is there, in a few words; raises why it cannot be used. Nothing of the workspace is sent."""
+    return await _tested(addresses.parse(address), await _key_of(workspace, secrets), None)
+
+
+async def share(
+    workspace: Workspace, address: str, secrets: Secrets, *, acknowledge: str = "", quota: int | None = None
+) -> str:
+    """From now on. Its key is made, unless it has one from before; both secrets go into the keyring. Gives what the store is."""
+    if other := workspace.settings.shared.get("url"):
+        raise WrongUse(f"{workspace.name} is shared already, through {other}.", remedy="Stop sharing it first.")
+    where, key = addresses.parse(address), await _key_of(workspace.id, secrets)
+    about = await _tested(where, key, quota)
+    await linking.keep(workspace.id, where, key, secrets)
+    await workspace.unshare()
+    changes = {"shared.url": where.url, "shared.acknowledge": acknowledge or "local"}
+    await asyncio.to_thread(workspace.change, changes)
+    linking.link(workspace, secrets, environ={})
+    return about
+
+
+async def key(workspace: str, secrets: Secrets) -> str:
+    """The line another machine needs; NotThere where it is not shared from here."""
+    known = await secrets.get(linking.key_name(workspace))
+    if not known:
+        raise NotThere("This workspace has no key: it is not shared from this computer.", remedy="Share it first.")
+    return known
+
+
+async def unshare(workspace: Workspace) -> str:
+    """What was sent stays for the others, and the key in the keyring. Gives a sentence where the store could not be told."""
+    left = ""
+    try:
+        if workspace.link is not None:
+            await workspace.link.leave()
+    except HelixError as error:
+        left = f"The store could not be told: {error.what}"
+    await workspace.unshare()
+    await asyncio.to_thread(workspace.change, {"shared": None})
+    return left
+
+
+async def _key_of(workspace: str, secrets: Secrets) -> bytes:
+    known = await secrets.get(linking.key_name(workspace))
+    return sealing.read_key(known) if known else sealing.new_key()
+
+
+async def _tested(where: Address, key: bytes, quota: int | None) -> str:
+    connected = await asyncio.to_thread(linking.opened, where, key)
+    try:
+        about = await connected.remote.about()
+        if quota is not None:
+            await connected.remote.run(connected.remote.engine.limit, quota)
+    finally:
+        await connected.remote.aclose()
+    return about

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel
+
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.sharing.dialog import ShareDialog
+from helix_desktop.workbench.sharing import Standing
+from tests.gui.fake_desk import FakeWorkbench
+
+ADDRESS = "postgresql://me@host/helix"
+
+
+@pytest.fixture
+def dialog(window: MainWindow, bench: FakeWorkbench) -> ShareDialog:
+    made = ShareDialog(bench, window.doing, window)
+    made.open()
+    return made
+
+
+def shown(dialog: ShareDialog) -> str:
+    return "\n".join(label.text() for label in dialog.findChildren(QLabel) if label.isVisibleTo(dialog))
+
+
+def test_it_says_what_is_sent_and_does_nothing_without_an_address(dialog: ShareDialog) -> None:
+    assert "12 conversations and 345 cache entries (6.7 MB)" in shown(dialog)
+    assert not dialog.test.isEnabled()
+    assert not dialog.share.isEnabled()
+
+
+def test_a_store_is_tested_before_anything_is_sent(dialog: ShareDialog, bench: FakeWorkbench) -> None:
+    dialog.address.setText(ADDRESS)
+    dialog.test.click()
+    assert f"It works: PostgreSQL 15.6 at {ADDRESS}." in shown(dialog)
+    assert bench.sharing.standing.state == "off"
+    bench.sharing.refusing = "The shared store refuses the user or the password."
+    dialog.share.click()
+    assert "refuses the user or the password" in shown(dialog)
+    assert dialog.share.isEnabled()
+
+
+def test_once_it_is_shared_the_key_can_be_copied_for_another_computer(dialog: ShareDialog) -> None:
+    dialog.address.setText(ADDRESS)
+    dialog.share.click()
+    assert "Everything is in step" in shown(dialog)
+    assert not dialog.address.isVisibleTo(dialog)
+    assert dialog.line.text() == f"helix-desktop workspace join {ADDRESS} --folder DIR"
+    dialog.copy_key.click()
+    assert QGuiApplication.clipboard().text() == "helix1-key"
+
+
+def test_it_follows_how_things_stand(dialog: ShareDialog, bench: FakeWorkbench) -> None:
+    bench.sharing.stand(Standing("away", 212, 1_000_000.0, "The shared store does not answer."))
+    assert "212 changes have not been sent yet" in shown(dialog)
+    assert "The shared store does not answer." in shown(dialog)
+    dialog.reject()
+    assert len(bench.sharing.listeners) == 1  # the window's own
