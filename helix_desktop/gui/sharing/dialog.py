@@ -65,7 +65,7 @@ class ShareDialog(QDialog):
     def _for_others(self) -> list[QWidget]:
         steps = tr(
             "To join on another computer, run this command there. It asks for the key. Whoever has the key and can reach the database can "
-            "read this workspace, so send the key only over a way you trust."
+            "read this workspace, so send it only through a channel you trust."
         )
         self.line = QLineEdit(self)
         self.line.setReadOnly(True)
