@@ -244,6 +244,8 @@ class Workbench:
                 session = self._made(opened)
                 if len(session.facts) > MANY:
                     gc.freeze()  # so many facts that last are not looked through again at every collection
+                if self.sharing.machine_of(conversation):  # what stands in its window was measured on another computer
+                    self._rows.measure(conversation, session.meter())
             self._sessions.keep(session)
             return session
 

@@ -50,6 +50,7 @@ class ShareDialog(QDialog):
         self.address.textChanged.connect(lambda _text: self._enable())
         self.address.returnPressed.connect(self.test.click)
         self._show()
+        self.address.setFocus()
         doing.do(self._sharing.amount(), name="how much is shared", then=self._show_amount, owner=self)
 
     # --- how it looks
@@ -120,7 +121,7 @@ class ShareDialog(QDialog):
         talks = count(conversations, "{n} conversation", "{n} conversations")
         stored = count(entries, "{n} cache entry", "{n} cache entries")
         text = tr(
-            "This sends {conversations} and {entries} ({size}), and what comes from now on. Files of the folder are not sent.",
+            "This sends {conversations} and {entries} ({size}), and what comes from now on. Of the folder's files it sends only what agents read.",
             conversations=talks,
             entries=stored,
             size=size(size_),
