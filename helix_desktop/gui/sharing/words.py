@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from PySide6.QtCore import QLocale, QTime
-
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.sharing_port import Standing
 from helix_desktop.gui.words import count, tr
@@ -45,5 +43,4 @@ def whole(standing: Standing) -> str:
 
 
 def _time(moment: float) -> str:
-    at = datetime.fromtimestamp(moment).astimezone()
-    return QLocale().toString(QTime(at.hour, at.minute), QLocale.FormatType.ShortFormat)
+    return datetime.fromtimestamp(moment).astimezone().strftime("%H:%M")
