@@ -88,6 +88,7 @@ class Walk:
         """Copied, asked for again, gone back to, by the mouse; and by the keyboard."""
         view = self.window.chat.transcript.view
         await self.say("hello")
+        await until(lambda: bool(self.shown(ItemKind.REPLY)), PLAIN)
         await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Copy message")
         await until(lambda: "scripted demonstration" in QGuiApplication.clipboard().text(), PLAIN)
         await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Regenerate")
