@@ -235,3 +235,21 @@ def test_a_workspace_without_its_folder_says_so(tmp_path: Path) -> None:
         read(Roots.of([tmp_path / "gone"]), "file")
     with pytest.raises(Refused, match="has no folder"):
         read(Roots.of([]), "file")
+
+
+def test_the_tours_folder_is_open_where_it_is_the_workspace_and_nothing_beside_it_is(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    sample = data / "tour"
+    sample.mkdir(parents=True)
+    (data / "keys.json").write_text("secret")
+    (sample / "notes.txt").write_text("open")
+    (sample / "link").symlink_to(data / "keys.json")
+    inside = Roots.of([sample], [data], sample)
+    assert read(inside, "notes.txt") == b"open"
+    for path in ("link", str(data / "keys.json")):
+        with pytest.raises(Refused):
+            read(inside, path)
+    for folder in (data, tmp_path):
+        around = Roots.of([folder], [data], sample)
+        with pytest.raises(Refused):
+            around.place(str(sample / "notes.txt"))
