@@ -39,6 +39,10 @@ _HEADS = (
 )
 STEPS: tuple[tuple[str, ...], ...] = (_ROWS, _HEADS)
 VERSION = len(STEPS)
+_THERE = (  # not to_regclass, which may remember that there was none before we waited for the lock
+    "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+    " WHERE nspname = 'helix' AND relname = 'version'"
+)
 _LOCK = 0x48454C4958  # "HELIX": one machine at a time changes tables
 
 
@@ -56,7 +60,7 @@ def prepare(connection: Connection) -> None:
 
 
 def _version(connection: Connection) -> int:
-    if connection.execute("SELECT to_regclass('helix.version') IS NULL").fetchone() == (True,):
+    if connection.execute(_THERE.encode()).fetchone() is None:
         return 0
     row = connection.execute("SELECT version FROM helix.version").fetchone()
     return int(row[0]) if row else 0
