@@ -95,32 +95,38 @@ class Server:
         return done.stdout
 
     def start(self) -> Server:
+        """Again and again, while processes of one that was killed still hold its memory."""
+        for _ in range(40):
+            self._process = self._started()
+            if self._answers(self._process):
+                return self
+            time.sleep(0.25)
+        raise RuntimeError((self.folder / "log").read_text(errors="replace")[-2000:])
+
+    def _started(self) -> subprocess.Popen[bytes]:
         where = programs()
         assert where is not None
-        log = (self.folder / "log").open("ab")
-        self._process = subprocess.Popen(
-            [str(where / "postgres"), "-D", str(self.data), "-p", str(self.port)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            user=_user(),
-            start_new_session=True,
-        )
-        log.close()
-        self.wait()
-        return self
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [str(where / "postgres"), "-D", str(self.data), "-p", str(self.port)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                user=_user(),
+                start_new_session=True,
+            )
 
-    def wait(self, limit: float = 60) -> None:
-        """Until it answers."""
+    def _answers(self, process: subprocess.Popen[bytes], limit: float = 60) -> bool:
         where = programs()
+        assert where is not None
+        asked = [str(where / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         until = time.monotonic() + limit
-        while time.monotonic() < until:
-            asked = [str(where / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)] if where else []
+        while process.poll() is None and time.monotonic() < until:
             if subprocess.run(asked, check=False).returncode == 0:
-                return
+                return True
             time.sleep(0.05)
-        raise RuntimeError((self.folder / "log").read_text(errors="replace")[-2000:])
+        return False
 
     def stop(self) -> None:
         """In order, and at once."""

@@ -62,7 +62,7 @@ _OLD = (
 )
 _SESSION = (
     "SET application_name = 'helix-desktop'; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;"
-    " SET statement_timeout = '60s'; SET timezone = 'UTC'"
+    " SET jit = off; SET statement_timeout = '60s'; SET timezone = 'UTC'"
 )
 _TIMES: Mapping[str, int] = {
     "connect_timeout": 5,
@@ -250,7 +250,9 @@ class PostgresEngine:
         return False
 
     def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self.call(lambda connection: connection.execute(statement.encode(), values, prepare=True).fetchall())
+        return self.call(
+            lambda connection: connection.execute(statement.encode(), values, prepare=True, binary=True).fetchall()
+        )
 
     def _connected(self) -> Connection:
         connection = self._psycopg.connect(**self._arguments, autocommit=True)

@@ -1,0 +1,321 @@
+"""A store that machines share, on PostgreSQL: puts beside pgbench's, local reads beside those of a workspace that shares nothing, a fleet.
+
+    python -m tests.benchmarks.shared [--rows 10000000] [--agents 200] [--seconds 5] [--rounds 3]
+
+The server is one's own, with its usual durable settings. `pgbench` runs the same statement, prepared, with as many rows in a batch and
+as many connections, in turns with ours; it makes only names, keys and bodies are constants, and it seals nothing. The agents have a
+LevelDB and a connection each, put at random moments, and count a put as done when the server has it. For growth the table is
+filled by the server itself, then batches are put and rows fetched as at any other time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from helix_desktop import tasks
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import About
+from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.shared import entry, sealing
+from helix_desktop.store.shared.content import Content
+from helix_desktop.store.shared.link import Connected
+from helix_desktop.store.shared.memory import MemoryEngine, Shelf
+from helix_desktop.store.shared.postgres import PUT, PostgresEngine
+from helix_desktop.store.shared.remote import Remote
+from helix_desktop.store.shared.sealing import Seal
+from helix_desktop.store.thread import StoreThread
+from helix_desktop.store.workspace import Workspaces
+from tests.benchmarks.row import Figure, Row, fits
+from tests.peers import postgres
+
+BATCH, CONNECTIONS = 100, 4
+SMALL = 300  # bytes of an entry, packed: the median of the recorded sessions is 425 as it comes
+ABOUT = About("shell", "make test")
+EACH = 10  # puts of an agent
+MEAN = 1.7  # seconds between two: 200 agents then put as many a second as a fleet of 6,000 at its peak
+
+
+@contextmanager
+def server() -> Iterator[postgres.Server]:
+    one = postgres.Server({"shared_buffers": "'128MB'", "max_wal_size": "'4GB'"})
+    try:
+        yield one.start()
+    finally:
+        one.remove()
+
+
+# --- puts beside pgbench
+
+
+def ours(url: str, seconds: float) -> float:
+    """Rows a second, sealed and put by as many machines as there are connections: a process each."""
+    command = [sys.executable, "-m", "tests.benchmarks.shared", "--put-into", url, "--seconds", str(seconds)]
+    each = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(CONNECTIONS)]
+    return sum(float(one.communicate()[0]) for one in each)
+
+
+def put_alone(url: str, seconds: float) -> float:
+    """One machine's rows a second."""
+    seal = Seal(sealing.new_key())
+    engine = PostgresEngine(url, seal.space)
+    content, count = secrets.token_bytes(SMALL), 0
+    engine.put({secrets.token_bytes(32): seal.close(b"n" * 32, content)})
+    begun = time.perf_counter()
+    while time.perf_counter() < begun + seconds:
+        names = [seal.name("entry", secrets.token_bytes(32)) for _ in range(BATCH)]
+        engine.put({name: seal.close(name, content) for name in names})
+        count += BATCH
+    engine.close()
+    return count / (time.perf_counter() - begun)
+
+
+def pgbench(one: postgres.Server, folder: Path, seconds: float) -> float:
+    """The same statement with the batch as its parameters; only the names are made by the server, as each must be new."""
+    names = (
+        "ARRAY(SELECT sha256(convert_to(random()::text || g || :client_id, 'UTF8'))"  # noqa: S608 - our own numbers
+        f" FROM generate_series(1, {BATCH}) AS g)"
+    )
+    statement = PUT.replace("%%", "%")
+    for value in (":space::bytea", names, ":keys", ":bodies", ":space::bytea"):
+        statement = statement.replace("%b", value, 1)
+    script = folder / "put.sql"
+    script.write_text(statement.replace("\n", " ") + ";\n")
+    script.chmod(0o644)
+    folder.chmod(0o755)
+    given = {"space": "\\x" + "11" * 16, "keys": _array(32), "bodies": _array(512)}
+    variables = [f"--define={name}={value}" for name, value in given.items()]
+    command = [
+        "-n",
+        "-f",
+        str(script),
+        "-M",
+        "prepared",
+        "-c",
+        str(CONNECTIONS),
+        "-j",
+        "2",
+        "-T",
+        str(max(1, round(seconds))),
+    ]
+    where = ["-h", "127.0.0.1", "-p", str(one.port), "-U", "helix"]
+    said = one.run("pgbench", *where, *command, *variables, "postgres")
+    transactions = next(line for line in said.splitlines() if line.startswith("tps"))
+    return float(transactions.split("=")[1].split()[0]) * BATCH
+
+
+def _array(size: int) -> str:
+    """As PostgreSQL writes one."""
+    return "{" + ",".join('"\\\\x' + secrets.token_hex(size) + '"' for _ in range(BATCH)) + "}"
+
+
+def puts(one: postgres.Server, seconds: float, rounds: int) -> Row:
+    ours(one.url, 0.5)  # the tables are there
+    mine, theirs = [], []
+    with tempfile.TemporaryDirectory(prefix="helix-pgbench-") as folder:
+        for _ in range(rounds):
+            theirs.append(pgbench(one, Path(folder), seconds))
+            mine.append(ours(one.url, seconds))
+    ratio = statistics.median(a / b for a, b in zip(mine, theirs, strict=True))
+    note = f"{ratio:.2f} of pgbench's; batches of {BATCH} rows of 512 bytes over {CONNECTIONS} connections, ours sealed"
+    return Row(
+        "puts into PostgreSQL", "rows/s", Figure.of(mine), {"pgbench": Figure.of(theirs)},
+        "≥ .6 of pgbench with the same statement, batch and connections", ratio >= 0.6, note=note,
+    )  # fmt: skip
+
+
+# --- local reads
+
+
+async def reads(rounds: int) -> Row:
+    """The same entry got from a workspace that shares and from one that does not, in turns."""
+    shelf, seal = Shelf(), Seal(sealing.new_key())
+
+    async def connect() -> Connected:
+        return Connected(Remote(MemoryEngine(shelf, seal.space)), seal)
+
+    with tempfile.TemporaryDirectory(prefix="helix-reads-") as folder:
+        workspaces = Workspaces(Path(folder))
+        alone, sharing = [await workspaces.open(workspaces.create(name).id) for name in ("alone", "sharing")]
+        sharing.share("memory://", connect).begin()
+        digests = {}
+        for one in (alone, sharing):
+            digests[one] = [(await one.cache.put(b"%d" % number * 500, ABOUT)).digest for number in range(200)]
+        taken: dict[str, list[float]] = {"alone": [], "sharing": []}
+        for _ in range(rounds * 5):
+            for one in (alone, sharing):
+                begun = time.perf_counter()
+                for digest in digests[one] * 5:
+                    await one.cache.get(digest)
+                taken[one.name].append((time.perf_counter() - begun) / 1000 * 1e6)
+        for one in (alone, sharing):
+            await one.aclose()
+    ratio = statistics.median(a / b for a, b in zip(taken["sharing"], taken["alone"], strict=True))
+    return Row(
+        "local get in a shared workspace", "µs", Figure.of(taken["sharing"]), {"not shared": Figure.of(taken["alone"])},
+        "≤ 1.1 × that of a workspace that is not shared", ratio <= 1.1, note=f"{ratio:.2f} ×",
+    )  # fmt: skip
+
+
+# --- a fleet
+
+
+class Agent:
+    """A machine of its own: LevelDB, a connection, a random rhythm."""
+
+    def __init__(self, folder: Path, url: str, seal: Seal, number: int) -> None:
+        self._chance = random.Random(number)
+        self._thread = StoreThread(f"agent-{number}")
+        self._folder = folder
+        self._remote = Remote(PostgresEngine(url, seal.space), threads=1)
+        self._seal = seal
+        self.taken: list[float] = []
+        self.digests: list[Digest] = []
+
+    async def run(self) -> None:
+        cache = await self._thread.run(CacheFolder, self._folder)
+        content = Content(cache, self._thread, self._remote, self._seal)
+        await self._remote.lacking([bytes(32)])  # connected
+        reached = 0
+        await asyncio.sleep(self._chance.random() * MEAN)
+        for _ in range(EACH):
+            size = min(200_000, int(425 * self._chance.paretovariate(0.8) / 2))
+            begun = time.perf_counter()
+            stored = await self._thread.run(cache.put, self._chance.randbytes(size), ABOUT)
+            reached = await content.send(reached)
+            self.taken.append((time.perf_counter() - begun) * 1000)
+            self.digests.append(stored.digest)
+            await asyncio.sleep(self._chance.expovariate(1 / MEAN))
+        await self._thread.run(cache.close)
+        await self._thread.aclose()
+        await self._remote.aclose()
+
+
+async def fleet(url: str, agents: int) -> list[Row]:
+    seal = Seal(sealing.new_key())
+    with tempfile.TemporaryDirectory(prefix="helix-fleet-") as folder:
+        all_of = [Agent(Path(folder) / str(number), url, seal, number) for number in range(agents)]
+        owner = tasks.Tasks("fleet")
+        begun = time.perf_counter()
+        await asyncio.gather(*(owner.spawn(one.run(), name=f"agent {at}") for at, one in enumerate(all_of)))
+        seconds = time.perf_counter() - begun
+    taken = sorted(one for agent in all_of for one in agent.taken)
+    engine = PostgresEngine(url, seal.space)
+    names = [entry.name(seal, digest) for agent in all_of for digest in agent.digests]
+    lost = sum(len(engine.lacking(names[at : at + 500])) for at in range(0, len(names), 500))
+    engine.close()
+    rate = len(taken) / seconds
+    note = f"{agents} agents, {len(taken):,} puts, {rate:.0f} a second; lost: {lost}"
+    middle, high = (taken[int(len(taken) * share)] for share in (0.5, 0.99))
+    return [
+        Row("put of an agent until PostgreSQL has it, p50", "ms", Figure(middle, taken[0], taken[-1], len(taken)), note=note),
+        Row("put of an agent until PostgreSQL has it, p99", "ms", Figure(high, taken[0], taken[-1], len(taken)),
+            asked="200 agents on one PostgreSQL, nothing lost", met=lost == 0, note=note),
+    ]  # fmt: skip
+
+
+# --- growth
+
+_FILL = (
+    "INSERT INTO helix.rows(name, month, space, key, body) SELECT sha256(int8send(g)), date_trunc('month', now() AT TIME ZONE"
+    " 'UTC')::date, '\\x00', decode(repeat('00', 32), 'hex'), decode(repeat('00', 512), 'hex')"
+    " FROM generate_series(%d::bigint, %d::bigint) AS g"
+)
+
+
+def growth(url: str, most: int, rounds: int) -> list[Row]:
+    """A batch put, and 100 rows fetched, as the table grows tenfold."""
+    import psycopg
+
+    seal = Seal(sealing.new_key())
+    engine = PostgresEngine(url, seal.space)
+    found: list[Row] = []
+    there, size = 0, 10_000
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET synchronous_commit = off")
+        engine.put({secrets.token_bytes(32): bytes(600)})
+        while size <= most:
+            for at in range(there, size, 500_000):
+                connection.execute((_FILL % (at + 1, min(size, at + 500_000))).encode())
+            there = size
+            connection.execute("CHECKPOINT")
+            found += _at(engine, seal, size, rounds)
+            size *= 10
+    engine.close()
+    return found
+
+
+def _at(engine: PostgresEngine, seal: Seal, size: int, rounds: int) -> list[Row]:
+    put, get = [], []
+    chance = random.Random(size)
+    for _ in range(rounds * 20):
+        rows = {name: seal.close(name, bytes(SMALL)) for name in (secrets.token_bytes(32) for _ in range(BATCH))}
+        begun = time.perf_counter()
+        engine.put(rows)
+        put.append((time.perf_counter() - begun) * 1000)
+        names = [Digest.of(chance.randrange(1, size).to_bytes(8, "big")).raw for _ in range(BATCH)]
+        begun = time.perf_counter()
+        engine.get(names)
+        get.append((time.perf_counter() - begun) * 1000)
+    note = f"{BATCH} rows of 512 bytes, a table of {size:,} rows"
+    return [
+        Row(f"put of {BATCH} rows beside {size:,}", "ms", Figure.of(put), series="shared put", at=size, note=note),
+        Row(f"get of {BATCH} of {size:,} rows", "ms", Figure.of(get), series="shared get", at=size, note=note),
+    ]
+
+
+def rows(*, quick: bool) -> list[Row]:
+    if postgres.why_not():
+        return []
+    return measured(100_000 if quick else 1_000_000, 40 if quick else 200, 2 if quick else 5, 2 if quick else 3)
+
+
+def measured(most: int, agents: int, seconds: float, rounds: int) -> list[Row]:
+    with server() as one:
+        found = [puts(one, seconds, rounds), asyncio.run(reads(rounds))]
+        found += asyncio.run(fleet(one.url, agents))
+        return [*found, *growth(one.url, most, rounds)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--agents", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--put-into", default="", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.put_into:
+        print(put_alone(arguments.put_into, arguments.seconds))
+        return 0
+    if why := postgres.why_not():
+        print(f"skipped: {why}")
+        return 0
+    found = measured(arguments.rows, arguments.agents, arguments.seconds, arguments.rounds)
+    if arguments.json:
+        print(json.dumps([row.as_json() for row in found]))
+        return 0
+    for row in found:
+        peers = ", ".join(f"{name} {figure.median:.3g}" for name, figure in row.peers.items())
+        print(
+            f"{row.name}: {row.ours.median:.4g} {row.unit} ({row.ours.least:.4g} to {row.ours.most:.4g}) {peers} {row.note}"
+        )
+    for name, line in fits(found).items():
+        print(f"{name}: grows with the size to the power of {line.slope:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
