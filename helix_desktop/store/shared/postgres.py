@@ -62,7 +62,7 @@ _OLD = (
 )
 _SESSION = (
     "SET application_name = 'helix-desktop'; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;"
-    " SET jit = off; SET statement_timeout = '60s'; SET timezone = 'UTC'"
+    " SET jit = off; SET max_parallel_workers_per_gather = 0; SET statement_timeout = '60s'; SET timezone = 'UTC'"
 )
 _TIMES: Mapping[str, int] = {
     "connect_timeout": 5,
