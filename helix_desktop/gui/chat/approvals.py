@@ -240,7 +240,7 @@ class QuestionCard(QWidget):
         self._words.returnPressed.connect(self.refuse)
         row = self._answers = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         row.setSpacing(8)
-        row.addWidget(self._words, 1)
+        row.addWidget(self._words, 1, Qt.AlignmentFlag.AlignTop)
         self._ways_on = QWidget(self)
         self._ways_on.setProperty("look", "plain")
         ways = Flow(self._ways_on, gap=8)

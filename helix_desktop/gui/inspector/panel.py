@@ -381,7 +381,7 @@ def thresholds(chosen: Policy) -> str:
         parts.append(tr("observe {n}", n=round(100 * chosen.observation_share)))
         parts.append(tr("reflect {n}", n=round(100 * chosen.reflection_share)))
     if chosen.handover != "off":
-        parts.append(tr("hand over {n}", n=round(100 * chosen.handover_share)))
+        parts.append(tr("hand over {share}%", share=round(100 * chosen.handover_share)))
     return " · ".join(parts)
 
 

@@ -114,8 +114,7 @@ class ExactText(QPlainTextEdit):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        bar = self.verticalScrollBar()
-        at_end = not self._more and bar.value() >= bar.maximum()
+        at_end = self._at_end()
         if at_end:
             self._short = False
         if at_end != self._end_seen and (at_end or self._short):
@@ -123,11 +122,18 @@ class ExactText(QPlainTextEdit):
             self._end_seen = at_end
             self.changed.emit()
 
+    def _at_end(self) -> bool:
+        """Whether the last line is on the screen as it is laid out now, and not by half."""
+        bar = self.verticalScrollBar()
+        if self._more or bar.value() < bar.maximum():
+            return False
+        last = self.blockBoundingGeometry(self.document().lastBlock()).translated(self.contentOffset())
+        return last.bottom() <= self.viewport().height() + self.fontMetrics().descent()
+
     def _rows(self) -> int:
         """Lines as they are wrapped at this width, as far as they can be shown at once."""
-        across = max(1, self.viewport().width() // max(1, self.fontMetrics().horizontalAdvance("0")))
         blocks = (self.document().findBlockByNumber(at) for at in range(min(self.blockCount(), LINES)))
-        return sum(-(-max(block.length() - 1, 1) // across) for block in blocks)
+        return round(sum(self.blockBoundingRect(block).height() for block in blocks) / self.fontMetrics().lineSpacing())
 
     def _high(self, lines: int) -> int:
         return lines * self.fontMetrics().lineSpacing() + self._theme.px(26)

@@ -180,6 +180,17 @@ def test_a_text_that_does_not_fit_has_to_be_scrolled_however_short_it_is(theme: 
         assert text.end_seen is seen
 
 
+@pytest.mark.parametrize("width", range(420, 1_000, 37))
+def test_a_command_that_wraps_is_shown_whole(theme: Theme, width: int) -> None:
+    line = " ".join("x" * 30 for _ in range(8))
+    made, text = shown_by(theme, line)
+    made.resize(width, 500)
+    for _ in range(3):
+        QApplication.processEvents()
+    assert text.verticalScrollBar().maximum() == 0
+    assert text.end_seen
+
+
 SCHEMA = json.dumps(
     {
         "type": "object",
