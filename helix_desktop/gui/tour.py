@@ -183,7 +183,7 @@ class Tour(QObject):
                 tr(
                     "Press the suggestion. A built-in script answers instead of a language model; the tools it calls are real. It asks before it runs a command: press Allow."
                 ),
-                tr("That was a whole turn. The script read files, ran commands and stopped when you said so."),
+                tr("That was a whole turn: the script read files and ran commands, and asked you before each command."),
                 self._question_or_suggestion,
                 lambda: self._ended_turns() > 0,
             ),

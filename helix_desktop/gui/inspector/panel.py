@@ -375,11 +375,11 @@ class Inspector(QWidget):
 
 
 def thresholds(chosen: Policy) -> str:
-    """The thresholds in a line: observe 30 · reflect 50 · hand over 85."""
+    """The thresholds in a line: observe 30% · reflect 50% · hand over 85%."""
     parts = []
     if chosen.observation:
-        parts.append(tr("observe {n}", n=round(100 * chosen.observation_share)))
-        parts.append(tr("reflect {n}", n=round(100 * chosen.reflection_share)))
+        parts.append(tr("observe {share}%", share=round(100 * chosen.observation_share)))
+        parts.append(tr("reflect {share}%", share=round(100 * chosen.reflection_share)))
     if chosen.handover != "off":
         parts.append(tr("hand over {share}%", share=round(100 * chosen.handover_share)))
     return " · ".join(parts)
