@@ -16,7 +16,7 @@ from helix_desktop.console import Console
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
-    from helix_desktop.store.catalogue import Row
+    from helix_desktop.engine.catalogue import Row
     from helix_desktop.store.workspace import Workspace
 
 STANDARD = Path("-")
@@ -151,7 +151,7 @@ def _readable(content: bytes) -> dict[str, str]:
 
 
 async def list_entries(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
-    from helix_desktop.store.catalogue import Filter, Sort
+    from helix_desktop.engine.catalogue import Filter, Sort
 
     await open_workspace.caught_up(workspace, console)
     chosen = Filter(tool=arguments.tool)

@@ -121,7 +121,7 @@ class _Catalogue:
         return await self._index.search(query, tool=tool, limit=limit, entries_only=entries_only)
 
     async def listed(self, *, tool: str, limit: int) -> tuple[Sequence[CatalogueRow], int]:
-        from helix_desktop.store.catalogue import Filter, Sort
+        from helix_desktop.engine.catalogue import Filter, Sort
 
         await self._index.caught_up()
         chosen = Filter(tool=tool)

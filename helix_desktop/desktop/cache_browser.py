@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from helix_desktop.engine.catalogue import Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import CacheCorrupt
-from helix_desktop.gui.cache import port
 from helix_desktop.gui.ports import Workbench as Shown
 
 if TYPE_CHECKING:
-    from helix_desktop.store import catalogue
     from helix_desktop.store.workspace import Workspace
     from helix_desktop.workbench.bench import Workbench
 
@@ -25,27 +24,22 @@ class Browsing:
         self._index = workspace.index
         self._cache = workspace.cache
 
-    async def entries(
-        self, chosen: port.Filter, *, sort: port.Sort, descending: bool, offset: int, limit: int
-    ) -> Sequence[port.Row]:
-        from helix_desktop.store import catalogue
+    async def entries(self, chosen: Filter, *, sort: Sort, descending: bool, offset: int, limit: int) -> Sequence[Row]:
+        return await self._index.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
 
-        order = catalogue.Sort(sort.value)
-        return await self._index.entries(_filter(chosen), sort=order, descending=descending, offset=offset, limit=limit)
+    async def count(self, chosen: Filter) -> int:
+        return await self._index.count(chosen)
 
-    async def count(self, chosen: port.Filter) -> int:
-        return await self._index.count(_filter(chosen))
-
-    async def stats(self) -> port.Stats:
+    async def stats(self) -> Stats:
         return await self._index.stats()
 
     async def tools(self) -> Sequence[tuple[str, int]]:
         return await self._index.tools()
 
-    async def row(self, digest: Digest) -> port.Row | None:
+    async def row(self, digest: Digest) -> Row | None:
         return await self._index.row(digest)
 
-    async def uses(self, digest: Digest) -> Sequence[port.Use]:
+    async def uses(self, digest: Digest) -> Sequence[Use]:
         return await self._index.uses(digest)
 
     async def resolve(self, prefix: str) -> Digest:
@@ -76,20 +70,3 @@ class Browsing:
 def of(bench: Shown) -> Browsing:
     """The catalogue behind a workbench the window shows."""
     return Browsing(cast("Workbench", bench).workspace)
-
-
-def _filter(chosen: port.Filter) -> catalogue.Filter:
-    from helix_desktop.store import catalogue
-
-    return catalogue.Filter(
-        tool=chosen.tool,
-        conversation=chosen.conversation,
-        since=chosen.since,
-        until=chosen.until,
-        least=chosen.least,
-        most=chosen.most,
-        pinned=chosen.pinned,
-        unused=chosen.unused,
-        text=chosen.text,
-        gone=chosen.gone,
-    )

@@ -4,96 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from enum import StrEnum
 
+from helix_desktop.engine.catalogue import EVERYTHING, Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About
 from helix_desktop.store.records import State
-
-
-class Sort(StrEnum):
-    """The columns a catalogue is sorted by."""
-
-    TIME = "time"
-    TOOL = "tool"
-    SOURCE = "source"
-    SIZE = "size"
-    TOKENS = "tokens"
-    USES = "uses"
-    RECALLED = "recalled"
-    HASH = "digest"
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """What is to be shown; everything by default. `text` stands in the tool's name or the source."""
-
-    tool: str = ""
-    conversation: str = ""
-    since: float = 0.0
-    until: float = 0.0
-    least: int = 0  # bytes
-    most: int = 0
-    pinned: bool = False
-    unused: bool = False
-    text: str = ""
-    gone: bool = False  # show what was collected, and nothing else
-
-
-EVERYTHING = Filter()
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the catalogue. `kept`: its bytes on the disk; `recalled`: when it was last recalled, or 0."""
-
-    number: int
-    stored: Stored
-    about: About
-    kept: int
-    tokens: int
-    time: float
-    uses: int
-    recalled: float
-    pinned: bool
-    gone: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """Where an entry is used. `how`: output, attachment, image, change, fold or recall."""
-
-    conversation: str
-    seq: int
-    time: float
-    how: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    entries: int
-    size: int
-    kept: int
-    tokens: int
-    pinned: int
-    gone: int
-    repeated: int  # uses of an output beyond its first: what was stored once and would have been stored again
-    repeated_size: int
-
-    def named(self) -> dict[str, int]:
-        """As the command line and the context server tell them."""
-        return {
-            "entries": self.entries,
-            "bytes": self.size,
-            "on_disk": self.kept,
-            "tokens": self.tokens,
-            "pinned": self.pinned,
-            "removed_to_make_room": self.gone,
-            "stored_once_used_again": self.repeated,
-            "bytes_not_stored_twice": self.repeated_size,
-        }
-
 
 # From one name to the next by the index: a walk over all rows would cost a tenth of a second for a million.
 _TOOLS = """
@@ -307,7 +223,6 @@ def _row(row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, f
     number, digest, size, lines, media, tool, source, kept, tokens, time, uses, recalled, pinned, state = row
     stored = Stored(Digest(digest), size, lines, media)
     return Row(
-        number,
         stored,
         About(tool, source, media),
         kept,
@@ -317,4 +232,5 @@ def _row(row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, f
         recalled,
         bool(pinned),
         state != State.LIVE,
+        number,
     )

@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from helix_desktop.engine.catalogue import EVERYTHING, Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import database, opening, search
 from helix_desktop.store.cache import prefix_bounds
-from helix_desktop.store.catalogue import EVERYTHING, NEAR, Catalogue, Filter, Order, Row, Sort, Stats, Use
+from helix_desktop.store.catalogue import NEAR, Catalogue, Order
 from helix_desktop.store.entries import Entries
 from helix_desktop.store.index import IndexDamaged, Progress, reading
 from helix_desktop.store.journal import JournalFile, Line

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import plyvel
 
+from helix_desktop.engine.catalogue import Sort
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
-from helix_desktop.store.catalogue import Sort
 from helix_desktop.store.workspace import Workspace, Workspaces
 from tests.benchmarks import report
 from tests.benchmarks.row import Figure, Row

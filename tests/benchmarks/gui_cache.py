@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,15 +26,15 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
+from helix_desktop.engine.catalogue import Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About, Hit
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.page import CachePage
-from helix_desktop.gui.cache.port import Filter, Row, Sort, Stats, Use
 from helix_desktop.gui.theme import Theme
-from helix_desktop.store import catalogue, index
+from helix_desktop.store import index
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.database import connect, prepare
 from helix_desktop.store.engine_ports import Index
@@ -91,11 +90,10 @@ class Served:
         return cls(await Index.open(folder, cast(Any, NoFeed()), lambda _: 0), cache)
 
     async def entries(self, chosen: Filter, *, sort: Sort, descending: bool, offset: int, limit: int) -> Sequence[Row]:
-        wanted, order = catalogue.Filter(**asdict(chosen)), catalogue.Sort(sort.value)
-        return await self.index.entries(wanted, sort=order, descending=descending, offset=offset, limit=limit)
+        return await self.index.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
 
     async def count(self, chosen: Filter) -> int:
-        return await self.index.count(catalogue.Filter(**asdict(chosen)))
+        return await self.index.count(chosen)
 
     async def stats(self) -> Stats:
         return await self.index.stats()

@@ -18,10 +18,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
+from helix_desktop.engine.catalogue import Filter, Sort
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.ports import About
 from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.catalogue import Filter, Sort
 from helix_desktop.store.incoming_content import Staged
 from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.workspace import Workspace, Workspaces

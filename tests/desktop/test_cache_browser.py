@@ -9,9 +9,9 @@ import pytest
 
 from helix_desktop import places
 from helix_desktop.desktop import cache_browser
+from helix_desktop.engine.catalogue import Filter, Sort
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import NotThere
-from helix_desktop.gui.cache.port import Filter, Sort
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk, Workbench
 

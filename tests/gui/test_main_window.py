@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.catalogue import Sort
 from helix_desktop.engine.encoding import decode, encode
 from helix_desktop.engine.events import Answered, Folding, ReadAnew, Running, Streamed
 from helix_desktop.engine.facts import Attachment, FoldKind, ModelReplied, Stop, Text, TurnEnd, TurnEnded, UserSaid
@@ -29,7 +30,6 @@ from helix_desktop.engine.view import state_of
 from helix_desktop.errors import StoreBusy, WrongUse
 from helix_desktop.gui import chat_acts, sending
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.cache.port import Sort
 from helix_desktop.gui.chat.queued_messages import OneLine
 from helix_desktop.gui.frame.frame import TIGHT
 from helix_desktop.gui.links import Place

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.catalogue import EVERYTHING, Filter, Row, Sort, Use
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored, ToolReturned
 from helix_desktop.engine.ports import About
 from helix_desktop.store import catalogue
-from helix_desktop.store.catalogue import EVERYTHING, Catalogue, Filter, Row, Sort, Use
+from helix_desktop.store.catalogue import Catalogue
 from helix_desktop.store.index import IndexFile, reading
 from helix_desktop.store.records import Record, State
 from tests.store.test_index import ListFeed, finish

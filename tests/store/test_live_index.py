@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from helix_desktop.engine.catalogue import Filter, Sort
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import NotThere, StoreBusy
-from helix_desktop.store.catalogue import Filter, Sort
 from helix_desktop.store.index import Progress
 from helix_desktop.store.workspace import Workspace
 

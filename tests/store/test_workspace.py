@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.catalogue import Filter
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import About
@@ -20,7 +21,6 @@ from helix_desktop.errors import (
     WrongUse,
 )
 from helix_desktop.store import config
-from helix_desktop.store.catalogue import Filter
 from helix_desktop.store.lock import Lock
 from helix_desktop.store.workspace import Workspace, Workspaces
 

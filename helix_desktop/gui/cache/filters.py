@@ -10,7 +10,7 @@ from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtGui import QActionGroup, QKeyEvent, Qt
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QWidget
 
-from helix_desktop.gui.cache.port import Filter
+from helix_desktop.engine.catalogue import Filter
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import tr
 

@@ -10,9 +10,10 @@ from enum import IntEnum
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt, QTimer, Signal
 
+from helix_desktop.engine.catalogue import Filter, Row, Sort
 from helix_desktop.engine.digest import Digest
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.cache.port import Catalogue, Filter, Row, Sort
+from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.shared.figures import ago, size
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import tr

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.engine.catalogue import Filter, Row, Stats
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import CacheCorrupt, HelixError
@@ -28,7 +29,7 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache import work
 from helix_desktop.gui.cache.filters import FilterBar
 from helix_desktop.gui.cache.model import EntriesModel, Found
-from helix_desktop.gui.cache.port import Catalogue, Filter, Row, Stats
+from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.cache.table import EntryTable
 from helix_desktop.gui.cache.viewer import EntryViewer
 from helix_desktop.gui.engine_sentences import said

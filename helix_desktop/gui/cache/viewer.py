@@ -9,11 +9,12 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication, QImage, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QVBoxLayout, QWidget
 
+from helix_desktop.engine.catalogue import Row, Use
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.body import EntryBody
-from helix_desktop.gui.cache.port import Catalogue, Row, Use
+from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.cache.shapes import Shape
 from helix_desktop.gui.shared.chip import ChipLabel, HashLabel
 from helix_desktop.gui.shared.figures import day

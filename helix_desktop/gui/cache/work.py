@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from helix_desktop.durable import Beside
+from helix_desktop.engine.catalogue import Filter, Row, Sort
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import StoreFailed, WrongUse
 from helix_desktop.gui.cache.model import Found
-from helix_desktop.gui.cache.port import Catalogue, Filter, Row, Sort
+from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.cache.shapes import PAGE, is_text
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import count, tr

@@ -5,44 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from helix_desktop.engine.catalogue import Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About, Hit
 from helix_desktop.errors import CacheCorrupt, NotThere
-from helix_desktop.gui.cache.port import Filter, Row, Sort
 
 NOW = 1_795_162_800.0
-
-
-@dataclass(frozen=True)
-class Line:
-    stored: Stored
-    about: About
-    tokens: int = 100
-    time: float = NOW
-    uses: int = 1
-    kept: int = 50
-    recalled: float = 0.0
-    pinned: bool = False
-    gone: bool = False
-
-
-@dataclass(frozen=True)
-class UsedAt:
-    conversation: str
-    seq: int
-    time: float
-    how: str = "output"
-
-
-@dataclass(frozen=True)
-class Figures:
-    entries: int
-    size: int
-    kept: int
-    gone: int = 0
-    repeated: int = 0
-    repeated_size: int = 0
+USUAL = {"kept": 50, "tokens": 100, "uses": 1}
 
 
 _ORDER: dict[Sort, Callable[[Row], object]] = {
@@ -61,23 +31,23 @@ _ORDER: dict[Sort, Callable[[Row], object]] = {
 class MemoryCatalogue:
     """`asked` keeps the offsets that were read, `done` the commands."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Row] = field(default_factory=list)
     contents: dict[Digest, bytes] = field(default_factory=dict)
-    used: dict[Digest, list[UsedAt]] = field(default_factory=dict)
+    used: dict[Digest, list[Use]] = field(default_factory=dict)
     damaged: set[Digest] = field(default_factory=set)
     asked: list[int] = field(default_factory=list)
     done: list[tuple[str, Digest]] = field(default_factory=list)
 
-    def put(self, content: bytes, tool: str = "read_file", source: str = "a.txt", **more: object) -> Line:
+    def put(self, content: bytes, tool: str = "read_file", source: str = "a.txt", **more: object) -> Row:
         media = str(more.pop("media", "text/plain"))
         digest = Digest.of(content)
         self.contents[digest] = content
         stored = Stored(digest, len(content), content.count(b"\n"), media)
-        line = Line(stored, About(tool, source, media), **{"time": NOW + len(self.lines), **more})  # type: ignore[arg-type]
+        line = Row(stored, About(tool, source, media), **{**USUAL, "time": NOW + len(self.lines), **more})  # type: ignore[arg-type]
         self.lines.append(line)
         return line
 
-    def _chosen(self, chosen: Filter) -> list[Line]:
+    def _chosen(self, chosen: Filter) -> list[Row]:
         return [
             line
             for line in self.lines
@@ -96,9 +66,9 @@ class MemoryCatalogue:
     async def count(self, chosen: Filter) -> int:
         return len(self._chosen(chosen))
 
-    async def stats(self) -> Figures:
+    async def stats(self) -> Stats:
         total = sum(line.stored.size for line in self.lines)
-        return Figures(len(self.lines), total, total // 4, repeated=2)
+        return Stats(len(self.lines), total, total // 4, repeated=2)
 
     async def tools(self) -> Sequence[tuple[str, int]]:
         names = sorted({line.about.tool for line in self.lines})
@@ -107,7 +77,7 @@ class MemoryCatalogue:
     async def row(self, digest: Digest) -> Row | None:
         return next((line for line in self.lines if line.stored.digest == digest), None)
 
-    async def uses(self, digest: Digest) -> Sequence[UsedAt]:
+    async def uses(self, digest: Digest) -> Sequence[Use]:
         return self.used.get(digest, [])
 
     async def resolve(self, prefix: str) -> Digest:

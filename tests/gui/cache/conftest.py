@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from PySide6.QtWidgets import QApplication
 
+from helix_desktop.engine.catalogue import Use
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.page import CachePage
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
-from tests.gui.cache.catalogue import MemoryCatalogue, UsedAt
+from tests.gui.cache.catalogue import MemoryCatalogue
 from tests.gui.fake_desk import now
 
 
@@ -19,7 +20,7 @@ from tests.gui.fake_desk import now
 def catalogue() -> MemoryCatalogue:
     made = MemoryCatalogue()
     table = made.put(story.TABLE.encode(), source="src/lock/table.rs")
-    made.used[table.stored.digest] = [UsedAt("c", 7, 1.0), UsedAt("c", 19, 2.0, "recall")]
+    made.used[table.stored.digest] = [Use("c", 7, 1.0, "output"), Use("c", 19, 2.0, "recall")]
     made.put(story.TESTS.encode(), "run_command", "cargo test", tokens=18_240)
     made.put(b'{"a": [1, 2, {"b": null}], "c": "text"}', "fetch", "x.json", media="application/json")
     made.put(b"name,count\nalpha,1\nbeta,2\n", "read_file", "x.csv", media="text/csv")

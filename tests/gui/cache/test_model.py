@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from helix_desktop.engine.catalogue import Filter, Sort
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.model import PAGE, Column, EntriesModel, words
-from helix_desktop.gui.cache.port import Filter, Sort
 from helix_desktop.gui.theme import Theme
 from tests.gui.cache.catalogue import NOW, MemoryCatalogue
 from tests.gui.fake_desk import now

@@ -10,9 +10,9 @@ from PySide6.QtGui import QColor, QContextMenuEvent, QGuiApplication, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QMessageBox
 
+from helix_desktop.engine.catalogue import Filter
 from helix_desktop.gui.cache.model import Column
 from helix_desktop.gui.cache.page import CachePage
-from helix_desktop.gui.cache.port import Filter
 from helix_desktop.gui.cache.shapes import Shape
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.intents import Recall, ShowInChat, Want

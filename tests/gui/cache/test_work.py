@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.catalogue import Filter, Sort
 from helix_desktop.errors import StoreFailed, WrongUse
 from helix_desktop.gui.cache import work
-from helix_desktop.gui.cache.port import Filter, Sort
 from tests.gui.cache.catalogue import MemoryCatalogue
 
 
