@@ -76,6 +76,12 @@ class Setting(Generic[T]):
         return f" Did you mean {near[0]!r}?" if near else ""
 
 
+LANGUAGES = {
+    "en": "English",
+    "de": "Deutsch",
+    "zh_CN": "简体中文",
+}  # each but English with its files in resources/translations
+
 # --- the declarations ------------------------------------------------------------------------------------------------
 
 THEME = Setting(
@@ -87,7 +93,7 @@ ZOOM = Setting(
 )  # fmt: skip
 LANGUAGE = Setting(
     "appearance.language", "Appearance", "Language", "The language of the window. Agents answer in the language you write in.", "system",
-    choices=("system", "en", "de", "zh_CN"), restart=True,
+    choices=("system", *LANGUAGES), restart=True,
 )  # fmt: skip
 FONT = Setting(
     "appearance.font", "Appearance", "Text font", "The font of the window and of messages.", "", font="text",

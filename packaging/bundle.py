@@ -41,7 +41,7 @@ PLUGINS = {  # the plugins that stay, by folder; empty: all of them
     "styles": (),
     "accessiblebridge": (),
 }
-LANGUAGES = ("en", "de", "zh_CN")
+LANGUAGES = ("en", *(path.stem for path in ROOT.glob("resources/translations/*.json") if "." not in path.stem))
 METADATA = (
     "PySide6-Essentials", "qasync", "httpx", "plyvel", "plyvel-ci", "tiktoken", "keyring", "mcp", "zstandard", "platformdirs",
     "tomlkit", "markdown-it-py", "Pygments",

@@ -15,9 +15,8 @@ from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
 
 from helix_desktop import resources
 from helix_desktop.gui import engine_sentences
+from helix_desktop.settings import LANGUAGES
 
-LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文"}
-_OF_SYSTEM = {QLocale.Language.German: "de", QLocale.Language.Chinese: "zh_CN"}
 _in_force: dict[str, str] = {}
 
 
@@ -47,7 +46,8 @@ def language(chosen: str = "") -> str:
     """The language to show: the chosen one, else the system's where there is a catalogue for it, else English."""
     if chosen in LANGUAGES:
         return chosen
-    return _OF_SYSTEM.get(QLocale.system().language(), "en")
+    spoken = QLocale.system().name().partition("_")[0]
+    return next((name for name in LANGUAGES if name.partition("_")[0] == spoken), "en")
 
 
 def catalogue_file(name: str) -> Path:

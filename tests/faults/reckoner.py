@@ -26,6 +26,8 @@ def trials(count: int, seed: int, most: int, found: Counter[str]) -> None:
             found["DIFFER"] += 1
             print(f"history {seed * MILLION + number} ({len(made.facts)} facts): {str(difference)[:2_000]}", flush=True)
             break
+        if not (number + 1) % 500:
+            print(f"{number + 1:,} histories, {found['DIFFER']} differ", flush=True)
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QLabel, QWidget
 
+from helix_desktop import settings
 from helix_desktop.engine.facts import FoldFailed, FoldKind, Recorded, ToolCall, TurnEnd, TurnEnded
 from helix_desktop.engine.ports import Question
 from helix_desktop.errors import StoreBusy
@@ -25,7 +26,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.projection import Items
 from tests.gui import below, story
 
-LANGUAGES = [name for name in words.LANGUAGES if name != "en"]
+LANGUAGES = [name for name in settings.LANGUAGES if name != "en"]
 NOT_SHOWN = {  # what the window shows nothing of
     "app.py", "cli.py", "commands", "console.py", "context_server", "desktop", "gui", "instance.py",
     "engine/recall.py",  # a tool's answers, for the model

@@ -14,7 +14,8 @@ from helix_desktop import settings
 from helix_desktop.engine import policy
 from helix_desktop.gui import words
 from helix_desktop.gui.settings.workspace import LIMITS
-from helix_desktop.gui.words import LANGUAGES, catalogue_file, count, tr
+from helix_desktop.gui.words import catalogue_file, count, tr
+from helix_desktop.settings import LANGUAGES
 
 PACKAGE = Path(words.__file__).parents[1]
 SPEAKING = [file for part in ("gui", "desktop") for file in (PACKAGE / part).rglob("*.py")]

@@ -11,8 +11,8 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
-from helix_desktop.gui.words import LANGUAGES, tr
-from helix_desktop.settings import ALL, SHORTCUTS, Setting, Settings
+from helix_desktop.gui.words import tr
+from helix_desktop.settings import ALL, LANGUAGES, SHORTCUTS, Setting, Settings
 
 
 class DeclaredPage(Page):
