@@ -220,17 +220,17 @@ def _closing(scene: Scene) -> str:
     failed = [call.name for call, result in scene.done if result is not None and not result.ok]
     folded = sum(result.text.startswith("[CACHED]") for _, result in scene.done if result is not None)
     recalled = scene.results(Station.RECALL)
-    lines = [f"That was the tour: {len(scene.done)} calls that I can still see, all of them real."]
+    lines = [f"Done. I can still see {len(scene.done)} calls, all of them real."]
     if recalled and f"record {WANTED}" in recalled[-1]:
         found = next(line for line in recalled[-1].splitlines() if f"record {WANTED}" in line)
         lines.append(f"The recalled line reads `{found.strip()[:120]}`; I had never been sent it before.")
     if folded:
-        lines.append(f"{folded} older outputs already stand before me as markers; their originals are in the cache.")
+        lines.append(f"{folded} older outputs are now markers in what I am sent; their originals are in the cache.")
     if failed:
         lines.append(
             f"Not done, or refused: {', '.join(sorted(set(failed)))}. That is shown to me as the call's result."
         )
-    lines.append("To go on: open the context inspector, fold now, undo it; then choose a real model at the top right.")
+    lines.append("Next, open the context inspector, fold now and undo it. Then choose a real model at the top right.")
     return "\n\n".join(lines)
 
 

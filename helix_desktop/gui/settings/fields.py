@@ -113,7 +113,7 @@ class Number(QDoubleSpinBox):
 def field(declared: Declared, changed: Changed, parent: QWidget | None = None) -> QWidget:
     """The widget for a value; `changed` gets each new one."""
     widget = _made(declared, changed, parent)
-    widget.setAccessibleName(declared.title)
+    widget.setAccessibleName(declared.title or declared.sentence)
     widget.setAccessibleDescription(declared.sentence)
     widget.setObjectName(declared.name)
     if isinstance(widget, QAbstractSpinBox) and (line := widget.findChild(QLineEdit)) is not None:
