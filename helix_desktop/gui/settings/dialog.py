@@ -36,7 +36,7 @@ from helix_desktop.gui.settings.workspace import CheckpointsPage, InstructionsPa
 from helix_desktop.gui.setup import Model, Setup
 from helix_desktop.gui.words import tr
 
-GENERAL = ("Instructions", "Chat", "Notifications", "Updates", "Logs", "Tools", "Keys")
+GENERAL = ("Instructions", "Chat", "Notifications", "Updates", "Logs", "Tools", "Sharing", "Keys")
 
 
 class SettingsDialog(QDialog):
