@@ -68,6 +68,9 @@ ALL = (
         "gateway_cuts", "gateways that restart, lose their journal or go, in the middle of sessions", "--cuts", 500, 8
     ),
     Trial("gateway_kill", "SIGKILL of a gateway while an agent works through it", "--kills", 500, 3),
+    Trial(
+        "shared_machines", "two machines in one conversation: cut, killed, late, taken over", "--interleavings", 500, 10
+    ),
     Trial("shared_kill", "SIGKILL of clients and of a primary with its standby, which is promoted", "--kills", 3000, 4),
     Trial("shared_bits", "flipped bytes in the tables and objects of a shared store", "--flips", 1000, 20),
     Trial("gateway_ways", "what goes wrong around a gateway and inside it, beside no gateway", "--ways", 0, 3),
