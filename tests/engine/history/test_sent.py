@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from helix_desktop.engine.blocks import Image, Message, Request, Role, ToolResult
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
+    Cover,
     DocumentEdited,
     Excluded,
     Fact,
+    Folded,
+    FoldKind,
+    Included,
     ModelReplied,
     PartRef,
     Pinned,
     Reasoning,
+    Refolded,
     Rewound,
+    RulesSet,
+    Span,
     Text,
     ToolCall,
     ToolReturned,
     ToolSpec,
+    Unfolded,
+    Unpinned,
+    UserSaid,
 )
 from helix_desktop.engine.history.sent import digest_of
 from tests.engine.agent import World, calls, says, world
@@ -100,6 +111,43 @@ async def test_what_changes_while_a_request_is_prepared_is_not_in_it(what: str) 
         shown = await at.session.request_at(reply.seq)
         assert (shown.system, shown.messages, shown.tools) == (sent.system, sent.messages, sent.tools)
         assert at.session.is_as_sent(reply.seq, shown)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_the_request_shown_is_the_one_sent_whatever_changes_meanwhile(seed: int) -> None:
+    """Changes by chance between turns, and while the content of a request is read."""
+    chance = Random(seed)
+    at = await world(*[calls("look", "run") if chance.random() < 0.7 else says("done") for _ in range(14)])
+    whole, conversation = at.cache.contents, at.session.conversation
+
+    async def contents(digests: Collection[Digest]) -> Mapping[Digest, bytes]:
+        while chance.random() < 0.5:
+            await conversation.append(_by_chance(chance, conversation.state.last_seq))
+        return await whole(digests)
+
+    at.cache.contents = contents  # type: ignore[method-assign]
+    for number in range(4):
+        await told(at, f"message {number}")
+        await conversation.append(_by_chance(chance, conversation.state.last_seq))
+    at.cache.contents = whole  # type: ignore[method-assign]
+    replies = [one.seq for one in at.session.facts if isinstance(one.fact, ModelReplied)]
+    for sent, seq in zip(at.model.requests, replies, strict=True):
+        shown = await at.session.request_at(seq)
+        assert shown == replace(sent, model="")
+        assert at.session.is_as_sent(seq, shown)
+
+
+def _by_chance(chance: Random, last: int) -> Fact:
+    """What a person, a strategy or the settings may append at any moment."""
+    first, other = sorted((chance.randint(1, last), chance.randint(1, last)))
+    cover: Cover = chance.choice([PartRef(first), Span(first, other)])
+    name = f"f{chance.randint(1, 6)}"
+    choices: list[Fact] = [
+        Excluded(cover), Included(cover), Pinned(cover), Unpinned(cover), Unfolded(name), Refolded(name),
+        Folded(name, FoldKind.HANDOVER, cover, "short", 1, 10), DocumentEdited(name, "worded anew", 2),
+        RulesSet("a", chance.choice(["", "tabs"]), 1), Rewound(other), UserSaid((Text("and", 1),), steering=True),
+    ]  # fmt: skip
+    return chance.choice(choices)
 
 
 async def test_a_reply_of_version_0_1_cannot_be_checked_and_another_request_is_told() -> None:
