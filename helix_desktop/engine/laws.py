@@ -201,7 +201,7 @@ def is_cut(branch: Branch, seq: int) -> bool:
         return True
     if branch.running_calls and before == branch.steps[-1]:
         return False
-    after = itertools.islice(branch.order, branch.position(seq), None)
+    after = (branch.order[at] for at in range(branch.position(seq), len(branch.order)))
     answered = (branch.answered.get(one) for one in itertools.takewhile(lambda one: one not in branch.batches, after))
     return all(call is None or call.ref.seq != before for call in answered)
 
