@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time as clock
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from helix_desktop.engine import encoding
@@ -39,6 +39,7 @@ _UPSERT = f"INSERT OR REPLACE INTO conversations VALUES({', '.join('?' * len(COL
 _BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
 _BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
 _BROUGHT_FACTS = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE {_BROUGHT} ORDER BY id"  # noqa: S608
+_WITHOUT_EFFECT = '{"fact":"ToolReturned","version":1,'
 _INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest) VALUES(?, ?, ?, ?, ?)"
 
 
@@ -239,14 +240,16 @@ class JournalFile:
             for conversation in dict.fromkeys(line.conversation for line in lines):
                 self._derive(conversation)
 
-    def take(self, lines: Sequence[Line]) -> None:
-        """Like `restore`, for many facts in order: each conversation's row goes on from where it is."""
+    def take(self, lines: Sequence[Line], *, sealed: bool = False) -> None:
+        """Like `restore`, for many facts in order: each conversation's row goes on from where it is. `sealed`: another machine of
+        this workspace wrote them.
+        """
         with self._writing():
             rows: dict[str, Row] = {}
             for line in lines:
                 self.connection.execute(_INSERT, (line.conversation, line.seq, line.time, line.fact, line.digest))
                 row = rows.get(line.conversation) or self._row(line.conversation) or empty(line.conversation, line.time)
-                rows[line.conversation] = advance(row, line.recorded())
+                rows[line.conversation] = _advanced(row, line) if sealed else advance(row, line.recorded())
             for row in rows.values():
                 self.connection.execute(_UPSERT, row.values())
 
@@ -325,6 +328,13 @@ class JournalFile:
 
     def _reading(self) -> database.Reading:
         return database.Reading(JournalCorrupt, "journal")
+
+
+def _advanced(row: Row, line: Line) -> Row:
+    """The row after this fact. One that changes no row is not decoded: of many facts these are half."""
+    if line.intact and line.fact.startswith(_WITHOUT_EFFECT):
+        return replace(row, last_seq=line.seq, updated=line.time)
+    return advance(row, line.recorded())
 
 
 def _readable(raw: bytes) -> str:

@@ -126,7 +126,7 @@ class InStep:
     def take(self, lines: Sequence[Line], known: Known) -> None:
         """Facts of another machine behind those that are here."""
         with self._journal.together():
-            self._journal.take(lines)
+            self._journal.take(lines, sealed=True)
             self.put(known)
 
     def part(
@@ -140,7 +140,7 @@ class InStep:
             self._journal.restore([_moved(line, branch) for line in here])
             self._journal.append(branch, [started])
             self._journal.cut(conversation, at)
-            self._journal.take(lines)
+            self._journal.take(lines, sealed=True)
             self.put(known)
 
     def _value(self, name: str) -> str:
