@@ -31,10 +31,12 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     Pinned,
     Recorded,
+    Refolded,
     Rewound,
     Stop,
     Stored,
     Text,
+    Unfolded,
     Unpinned,
     UserPart,
     UserSaid,
@@ -227,9 +229,11 @@ class FakeSession:
 
     async def undo(self, fold: str) -> None:
         self.done.append(f"undo {fold}")
+        self.append(Unfolded(fold))
 
     async def redo(self, fold: str) -> None:
         self.done.append(f"redo {fold}")
+        self.append(Refolded(fold))
 
     async def rewind(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         self.append(Rewound(seq))

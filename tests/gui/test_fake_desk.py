@@ -1,0 +1,90 @@
+"""The session the tests of the window use, beside the real one: the same commands append the same facts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from helix_desktop.engine.facts import (
+    ConversationChanged,
+    DocumentEdited,
+    Fact,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    PartRef,
+    Span,
+    Text,
+    Unfolded,
+    UserSaid,
+)
+from helix_desktop.gui.ports import Session
+from tests.engine.agent import World, calls, says, world
+from tests.engine.test_session import told
+from tests.gui.fake_desk import FakeSession
+
+Act = Callable[[Session], Awaitable[object]]
+COMMANDS: dict[str, Act] = {
+    "rename": lambda session: session.rename("another"),
+    "archive": lambda session: session.archive(),
+    "trash": lambda session: session.trash(),
+    "pin conversation": lambda session: session.pin_conversation(),
+    "pin": lambda session: session.pin(PartRef(5)),
+    "unpin": lambda session: session.unpin(PartRef(5)),
+    "exclude": lambda session: session.exclude(Span(6, 7)),
+    "include": lambda session: session.include(Span(6, 7)),
+    "undo": lambda session: session.undo("marker-1"),
+    "redo": lambda session: session.redo("marker-2"),
+    "edit a document": lambda session: session.edit_document("marker-1", "worded anew"),
+    "rewind": lambda session: session.rewind(5),
+    "choose an answer": lambda session: session.choose_answer(6),
+}
+
+
+async def begun() -> World:
+    at = await world(calls("look"), says("done"))
+    await told(at, "hello")
+    output = next(one.seq for one in at.session.facts if isinstance(one.fact, ModelReplied)) + 1
+    for name in ("marker-1", "marker-2"):
+        await at.session.conversation.append(Folded(name, FoldKind.MARKER, PartRef(output), "short", 1, 3))
+    await at.session.conversation.append(Unfolded("marker-2"))
+    return at
+
+
+def uncounted(fact: Fact) -> Fact:
+    """The words of a test are counted in another way than those of the fake."""
+    return replace(fact, tokens=0) if isinstance(fact, DocumentEdited) else fact
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_a_command_appends_what_the_real_session_appends(name: str) -> None:
+    at = await begun()
+    fake, before = FakeSession("c1", at.session.facts), len(at.facts)
+    await COMMANDS[name](at.session)
+    await COMMANDS[name](fake)
+    appended = [uncounted(one.fact) for one in at.session.facts[before:]]
+    assert appended
+    assert [uncounted(one.fact) for one in fake.state.facts[before:]] == appended
+
+
+async def test_a_message_is_sent_and_answered_alike() -> None:
+    at = await world(says("hello yourself"))
+    fake = FakeSession("c1")
+    fake.answers = ["hello yourself"]
+    await told(at, "hello")
+    fake.send((Text("hello"),))
+    said = [
+        [
+            (type(fact), [part.text for part in fact.parts if isinstance(part, Text)])
+            for fact in facts
+            if isinstance(fact, UserSaid | ModelReplied)
+        ]
+        for facts in (at.facts, [one.fact for one in fake.state.facts])
+    ]
+    assert said[0] == said[1]
+    assert at.session.running == fake.running
+    assert [
+        fact for fact in at.facts if isinstance(fact, ConversationChanged)
+    ]  # the title, which the fake has from its story
