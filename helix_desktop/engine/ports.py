@@ -154,6 +154,7 @@ class Outcome:
     refused: bool = False  # the user or a rule said no, and nothing was done
     stopped: bool = False  # it was cancelled; the output is what there was until then
     files: FilesChanged | None = None  # what it changed in the folders, whoever says so
+    content: bytes | None = None  # the output, where it was at hand whole: then nobody reads it again
 
 
 @dataclass(frozen=True, slots=True)

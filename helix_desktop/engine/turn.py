@@ -371,7 +371,10 @@ class Turn:
     async def _measured(self, outcome: Outcome) -> tuple[str, int]:
         """The head for display, and the tokens: counted up to a megabyte, by proportion beyond."""
         size, sample = outcome.output.size, 1 << 20
-        text = (await self._crew.cache.read(outcome.output.digest, 0, min(size, sample))).decode("utf-8", "replace")
+        content = outcome.content
+        if content is None:
+            content = await self._crew.cache.read(outcome.output.digest, 0, min(size, sample))
+        text = content[:sample].decode("utf-8", "replace")
         tokens = await asyncio.to_thread(self._crew.tokens.count, text) if len(text) > 1 << 15 else self._count(text)
         return text if len(text) <= HEAD else "", tokens * max(size, 1) // max(min(size, sample), 1)
 

@@ -284,10 +284,9 @@ class Toolbox:
             self._permissions.keep(action, context.conversation, answer)
 
     async def _outcome(self, call: ToolCall, result: Result, asked: _Asked, keep: str) -> Outcome:
-        stored = result.stored
+        stored, content = result.stored, result.output
         if stored is None:
-            output = result.output
-            content = output.encode("utf-8", "replace") if isinstance(output, str) else output
+            content = content.encode("utf-8", "replace") if isinstance(content, str) else content
             stored = await self._around.cache.put(content, About(call.name, result.source, result.media_type))
         return Outcome(
             output=stored,
@@ -304,6 +303,7 @@ class Toolbox:
             repeated=bool(result.repeat_of),
             refused=asked.refused,
             stopped=result.stopped,
+            content=content if result.stored is None and isinstance(content, bytes) else None,
         )
 
     def _foreign(self) -> dict[str, ForeignTool]:
