@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from helix_desktop import durable, tasks
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import Purged
+from helix_desktop.engine.ports import Forget, Purged
 from helix_desktop.errors import Ambiguous, HelixError, NotThere, Stopped, StoreBusy, StoreFailed, WrongUse
 from helix_desktop.store import backup, config, opening, transfer
 from helix_desktop.store import forget as forgetting
@@ -261,6 +261,7 @@ class Workspace:
         self.journal = Journal(stores.journal, stores.thread, self.index.follow, (folder / opening.SUSPECT).touch)
         self.cache = Cache(stores.cache, stores.thread, self.index)
         self.link: Link | None = None  # to the store it shares with other machines
+        self.forgetting: Forget | None = None  # how what another machine forgot is forgotten here
         self.linked: Callable[[], object] = lambda: None  # called when there is one, or none any more
 
     @classmethod
@@ -409,7 +410,8 @@ class Workspace:
             await link.aclose()
 
     async def _obey(self, digests: Collection[Digest]) -> None:
-        await self.forget(entries=tuple(digests))
+        """Through whoever has its sessions, so that they know; Refused while one of them works."""
+        await (self.forgetting or self.forget)(entries=tuple(digests))
 
     async def _uses(self) -> frozenset[Digest]:
         await self.index.caught_up()

@@ -131,6 +131,7 @@ class Workbench:
         self.changes = FileChanges(self)
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn, self._last_seq)
         workspace.cache.changed = self._room.look
+        workspace.forgetting = self.forget
         workspace.watch(self._room.look)
 
     @classmethod
@@ -167,6 +168,7 @@ class Workbench:
     async def aclose(self) -> None:
         """Stop what runs, in order: sessions, commands, tasks. The workspace itself is closed by whoever opened it."""
         _open.pop(self.workspace, None)
+        self.workspace.forgetting = None
         self.workforce.close()
         async with AsyncExitStack() as last_first:  # on a full disk as well: no command and no server outlives it
             last_first.push_async_callback(self.kit.aclose)
