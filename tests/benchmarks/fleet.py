@@ -1,4 +1,4 @@
-"""What lies beyond one machine, on paper: a fleet of 6,000 agents a day and 30,000 tasks, computed from measured sizes and rates.
+"""What lies beyond one machine: a fleet of 6,000 agents and 30,000 tasks a day, computed from measured sizes and rates.
 
 python -m tests.benchmarks.fleet [--traces DIR]      writes resources/help/fleet.md from SIZES below and the rates in last.json
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 import zstandard
 
 from tests.benchmarks import figures
-from tests.benchmarks.row import Row, shown
+from tests.benchmarks.row import Row, fits, shown
 
 AGENTS, TASKS = 6_000, 30_000  # a day
 BUSY_HOURS = 10  # most of the work falls into
@@ -62,7 +62,7 @@ def _content(message: dict[str, object]) -> bytes:
 
 
 def page(sizes: Sizes, rates: dict[str, Row]) -> str:
-    """The page: the load, then what each engine would have to hold and answer."""
+    """The page: the load, what was measured, and what follows."""
     puts = TASKS * sizes.outputs
     gets = TASKS * sizes.replies * 2  # a step resolves what is new in its request; recalls come on top
     held = TASKS * sizes.bytes
@@ -79,10 +79,10 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
             f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f} % of the time. So it is not the rate that takes a fleet beyond "
             "one machine; it is that many machines want the same content, and that one disk must not be the end of it."
         )
-    return f"""# A fleet, on paper
+    return f"""# A fleet
 
-Nobody has run this. It is computed from measured sizes and rates, to see which engine belongs behind the `Cache` port when
-{AGENTS:,} agents work through {TASKS:,} tasks a day for a team.
+What a store that machines share does, measured, and what follows from it when {AGENTS:,} agents work through {TASKS:,} tasks a day for a team. What was
+measured and what was computed from it is said each time. How a workspace is shared: `helix-desktop workspace share --help`.
 
 ## The load
 
@@ -103,38 +103,86 @@ The peak is {PEAK:g} times the mean of {BUSY_HOURS} busy hours. {machine}
 
 ## What stays local
 
-Each agent keeps its own workspace: LevelDB, journal and index as they are. A get that is found there never leaves the machine; content is
-addressed by its hash, so a copy can never be stale. The journal stays with the one process that writes it; what is shared is content.
+Each agent keeps its own workspace: LevelDB, journal and index as they are. A put is done when it is there, unless the workspace is set to wait for the shared
+store. A get that is found there never leaves the machine; content is addressed by its hash, so a copy can never be stale.
 
-## The engine behind the port
+## Measured: one PostgreSQL
 
-The port asks for four things: put bytes and get a digest, get them back checked, ask what an entry is, read a range. What they need of an
-engine: a key of 32 bytes, a value of up to 1 MiB (chunks), put-if-absent, no listing, no transaction across keys, and durability before a
-put returns.
+{_measured(rates)}
 
-| engine | holds | answers | verdict |
-|---|---|---|---|
-| an S3-compatible store | {puts * DAYS / 1e6:.0f} million objects of {sizes.bytes / sizes.outputs * sizes.packed / 1000:.1f} KB are its worst case: small objects cost a request each | a put or get takes some ten milliseconds: {peak_puts:.0f} puts a second need {peak_puts * 0.03:.0f} requests in flight at 30 ms | for what is old and for large entries; small ones packed many to an object |
-| Valkey (Redis) with its log synced every second | {held * sizes.packed * 2 / 1e9:.1f} GB of memory for two days | well under a millisecond within a data centre; {peak_puts + peak_gets:,.0f} operations a second are a small part of what one node does | for the last days, as the shared layer; not the only copy: its sync may lose a second |
-| PostgreSQL | {puts * DAYS / 1e6:.0f} million rows, {held * sizes.packed * DAYS / 1e9:.0f} GB: one table, partitioned by day | {peak_puts:.0f} small synced inserts a second, in groups | the plainest choice at this size: one engine, durable, backed up as people know how |
+## What follows for {AGENTS:,} agents
 
-At this size PostgreSQL or an S3-compatible store behind the local LevelDB is enough; Valkey is worth its keep from about ten times as many tasks, or
-where agents on many machines share work within seconds. The local cache stays in front in each case, so what the engine must answer is
-only what an agent does not already have: with agents that read mostly what they wrote, a small part of the gets above.
+{_follows(sizes, rates)}
 
-## What it must hold to
+## What was not tried
 
-- A put returns when the engine has synced it, or the local copy stays until it has: content before the fact that refers to it.
-- Every get is checked against the hash by whoever asked, whatever the engine promises.
-- Forgetting reaches the engine and its backups, and leaves a tombstone; a key is shared by conversations, so it is counted before it is deleted.
-- A workspace that may not share keeps a prefix of its own, and the digest under a key of its own (HMAC), so that nobody learns from a hash that somebody has a document.
-- When the engine is away, agents go on with what is local, and puts wait in the local cache; the limit is its disk: {held * sizes.packed / AGENTS * DAYS / 1e6:.0f} MB an agent for {DAYS} days.
+- {AGENTS:,} machines at once. Each open workspace holds one to four connections, and a PostgreSQL takes some hundreds; so a fleet of this size needs a
+  connection pooler or several databases, with the workspaces divided among them. Neither was run here.
+- A network: client and server were on one machine. Over a network every figure of one put grows by one round trip.
+- An S3-compatible store under load: the suite runs on moto's server, which keeps all in memory and says nothing about speed. Small entries are packed
+  there, but its index of all rows is in the memory of each machine, about 200 bytes for a row: it is for workspaces of some million rows.
+- More rows than the table above: beyond it the line is drawn on.
 
-## Not known
-
-Latencies and rates of the engines are not measured here; they are what such engines commonly give. Tasks of other fleets are larger than these
-sessions: everything above grows in proportion. Sizes come from `python -m tests.benchmarks.fleet --traces DIR`.
+Tasks of other fleets are larger than these sessions: everything above grows in proportion. Sizes come from `python -m tests.benchmarks.fleet --traces DIR`,
+rates from `packaging/dev.py bench shared store_put`.
 """
+
+
+def _measured(rates: dict[str, Row]) -> str:
+    """The figures of the benchmark `shared`, in sentences."""
+    puts, read = rates.get("puts into PostgreSQL"), rates.get("local get in a shared workspace")
+    middle, high = (rates.get(f"put of an agent until PostgreSQL has it, {part}") for part in ("p50", "p99"))
+    if not (puts and read and middle and high):
+        return "Not yet."
+    lines = [
+        "With its usual durable settings, on the machine of the figures page, which also ran the clients:",
+        "",
+        (
+            f"- {puts.ours.median:,.0f} rows a second from {len(_CLIENTS)} machines in batches of 100, sealed; pgbench, which seals nothing, put "
+            f"{puts.peers['pgbench'].median:,.0f} with the same statement ({puts.note.partition(';')[0]})."
+        ),
+        (
+            f"- {middle.note.partition(';')[0]}, each put waited for: half were there within {shown(middle.ours.median)} ms, "
+            f"99 of 100 within {shown(high.ours.median)} ms; none was lost."
+        ),
+        (
+            f"- A local get in a shared workspace takes {shown(read.ours.median)} µs, in one that is not shared "
+            f"{shown(read.peers['not shared'].median)} µs ({read.note})."
+        ),
+        "",
+        "| rows in the table | put of 100 | get of 100 |",
+        "|---:|---:|---:|",
+    ]
+    sizes = sorted({row.at for row in rates.values() if row.series == "shared put"})
+    for size in sizes:
+        put, get = rates[f"put of 100 rows beside {size:,}"], rates[f"get of 100 of {size:,} rows"]
+        lines.append(f"| {size:,} | {shown(put.ours.median)} ms | {shown(get.ours.median)} ms |")
+    grows = {name: line for name, line in fits(list(rates.values())).items() if name.startswith("shared")}
+    told = " and ".join(
+        f"{name.removeprefix('shared ')}s to the power of {line.slope:.2f}" for name, line in grows.items()
+    )
+    return "\n".join(
+        [*lines, "", f"With the number of rows the time grows: {told}. 0 is not at all, 1 is in proportion."]
+    )
+
+
+def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
+    puts = TASKS * sizes.outputs
+    peak = PEAK * puts / (BUSY_HOURS * 3600)
+    most = 2 * (
+        sizes.bytes / sizes.outputs * sizes.packed + 200
+    )  # padding at most doubles; 200: what it is, and the key
+    measured = rates.get("puts into PostgreSQL")
+    part = f", {peak / measured.ours.median:.1%} of what was measured in batches" if measured else ""
+    return f"""Computed from the two sections above:
+
+- The rate is no question: {peak:.0f} puts a second at the peak{part}. The agents measured above put as many a second.
+- Room is one: padded to powers of two, a row takes {most / 1000:.1f} KB at most on average, so {puts * DAYS / 1e6:.0f} million rows take up to {puts * DAYS * most / 1e9:.0f} GB in {DAYS} days;
+  `workspace sync --collect` removes what no machine uses any more.
+- When the store is away, puts wait in the local cache: {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB an agent for {DAYS} days."""
+
+
+_CLIENTS = range(4)  # of tests/benchmarks/shared.py
 
 
 def main() -> int:
@@ -149,7 +197,10 @@ def main() -> int:
 
 def rates() -> dict[str, Row]:
     return {
-        row["name"]: Row.from_json(row) for run in figures.last() if run["name"] == "store_put" for row in run["rows"]
+        row["name"]: Row.from_json(row)
+        for run in figures.last()
+        if run["name"] in ("store_put", "shared")
+        for row in run["rows"]
     }
 
 
