@@ -135,7 +135,7 @@ def _measured(rates: dict[str, Row]) -> str:
     if not (puts and read and middle and high):
         return "Not yet."
     lines = [
-        "With its usual durable settings, on the machine of the figures page, which also ran the clients:",
+        f"With its usual durable settings, on a machine with 2 cores that also ran the clients and {_load()}:",
         "",
         (
             f"- {puts.ours.median:,.0f} rows a second from {len(_CLIENTS)} machines in batches of 100, sealed; pgbench, which seals nothing, put "
@@ -166,6 +166,11 @@ def _measured(rates: dict[str, Row]) -> str:
     )
 
 
+def _load() -> str:
+    found = [run["machine"]["load at the start"] for run in figures.last() if run["name"] == "shared"]
+    return f"other work (load {found[0].split()[0]} at the start)" if found else "nothing else"
+
+
 def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
     puts = TASKS * sizes.outputs
     peak = PEAK * puts / (BUSY_HOURS * 3600)
@@ -176,10 +181,15 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
     part = f", {peak / measured.ours.median:.1%} of what was measured in batches" if measured else ""
     return f"""Computed from the two sections above:
 
-- The rate is no question: {peak:.0f} puts a second at the peak{part}. The agents measured above put as many a second.
+- The rate is no question: {peak:.0f} puts a second at the peak{part}. {_agents(rates)}
 - Room is one: padded to powers of two, a row takes {most / 1000:.1f} KB at most on average, so {puts * DAYS / 1e6:.0f} million rows take up to {puts * DAYS * most / 1e9:.0f} GB in {DAYS} days;
   `workspace sync --collect` removes what no machine uses any more.
 - When the store is away, puts wait in the local cache: {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB an agent for {DAYS} days."""
+
+
+def _agents(rates: dict[str, Row]) -> str:
+    row = rates.get("put of an agent until PostgreSQL has it, p99")
+    return f"The agents measured above put {row.note.split(',')[-1].split(';')[0].split()[0]}." if row else ""
 
 
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py

@@ -44,7 +44,7 @@ BATCH, CONNECTIONS = 100, 4
 SMALL = 300  # bytes of an entry, packed: the median of the recorded sessions is 425 as it comes
 ABOUT = About("shell", "make test")
 EACH = 10  # puts of an agent
-MEAN = 1.7  # seconds between two: 200 agents then put as many a second as a fleet of 6,000 at its peak
+MEAN = 0.8  # seconds between two: 200 agents then put as many a second as a fleet of 6,000 at its peak
 
 
 @contextmanager
