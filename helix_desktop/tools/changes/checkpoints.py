@@ -83,6 +83,7 @@ class Checkpoints:
         self._file = file
         self._closed = closed
         self._known: Known = {}
+        self._seen: dict[str, walk.Seen] = {}
         self._left: dict[str, list[Left]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
         self._checkpoint: Checkpoint | None = None
@@ -177,6 +178,7 @@ class Checkpoints:
         async with self._lock:
             self.coverage = coverage
             self._known, self._checkpoint = {}, None
+            self._seen.clear()
             self._watch.doubt = True
             self._tell(Progress("off" if coverage.off else "waiting"))
         await self.prepare()
@@ -264,7 +266,7 @@ class Checkpoints:
 
     def _walk(self, thorough: bool) -> Found:  # noqa: FBT001 -- for to_thread
         closed = frozenset(filter(None, map(_identity, self._closed)))
-        looking = Walk(self.roots, self._known, self.coverage, closed, self._watch.enter)
+        looking = Walk(self.roots, self._known, self.coverage, closed, self._watch.enter, self._seen)
         folders = self._watch.changed()
         folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}
         if not thorough and not self._watch.doubt and len(folders) <= FEW:

@@ -7,6 +7,7 @@ file changed within the clock's resolution of the look, is read again at the nex
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import stat
 import struct
@@ -14,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import starmap
+from operator import attrgetter, methodcaller
 from pathlib import Path
 
 from helix_desktop.engine.changes import tree
@@ -24,6 +27,9 @@ from helix_desktop.tools.changes.coverage import NEVER, OURS, Coverage
 STAMP = struct.Struct("<QqqIQ")  # inode, time of change of the content, of the inode, mode, size
 UNSURE = bytes(STAMP.size)
 FINE, COARSE = 20_000_000, 2_000_000_000  # nanoseconds: the resolution of a clock, and of one that counts seconds
+_looked = methodcaller("stat", follow_symlinks=False)
+_told = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
+_TOLD = struct.Struct("<QqqIQI")
 _FOLDER = beneath.DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _DEEPEST = 200  # folders within each other
 _LONGEST = 60_000  # bytes of a path
@@ -53,6 +59,17 @@ class Wanted:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A folder in which nothing was new. While `mark` is that of its names and times, all the rest holds."""
+
+    mark: bytes
+    inner: tuple[str, ...]
+    files: int
+    bytes: int
+    linked: tuple[tuple[tuple[int, int], str, int], ...]
+
+
 @dataclass(slots=True)
 class Found:
     """What a look found. `folders`: those in which something is different, as they are now; None for one that is gone."""
@@ -69,7 +86,9 @@ class Found:
 
 
 class Walk:
-    """One look. `known` is only read. `enter` hears of each folder before it is listed."""
+    """One look. `known` is only read; `seen` is for the next look. `enter` hears of each folder before it is listed, and whether it is
+    the same one as at the last look.
+    """
 
     def __init__(
         self,
@@ -77,13 +96,15 @@ class Walk:
         known: Known,
         coverage: Coverage,
         closed: frozenset[tuple[int, int]],
-        enter: Callable[[str, int], object] | None = None,
+        enter: Callable[[str, int, bool], object] | None = None,
+        seen: dict[str, Seen] | None = None,
     ) -> None:
         self._roots = roots
         self._known = known
         self._coverage = coverage
         self._closed = closed
         self._enter = enter
+        self._seen = {} if seen is None else seen
         self._began = time.time_ns()
         self._may_leave_out = coverage.may_leave_out
         self.found = Found()
@@ -121,12 +142,12 @@ class Walk:
 
     def _go(self, handle: int, path: str, met: set[str]) -> None:
         """A folder and all beneath it; closes the handle. Deep trees without recursion of Python's."""
-        stack: list[tuple[int, str, list[str]]] = []
+        stack: list[tuple[int, str, list[str], bool]] = []
         met.add(path)
-        stack.append((handle, path, self._list(handle, path)))
+        stack.append((handle, path, *self._list(handle, path)))
         try:
             while stack:
-                handle, path, inner = stack[-1]
+                handle, path, inner, same = stack[-1]
                 if not inner:
                     os.close(handle)
                     stack.pop()
@@ -143,9 +164,9 @@ class Walk:
                         self._leave(path, below, "not readable")
                     continue
                 met.add(below)
-                stack.append((opened, below, self._list(opened, below)))
+                stack.append((opened, below, *self._list(opened, below, same=same)))
         except BaseException:
-            for handle, _, _ in stack:
+            for handle, *_ in stack:
                 with suppress(OSError):
                     os.close(handle)
             raise
@@ -154,7 +175,7 @@ class Walk:
         """A folder by itself, and what is new beneath it."""
         try:
             known = self._known.get(path, {})
-            below = [name for name in self._list(handle, path) if f"{path}/{name}" not in self._known]
+            below = [name for name in self._list(handle, path)[0] if f"{path}/{name}" not in self._known]
             now = self.found.folders.get(path) or known
             for name in known.keys() - now.keys() if path in self.found.folders else ():
                 if f"{path}/{name}" in self._known:
@@ -171,44 +192,74 @@ class Walk:
             if known == path or known.startswith(above):
                 self.found.folders[known] = None
 
-    def _list(self, handle: int, path: str) -> list[str]:  # noqa: C901, PLR0912 -- one loop that every file goes through
-        """What is in a folder; returns the folders to go into."""
+    def _list(self, handle: int, path: str, *, same: bool = False) -> tuple[list[str], bool]:
+        """What is in a folder: the folders to go into, and whether nothing in it is new. `same`: it is the one of the last look."""
         if self._enter is not None:
-            self._enter(path, handle)
+            self._enter(path, handle, same)
+        with os.scandir(handle) as listed:
+            entries = [entry for entry in listed if entry.name != NEVER]
+        stamps: list[tuple[int, ...]] = []
+        with suppress(OSError):  # one has just gone
+            stamps = list(map(_told, map(_looked, entries)))
+        names = "/".join([entry.name for entry in entries])
+        told = hashlib.blake2b(os.fsencode(names), digest_size=16)
+        told.update(b"".join(starmap(_TOLD.pack, stamps)))
+        seen = self._seen.get(path)
+        if seen is not None and len(stamps) == len(entries) and seen.mark == told.digest():
+            self._count(path, seen)
+            return list(seen.inner), True
+        return self._compare(handle, path, entries, told.digest() if len(stamps) == len(entries) else b""), False
+
+    def _count(self, path: str, seen: Seen) -> None:
+        """A folder in which nothing is new."""
+        found = self.found
+        found.files += seen.files
+        found.bytes += seen.bytes
+        for identity, name, names in seen.linked:
+            found.linked.setdefault(identity, []).append((f"{path}/{name}", names))
+        self._limit()
+
+    def _limit(self) -> None:
+        found, limits = self.found, self._coverage
+        if (limits.most_files and found.files > limits.most_files) or (
+            limits.most_bytes and found.bytes > limits.most_bytes
+        ):
+            raise TooMuch
+
+    def _compare(self, handle: int, path: str, entries: list[os.DirEntry[str]], told: bytes) -> list[str]:  # noqa: C901 -- one loop that every changed folder goes through
+        """A folder in which something may be new, name by name; returns the folders to go into."""
         known, found = self._known.get(path, {}), self.found
         pack, get, may_leave_out = STAMP.pack, known.get, self._may_leave_out
         now: dict[str, bytes] = {}
         inner: list[str] = []
         folders: list[tuple[str, os.stat_result]] = []
-        fresh = 0
-        with os.scandir(handle) as entries:
-            for entry in entries:
-                name = entry.name
-                try:
-                    st = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                mode = st.st_mode
-                kind = mode & 0o170000
-                if name == NEVER:
-                    continue
-                if kind == 0o040000:
-                    folders.append((name, st))
-                    continue
-                stamp = pack(st.st_ino, st.st_mtime_ns, st.st_ctime_ns, mode, st.st_size)
-                record = get(name)
-                found.files += 1
-                if kind == 0o100000:
-                    found.bytes += st.st_size
-                    if st.st_nlink > 1:
-                        found.linked.setdefault((st.st_dev, st.st_ino), []).append((f"{path}/{name}", st.st_nlink))
-                if record is not None and record.startswith(stamp):
-                    now[name] = record
-                elif not (may_leave_out(name) and self._skipped(handle, path, name, st, now)) and not (
-                    name.startswith(".helix-undo-") and self._ours(path, name)
-                ):
-                    fresh += 1
-                    self._note(handle, path, name, st, stamp, now)
+        linked: list[tuple[tuple[int, int], str, int]] = []
+        fresh = files = size = 0
+        for entry in entries:
+            name = entry.name
+            try:
+                st = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            mode = st.st_mode
+            kind = mode & 0o170000
+            if kind == 0o040000:
+                folders.append((name, st))
+                continue
+            stamp = pack(st.st_ino, st.st_mtime_ns, st.st_ctime_ns, mode, st.st_size)
+            record = get(name)
+            files += 1
+            if kind == 0o100000:
+                size += st.st_size
+                if st.st_nlink > 1:
+                    linked.append(((st.st_dev, st.st_ino), name, st.st_nlink))
+            if record is not None and record.startswith(stamp):
+                now[name] = record
+            elif not (may_leave_out(name) and self._skipped(handle, path, name, st, now)) and not (
+                name.startswith(".helix-undo-") and self._ours(path, name)
+            ):
+                fresh += 1
+                self._note(handle, path, name, st, stamp, now)
         for name, st in folders:
             if self._skipped(handle, path, name, st, now):
                 continue
@@ -216,13 +267,13 @@ class Walk:
             record = _folder_record(st.st_mode & 0o7777)
             fresh += get(name) != record
             now[name] = record
+        seen = Seen(told, tuple(inner), files, size, tuple(linked))
+        self._count(path, seen)
         if fresh or len(now) != len(known) or path not in self._known:
             found.folders[path] = now
-        limits = self._coverage
-        if (limits.most_files and found.files > limits.most_files) or (
-            limits.most_bytes and found.bytes > limits.most_bytes
-        ):
-            raise TooMuch
+            self._seen.pop(path, None)
+        elif told:
+            self._seen[path] = seen
         return inner
 
     def _note(self, handle: int, path: str, name: str, st: os.stat_result, stamp: bytes, now: dict[str, bytes]) -> None:

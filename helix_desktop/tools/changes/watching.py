@@ -27,6 +27,7 @@ class Watch:
         self.doubt = True
         self._handle = -1
         self._folders: dict[int, str] = {}
+        self._watched: set[str] = set()  # paths of the same folders as at the last walk, as far as nothing was moved
         if sys.platform.startswith("linux"):
             self._libc = ctypes.CDLL(None, use_errno=True)
             self._handle = int(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -40,9 +41,9 @@ class Watch:
         self.doubt = not self.works
         self.changed()
 
-    def enter(self, path: str, handle: int) -> None:
-        """A folder is about to be listed: what changes in it from now on is told."""
-        if not self.works:
+    def enter(self, path: str, handle: int, same: bool = False) -> None:  # noqa: FBT001, FBT002 -- as the walk calls it
+        """A folder is about to be listed: what changes in it from now on is told. `same`: it is the one of the last walk."""
+        if not self.works or (same and path in self._watched):
             return
         place = f"/proc/self/fd/{handle}/.".encode()
         number = int(self._libc.inotify_add_watch(self._handle, place, _CHANGED | _ONLY_FOLDERS))
@@ -50,6 +51,7 @@ class Watch:
             self.doubt = True
         else:
             self._folders[number] = path
+            self._watched.add(path)
 
     def changed(self) -> set[str]:
         """The folders in which something may be different; taken off the queue."""
@@ -71,13 +73,18 @@ class Watch:
 
     def _heard(self, number: int, mask: int, found: set[str]) -> None:
         if mask & _OVERFLOW:
-            self.doubt = True
+            self._lost()
         elif mask & _IGNORED:
-            self._folders.pop(number, None)
+            self._watched.discard(self._folders.pop(number, ""))
         elif number in self._folders:
             found.add(self._folders[number])
             if mask & _MOVED or (mask & _FROM and mask & _FOLDER):  # what is in it has another name now
-                self.doubt = True
+                self._lost()
+
+    def _lost(self) -> None:
+        """What was heard is not enough: all folders are looked at, and watched anew."""
+        self.doubt = True
+        self._watched.clear()
 
     def close(self) -> None:
         if self.works:
