@@ -119,10 +119,6 @@ class OnDemand:
         self.withheld = (len(held) + len(rare), self._estimate([*held, *rare]))
         return (*self._own(), *sorted(shown, key=lambda spec: spec.name))
 
-    def holds_back(self, name: str) -> bool:
-        """Whether this tool of a server must be searched for."""
-        return not self._sent.get(server_of(name), True)
-
     def tools(self, searchable: Callable[[], Sequence[ToolSpec]], allowed: Callable[[str], bool]) -> tuple[Tool, ...]:
         async def find(args: Arguments, _: Use) -> Result:
             limit = min(args.number("limit", 5), MOST_FOUND)

@@ -258,8 +258,3 @@ class Reading:
             return {**block, "input": json.loads(written)}
         except ValueError:
             return {**block, "input": {}}
-
-
-def is_over(event: Mapping[str, Json]) -> bool:
-    """Whether the stream's reply is complete with this event."""
-    return event.get("type") == "message_stop"

@@ -94,10 +94,6 @@ class DifferenceView(QAbstractScrollArea):
         self._lay()
         self.verticalScrollBar().setValue(0)
 
-    def show_kept(self, kept: frozenset[str]) -> None:
-        self._kept = kept
-        self._place()
-
     def show_columns(self, *, two: bool) -> None:
         """Before and after beside each other, or below each other."""
         self._columns = two

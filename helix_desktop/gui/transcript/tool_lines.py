@@ -28,7 +28,6 @@ _KEYS = ("command", "path", "file_path", "file", "pattern", "query", "url", "sha
 _VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
 _OF_KEY = {key: re.compile(f'"{key}{_VALUE}') for key in _KEYS}
 _FIRST = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
-_DELEGATE = "delegate"
 _COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash"})
 _COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
 
