@@ -51,7 +51,11 @@ class WrongUse(HelixError):
 
 
 class ConfigMistake(WrongUse):
-    """A mistake in a file made for hands."""
+    """A mistake in a file made for hands. `mistake`: what is wrong, without `where` it stands."""
+
+    def __init__(self, mistake: str, *, remedy: str = "", where: str = "") -> None:
+        super().__init__(f"{where}: {mistake}" if where else mistake, remedy=remedy)
+        self.mistake = mistake
 
 
 class StoreFailed(HelixError):

@@ -170,12 +170,13 @@ def parse(text: str, path: Path) -> Settings:
         document = tomlkit.parse(text).unwrap()
     except ParseError as error:
         raise ConfigMistake(
-            f"{path}, line {error.line}: {_sentence(str(error))}",
+            _sentence(str(error)),
+            where=f"{path}, line {error.line}",
             remedy="Correct the line and open the workspace again.",
         ) from error
     except TOMLKitError as error:
         raise ConfigMistake(
-            f"{path}: {_sentence(str(error))}", remedy="Correct it and open the workspace again."
+            _sentence(str(error)), where=str(path), remedy="Correct it and open the workspace again."
         ) from error
     if _whole(document.get("version")) and document["version"] > VERSION:
         raise NewerVersion(
@@ -201,7 +202,8 @@ def _check(document: Mapping[str, Any], text: str, path: Path) -> tuple[str, ...
             warnings.append(f"{where}: {dotted} is not a workspace setting and has no effect{hint}")
         elif not key.fits(value):
             raise ConfigMistake(
-                f"{where}: {dotted} = {_shown(value)} is not what was expected: {key.expected}.",
+                f"{dotted} = {_shown(value)} is not what was expected: {key.expected}.",
+                where=where,
                 remedy="Correct the line and open the workspace again.",
             )
     return tuple(warnings)
@@ -317,9 +319,7 @@ def change(path: Path, changes: Changes) -> Settings:
     try:
         settings = parse(changed, path)
     except ConfigMistake as mistake:  # in what was asked for, not in the file
-        raise ConfigMistake(
-            mistake.what.rpartition(", line ")[2].partition(": ")[2], remedy="Nothing was changed."
-        ) from mistake
+        raise ConfigMistake(mistake.mistake, remedy="Nothing was changed.") from mistake
     durable.write(path, changed, private=True)
     return settings
 
