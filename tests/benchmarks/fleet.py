@@ -135,7 +135,8 @@ def _measured(rates: dict[str, Row]) -> str:
     if not (puts and read and middle and high):
         return "Not yet."
     lines = [
-        f"With its usual durable settings, on a machine with 2 cores that also ran the clients and {_load()}:",
+        f"With its usual durable settings, on a machine with 2 cores that also ran the clients and {_load()}; puts beside pgbench and local reads",
+        "were measured with nothing else at work:",
         "",
         (
             f"- {puts.ours.median:,.0f} rows a second from {len(_CLIENTS)} machines in batches of 100, sealed; pgbench, which seals nothing, put "

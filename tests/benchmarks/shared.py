@@ -81,7 +81,7 @@ def put_alone(url: str, seconds: float) -> float:
     return count / (time.perf_counter() - begun)
 
 
-def pgbench(one: postgres.Server, folder: Path, seconds: float) -> float:
+def pgbench(one: postgres.Server, seconds: float) -> float:
     """The same statement with the batch as its parameters; only the names are made by the server, as each must be new."""
     names = (
         "ARRAY(SELECT sha256(convert_to(random()::text || g || :client_id, 'UTF8'))"  # noqa: S608 - our own numbers
@@ -90,10 +90,9 @@ def pgbench(one: postgres.Server, folder: Path, seconds: float) -> float:
     statement = PUT.replace("%%", "%")
     for value in (":space::bytea", names, ":keys", ":bodies", ":space::bytea"):
         statement = statement.replace("%b", value, 1)
-    script = folder / "put.sql"
+    script = one.folder / "put.sql"
     script.write_text(statement.replace("\n", " ") + ";\n")
-    script.chmod(0o644)
-    folder.chmod(0o755)
+    postgres.hand_over(script)
     given = {"space": "\\x" + "11" * 16, "keys": _array(32), "bodies": _array(512)}
     variables = [f"--define={name}={value}" for name, value in given.items()]
     command = [
@@ -123,10 +122,9 @@ def _array(size: int) -> str:
 def puts(one: postgres.Server, seconds: float, rounds: int) -> Row:
     ours(one.url, 0.5)  # the tables are there
     mine, theirs = [], []
-    with tempfile.TemporaryDirectory(prefix="helix-pgbench-") as folder:
-        for _ in range(rounds):
-            theirs.append(pgbench(one, Path(folder), seconds))
-            mine.append(ours(one.url, seconds))
+    for _ in range(rounds):
+        theirs.append(pgbench(one, seconds))
+        mine.append(ours(one.url, seconds))
     ratio = statistics.median(a / b for a, b in zip(mine, theirs, strict=True))
     note = f"{ratio:.2f} of pgbench's; batches of {BATCH} rows of 512 bytes over {CONNECTIONS} connections, ours sealed"
     return Row(

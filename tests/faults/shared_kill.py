@@ -76,7 +76,7 @@ class Pair:
             file.write("host replication all 127.0.0.1/32 trust\n")
 
     def _standby_of(self, primary: postgres.Server) -> postgres.Server:
-        folder = Path(tempfile.mkdtemp(prefix="helix-pg-standby-"))
+        folder = postgres.new_folder()
         postgres.hand_over(folder)
         source = f"host=127.0.0.1 port={primary.port} user=helix application_name=standby"
         primary.run("pg_basebackup", "-D", str(folder / "data"), "-R", "-X", "stream", "-c", "fast", "-d", source)

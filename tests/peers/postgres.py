@@ -48,7 +48,7 @@ class Server:
     def __init__(
         self, options: Mapping[str, str] | None = None, *, password: str = "", folder: Path | None = None
     ) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="helix-pg-")) if folder is None else folder
+        self.folder = new_folder() if folder is None else folder
         self.data = self.folder / "data"
         self.port = free_port()
         self.password = password
@@ -150,6 +150,13 @@ class Server:
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def new_folder() -> Path:
+    """A temporary one that the server's user can reach, also where this user's own temporary folder is private."""
+    places = (Path(tempfile.gettempdir()), Path("/var/tmp"))
+    open_ones = [place for place in places if place.is_dir() and (os.getuid() or place.stat().st_mode & 0o001)]
+    return Path(tempfile.mkdtemp(prefix="helix-pg-", dir=next(iter(open_ones), None)))
 
 
 def hand_over(path: Path) -> None:
