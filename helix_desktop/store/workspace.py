@@ -11,7 +11,7 @@ import shutil
 import threading
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -262,6 +262,7 @@ class Workspace:
         self.cache = Cache(stores.cache, stores.thread, self.index)
         self.link: Link | None = None  # to the store it shares with other machines
         self.forgetting: Forget | None = None  # how what another machine forgot is forgotten here
+        self._shared: Conversations | None = None
         self.linked: Callable[[], object] = lambda: None  # called when there is one, or none any more
 
     @classmethod
@@ -369,7 +370,8 @@ class Workspace:
 
         async def purge() -> None:
             nonlocal purged
-            purged = await self._purge(wanted)
+            async with self._shared.still() if self._shared is not None else nullcontext():
+                purged = await self._purge(wanted)
 
         removing = tasks.Tasks(self.name).spawn(self.index.renew(purge), name="forget")
         try:
@@ -388,6 +390,8 @@ class Workspace:
         touched = await stores.background.run(forgetting.purge_backups, self.folder, wanted)
         await stores.background.run(forgetting.drop_remains, self.folder)
         await stores.thread.run(forgetting.leave_tombstones, stores.journal, changed, wanted)
+        if self.link is not None or self._shared is not None:
+            await stores.thread.run(lambda: InStep(stores.journal).rewritten(changed))
         elsewhere = tuple(await stores.background.run(list, forgetting.left(self.folder, wanted)))
         return Purged(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
 
@@ -460,7 +464,10 @@ class Workspace:
         """Its conversations as they are kept in step with other machines. `machine`: what this one is called there."""
         stores = self._stores
         steps = await stores.thread.run(InStep, stores.journal)
-        return Conversations(stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine)
+        self._shared = Conversations(
+            stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine
+        )
+        return self._shared
 
     async def over_limit(self) -> int:
         """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed automatically."""

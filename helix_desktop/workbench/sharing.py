@@ -265,6 +265,9 @@ class Sharing:
         async with self._bench.held(conversation):
             yield
 
+    def rewritten(self, conversation: str) -> None:
+        self._bench.spawn(self._bench.parted(conversation, conversation), name="read a conversation again")
+
     def parted(self, conversation: str, branch: str) -> None:
         self.branches[conversation] = branch
         self._bench.spawn(self._bench.parted(conversation, branch), name="list a branch")

@@ -214,3 +214,24 @@ async def test_a_machine_that_closes_the_workspace_lets_go_of_the_conversation(h
     await until(lambda: there.bench.sharing.elsewhere(session.id) == "")
     await told(seen, "read src/pairs.py")
     assert here.bench.sharing.standing.state == "off"
+
+
+async def test_what_is_forgotten_here_is_gone_there_and_makes_no_branch(homes: tuple[Home, Home]) -> None:
+    here, there = homes
+    session = await here.bench.new_conversation()
+    await told(session, "the password is swordfish")
+    seen = await arrived(there, session)
+    before = len(session.facts)
+    await until(lambda: here.bench.sharing.standing.state == "in step")
+    purged = await here.bench.forget(text="swordfish")
+    assert session.id in purged.conversations
+    here.bench.sharing.look()
+    await until(lambda: len(seen.facts) == before + 1)
+    assert not any("swordfish" in str(fact) for fact in facts(there, session))
+    assert seen.view() == session.view()
+    assert here.bench.sharing.branches == there.bench.sharing.branches == {}
+    await told(session, "read README.md")  # and goes on
+    await until(lambda: len(seen.facts) == len(session.facts))
+    assert facts(here, session) == facts(there, session)
+    names = {one.id for one in there.bench.conversations()}
+    assert names == {one.id for one in here.bench.conversations()} == {session.id}

@@ -52,6 +52,10 @@ class Open(Protocol):
         """What was written here is now in the branch."""
         ...
 
+    def rewritten(self, conversation: str) -> None:
+        """Something was forgotten in it on another machine, and is now gone here."""
+        ...
+
 
 class Nobody:
     """For conversations that nobody has open."""
@@ -64,6 +68,9 @@ class Nobody:
         yield
 
     def parted(self, _conversation: str, _branch: str) -> None:
+        return
+
+    def rewritten(self, _conversation: str) -> None:
         return
 
 
@@ -132,6 +139,12 @@ class Conversations:
                 ending = self._leases.get(conversation, 0.0) - self.now() < self.lease / 2
                 if known.contents and known.writer == self.steps.machine and ending:
                     await self._move(known, known.contents, force=False)
+
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """Nothing is sent or fetched within: facts are changed in place."""
+        async with self._busy:
+            yield
 
     async def leave(self) -> None:
         """Send what waits, and let go of every lease."""
@@ -207,6 +220,9 @@ class Conversations:
             await self.thread.run(self.steps.put, seen)
             self._note(seen)
             return
+        if known.seq and (known.stale or contents.generation != _generation(known)):
+            await self._settle(known, seen)
+            return
         after = known.seq if contents.last > known.seq and contents.generation == _generation(known) else 0
         try:
             await self._grow(seen, known.chain, after)
@@ -241,10 +257,26 @@ class Conversations:
             self._own.discard(seen.conversation)
             self.open.parted(seen.conversation, branch)
 
+    async def _settle(self, known: Known, seen: Known) -> None:
+        """Something was forgotten in it, here or there."""
+        lines = await self._fetched(seen, 0)
+        if segments.chain(segments.NOTHING, lines) != seen.chain:
+            raise JournalCorrupt(
+                f"The conversation {seen.conversation} is not as its machine shared it.",
+                remedy="Your own copy is intact.",
+            )
+        branch = ""
+        async with self.open.still(seen.conversation):
+            at = await self.thread.run(self.steps.settle, known, lines, seen)
+            if at is not None:
+                branch = await self.thread.run(self._part, seen, lines[at:], at)
+        self._note(seen)
+        self.open.parted(seen.conversation, branch) if branch else self.open.rewritten(seen.conversation)
+
     def _take(self, seen: Known, lines: list[Line], after: int) -> bool:
         """On the thread of the stores: append what goes on from here; False where both wrote."""
         here = self.journal.lines(seen.conversation, after)
-        if _common(here, lines) < min(len(here), len(lines)):
+        if segments.common(here, lines) < min(len(here), len(lines)):
             return False
         self.steps.take(lines[len(here) :], seen)
         return True
@@ -253,7 +285,7 @@ class Conversations:
         if self._take(seen, lines, after):
             return ""
         here = self.journal.lines(seen.conversation, after)
-        common = _common(here, lines)
+        common = segments.common(here, lines)
         row = self.journal.conversation(seen.conversation)
         link = segments.chain(segments.NOTHING, here)
         branch = hashlib.sha256(f"{seen.conversation}\0{self.steps.machine.hex()}\0{link.hex()}".encode()).hexdigest()[
@@ -304,6 +336,8 @@ class Conversations:
         ):  # removed elsewhere, and written to here since: all of it is sent again
             known = replace(known, seq=0, chain=segments.NOTHING)
             await self.thread.run(self.steps.put, known)
+        if known.stale:
+            return await self._push_anew(known)
         lines, old = await self.thread.run(self._to_send, known)
         fresh = [line for line in lines if line.seq > known.seq]
         if not fresh:
@@ -324,6 +358,23 @@ class Conversations:
         )
         if await self._move(known, contents, force=conversation in self._own):
             await self.remote.drop([one.name for one in old if one.name != segment.name])
+            return True
+        return False
+
+    async def _push_anew(self, known: Known) -> bool:
+        """All of it in new segments, since what is there holds what was forgotten here."""
+        old = known.contents.segments if known.contents else ()
+        lines = await self.thread.run(self.journal.lines, known.conversation)
+        await self.send_content(await asyncio.to_thread(_entries, lines))
+        made: list[Segment] = []
+        for at in range(0, len(lines), segments.LARGEST):
+            content = await asyncio.to_thread(segments.pack, lines[at : at + segments.LARGEST])
+            made.append(Segment(self.seal.name("segment", content), at + 1, min(at + segments.LARGEST, len(lines))))
+            await self.remote.put({made[-1].name: self.seal.close(made[-1].name, content)})
+        chain = segments.chain(segments.NOTHING, lines)
+        contents = Contents(known.conversation, self.machine, len(lines), chain, tuple(made), _generation(known))
+        if await self._move(known, contents, force=known.conversation in self._own):
+            await self.remote.drop({one.name for one in old} - {one.name for one in made})
             return True
         return False
 
@@ -397,16 +448,6 @@ class _Differs(Exception):
 
 def _generation(known: Known) -> int:
     return known.contents.generation if known.contents else 0
-
-
-def _common(here: list[Line], there: list[Line]) -> int:
-    """How many facts both begin with."""
-    common = 0
-    for ours, theirs in zip(here, there, strict=False):
-        if (ours.time, ours.fact) != (theirs.time, theirs.fact):
-            break
-        common += 1
-    return common
 
 
 def _entries(lines: list[Line]) -> frozenset[Digest]:

@@ -7,10 +7,10 @@ compared with what is shared from the first fact on.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from helix_desktop.engine.facts import ConversationStarted
+from helix_desktop.engine.facts import ConversationStarted, Forgotten
 from helix_desktop.errors import JournalCorrupt
 from helix_desktop.store import database
 from helix_desktop.store.journal import JournalFile, Line, seal
@@ -43,6 +43,11 @@ class Known:
     version: int = 0
     writer: bytes = b""
     contents: Contents | None = None
+
+    @property
+    def stale(self) -> bool:
+        """Whether what is there of it was changed here in place: it is sent anew."""
+        return self.contents is not None and bool(self.contents.segments) and self.contents.last == 0
 
 
 class InStep:
@@ -102,6 +107,47 @@ class InStep:
     def segment_names(self) -> tuple[bytes, ...]:
         """What this machine needs of the engine's rows for its conversations."""
         return tuple(one.name for known in self.all() if known.contents for one in known.contents.segments)
+
+    def rewritten(self, conversations: Iterable[str]) -> None:
+        """Facts of these were changed in place, which only forgetting does: they are to be sent anew, as the next generation."""
+        for conversation in conversations:
+            known = self.of(conversation)
+            if known.contents is None or not known.seq:
+                continue
+            chain = segments.chain(segments.NOTHING, self._journal.lines(conversation, 0, known.seq))
+            contents = replace(known.contents, generation=known.contents.generation + 1, last=0)
+            self.put(replace(known, chain=chain, contents=contents))
+
+    def settle(self, known: Known, lines: Sequence[Line], seen: Known) -> int | None:
+        """Another machine has the facts changed in place, or this one: the changed text holds. Gives the number behind which both wrote."""
+        here = self._journal.lines(known.conversation)
+        agreed = min(known.seq, len(lines))
+        ahead = (
+            known.contents is not None
+            and seen.contents is not None
+            and known.contents.generation > seen.contents.generation
+        )
+        mine, theirs = here[agreed:], list(lines[agreed:])
+        common = segments.common(mine, theirs)
+        marks = [line.recorded().fact for line in mine[common:]]
+        apart = common < min(len(mine), len(theirs))
+        with self._journal.together():
+            for ours, other in zip(here[:agreed], lines[:agreed], strict=True):
+                if not ahead and ours.fact != other.fact:
+                    self._journal.replace(ours, other.recorded().fact)
+            if apart and not all(isinstance(fact, Forgotten) for fact in marks):
+                return agreed + common
+            if apart:
+                self._journal.cut(known.conversation, agreed + common)
+            self._journal.take(theirs[common:] if apart else theirs[len(mine) :], sealed=True)
+            if ahead and apart:
+                self._journal.append(known.conversation, marks)
+            if ahead and known.contents is not None and seen.contents is not None:
+                chain = segments.chain(segments.NOTHING, self._journal.lines(known.conversation, 0, seen.seq))
+                contents = replace(seen.contents, generation=known.contents.generation, last=0)
+                seen = replace(seen, chain=chain, contents=contents)
+            self.put(seen)
+        return None
 
     def put(self, known: Known) -> None:
         head = segments.write(known.contents) if known.contents else b""

@@ -63,6 +63,16 @@ def chain(before: bytes, lines: Iterable[Line]) -> bytes:
     return before
 
 
+def common(here: Sequence[Line], there: Sequence[Line]) -> int:
+    """How many facts both begin with."""
+    found = 0
+    for ours, theirs in zip(here, there, strict=False):
+        if (ours.time, ours.fact) != (theirs.time, theirs.fact):
+            break
+        found += 1
+    return found
+
+
 def pack(lines: Sequence[Line]) -> bytes:
     """The bytes of a segment. Its conversation stands in it, so that no two conversations ever share one."""
     first = lines[0]

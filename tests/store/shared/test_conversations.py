@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from helix_desktop.engine.facts import Forgotten, Text, UserSaid
 from helix_desktop.engine.view import state_of
 from helix_desktop.store.shared.heads import Memory
 from helix_desktop.store.shared.memory import MemoryEngine, Shelf
@@ -30,6 +31,7 @@ class Machines(RuleBasedStateMachine):
         self.machines: list[Machine] = []
         self.texts: dict[str, int] = {}  # what was written, and by which machine
         self.begun = 0
+        self.forgotten: set[str] = set()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
@@ -101,6 +103,21 @@ class Machines(RuleBasedStateMachine):
             self.run(machine.shared.take_over(conversation))
             assert machine.shared.elsewhere(conversation) == ""
 
+    @rule(which=st.integers(0, 2), number=st.integers(0, 2), at=st.integers(2, 20))
+    def forget(self, which: int, number: int, at: int) -> None:
+        """A message is blanked in place, as forgetting does, and a mark is left."""
+        machine, conversation = self._machine(number), self._conversation(which)
+        line = next(iter(machine.journal.lines(conversation, at - 1, 1)), None)
+        if line is None or not isinstance(said := line.recorded().fact, UserSaid):
+            return
+        for part in said.parts:
+            if isinstance(part, Text):
+                self.texts.pop(part.text, None)
+                self.forgotten.add(part.text)
+        machine.journal.replace(line, UserSaid((Text("forgotten", 1),)))
+        self.run(machine.append(conversation, Forgotten((), 1, "forgotten at the user's wish")))
+        machine.shared.steps.rewritten([conversation])
+
     @rule(which=st.integers(0, 2), number=st.integers(0, 2))
     def work(self, which: int, number: int) -> None:
         self._machine(number).desk.working ^= {self._conversation(which)}
@@ -148,6 +165,8 @@ class Machines(RuleBasedStateMachine):
             views += [state_of(machine.journal.read(conversation)).view() for machine in self.machines[1:]]
             assert all(view == views[0] for view in views)
         event(f"branches: {min(4, sum(len(machine.desk.parted_) for machine in self.machines))}")
+        if all(not machine.desk.parted_ for machine in self.machines):
+            assert not self.forgotten & set(re.findall(r'"(text \d+)"', repr(first)))
         parted = sum(len(machine.desk.parted_) for machine in self.machines)
         assert len(first) == self.begun + parted
 
