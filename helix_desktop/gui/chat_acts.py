@@ -50,7 +50,7 @@ def _open_beside(
         case intents.OpenLink(address):
             open_link(address)
         case intents.OpenPicture(stored, name):
-            pictures.open_(window, stored, name)
+            pictures.open_(window.bench, window.doing, stored, name, window)
         case intents.SetKey():
             window.settings_wanted.emit("providers")
         case intents.ChooseModel():

@@ -6,10 +6,12 @@ import asyncio
 from functools import partial
 
 from PySide6.QtGui import QImage, QPixmap
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import Attachment, Stored
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.chat.attachments import Attachments
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.transcript.content import decoded
 from helix_desktop.gui.views.picture import PictureDialog
@@ -18,32 +20,31 @@ from helix_desktop.gui.words import tr
 LARGEST, SMALL = 16_000, 96  # pixels of the width
 
 
-def open_(window: MainWindow, stored: Stored, name: str) -> None:
+def open_(bench: Workbench | None, doing: Doing, stored: Stored, name: str, parent: QWidget) -> None:
     """In a window of its own."""
-    if window.bench is not None:
-        work = _read(window.bench, stored, LARGEST)
-        window.doing.do(
-            work, name="open a picture", then=lambda image: PictureDialog(image, name, window).open(), owner=window
+    if bench is not None:
+        work = _read(bench, stored, LARGEST)
+        doing.do(
+            work, name="open a picture", then=lambda image: PictureDialog(image, name, parent).open(), owner=parent
         )
 
 
-def look_at(window: MainWindow, attachment: Attachment) -> None:
+def look_at(bench: Workbench | None, doing: Doing, held: Attachments, attachment: Attachment) -> None:
     """What the chip of an attachment shows beside its name."""
-    bench, held = window.bench, window.chat.composer.attachments
     if bench is None:
         return
     if attachment.stored.media_type.startswith("image/"):
-        then = partial(_show_small, window, attachment)
         work = _read(bench, attachment.stored, SMALL)
-        window.doing.do(work, name="a small picture", then=then, owner=held, failed=lambda _error: None)
+        then = partial(_show_small, held, attachment)
+        doing.do(work, name="a small picture", then=then, owner=held, failed=lambda _error: None)
     else:
         going = bench.tokens_that_go(attachment)
         then_tokens = partial(held.show_tokens, attachment)
-        window.doing.do(going, name="tokens that go", then=then_tokens, owner=held, failed=lambda _error: None)
+        doing.do(going, name="tokens that go", then=then_tokens, owner=held, failed=lambda _error: None)
 
 
-def _show_small(window: MainWindow, attachment: Attachment, image: QImage) -> None:
-    window.chat.composer.attachments.show_picture(attachment, QPixmap.fromImage(image))
+def _show_small(held: Attachments, attachment: Attachment, image: QImage) -> None:
+    held.show_picture(attachment, QPixmap.fromImage(image))
 
 
 async def _read(bench: Workbench, stored: Stored, widest: int) -> QImage:

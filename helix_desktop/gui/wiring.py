@@ -187,8 +187,9 @@ def _wire_composer(window: MainWindow) -> None:
     composer.attach_wanted.connect(window.actions_["attach"].trigger)
     composer.files_given.connect(window.attaching.mime)
     composer.long_pasted.connect(window.attaching.text)
-    composer.attachments.unknown.connect(partial(pictures.look_at, window))
-    composer.attachments.opened.connect(lambda held: pictures.open_(window, held.stored, held.name))
+    held = composer.attachments
+    held.unknown.connect(lambda one: pictures.look_at(window.bench, window.doing, held, one))
+    held.opened.connect(lambda one: pictures.open_(window.bench, window.doing, one.stored, one.name, window))
     composer.editing.connect(partial(_unqueue, window, edit=True))
     composer.dropping.connect(partial(_unqueue, window, edit=False))
     window.chat.approvals.answered.connect(partial(_answer, window))
