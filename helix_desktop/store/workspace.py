@@ -11,7 +11,7 @@ import shutil
 import threading
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -370,8 +370,7 @@ class Workspace:
 
         async def purge() -> None:
             nonlocal purged
-            async with self._shared.still() if self._shared is not None else nullcontext():
-                purged = await self._purge(wanted)
+            purged = await self._purge(wanted)
 
         removing = tasks.Tasks(self.name).spawn(self.index.renew(purge), name="forget")
         try:
@@ -468,6 +467,12 @@ class Workspace:
             stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine
         )
         return self._shared
+
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """Nothing of its conversations comes from other machines or goes there; entered before anything of a session is held."""
+        async with self._shared.still() if self._shared is not None else nullcontext():
+            yield
 
     async def over_limit(self) -> int:
         """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed automatically."""

@@ -482,7 +482,7 @@ class Workbench:
         """Remove a text, or entries, from the whole workspace for good. Every session holds still meanwhile, and reads
         again what has changed; Refused while one of them works.
         """
-        async with self._reading, self._sessions.still():
+        async with self.workspace.still(), self._reading, self._sessions.still():
             await asyncio.to_thread(self._partial.clear)
             purged = await self.workspace.forget(text=text, entries=entries, report=report)
             await self._rows.read_again(purged.conversations)
