@@ -53,6 +53,7 @@ class Branch(Folds):
     """Mutable; only `advance` changes it, and only from facts."""
 
     calls: dict[str, Call] = field(default_factory=dict)  # every call by the id it has in requests
+    answered: dict[int, Call] = field(default_factory=dict)  # by the number of a result, on any branch: its call
     batches: dict[int, tuple[Call, ...]] = field(default_factory=dict)  # the calls of each reply that made some
     running_calls: list[Call] = field(default_factory=list)
     turn: Turn = field(default_factory=Turn)

@@ -13,7 +13,6 @@ from functools import partial
 
 from helix_desktop.engine import parts
 from helix_desktop.engine.blocks import Block, Kind, Role
-from helix_desktop.engine.calls import Call
 from helix_desktop.engine.facts import (
     Cover,
     DetailsKept,
@@ -48,7 +47,6 @@ class Folds(Items):
 
     facts: list[Recorded] = field(default_factory=list)
     ids: dict[PartRef, str] = field(default_factory=dict)  # of calls whose own id is empty or used twice
-    answered: dict[int, Call] = field(default_factory=dict)  # by the number of a result, on any branch: its call
     folds: dict[str, Folded] = field(default_factory=dict)  # every fold that was ever in force here
     live: dict[str, None] = field(default_factory=dict)
     by_span: dict[Span, list[str]] = field(default_factory=dict)  # the live folds over each span; the last one shows

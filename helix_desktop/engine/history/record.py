@@ -73,7 +73,7 @@ class Record:
 
     def shown_at(self, seq: int) -> Folds:
         """What was shown when `seq` was the newest fact."""
-        then = Folds(facts=self.facts, ids=self.ids, answered=self.answered)
+        then = Folds(facts=self.facts, ids=self.ids)
         for first, last in self.path(seq):
             then.order += self.messages[bisect_left(self.messages, first) : bisect_right(self.messages, last)]
             changes = slice(bisect_left(self.effect_seqs, first), bisect_right(self.effect_seqs, last))
