@@ -24,7 +24,7 @@ HISTORY = "helix_desktop.engine.history"
 JUDGED: Mapping[str, str] = {  # a survivor, and why no test can or need catch it
     f"{HISTORY}.folds.xǁFoldsǁtokens_without__mutmut_3": "the rest of the function comes to the same count",
     f"{HISTORY}.folds.xǁFoldsǁtokens_without__mutmut_5": "a fold in force always has an item",
-    f"{HISTORY}.record.xǁRecordǁshown_at__mutmut_37": "numbers begin at 1",
+    f"{HISTORY}.record.xǁRecordǁshown_at__mutmut_39": "numbers begin at 1",
     f"{HISTORY}.sent.x_digest_of__mutmut_11": "another spelling of the same encoding",
     f"{HISTORY}.sent.x_digest_of__mutmut_18": "Python's default is the same order of bytes",
     f"{HISTORY}.ledger.xǁReportsǁlast__mutmut_16": "the arrays have the same length",
