@@ -270,7 +270,7 @@ class Session:
         if kept + meter.reserve > meter.window:
             raise Refused(
                 f"With this pinned, system prompt, tools, rules and pins would take {kept:,} tokens of every request; "
-                f"{meter.reserve:,} are kept for the reply, and the window has {meter.window:,}.",
+                f"{meter.reserve:,} are reserved for the reply, and the window has {meter.window:,}.",
                 remedy="Pin less of it, unpin something, or choose a model with a larger window.",
             )
         await self.conversation.append(Pinned(ref))

@@ -217,7 +217,7 @@ class Steward:
             return f"Next: {plan.kind.value}, because {plan.why}."
         if clearing is not None:
             return f"Next: old outputs become markers, {clearing.why}."
-        return f"Nothing is due: {situation.meter.figures()}. {outlook(situation)}"
+        return f"Nothing to fold now: {situation.meter.figures()}. {outlook(situation)}"
 
     def freed_by_markers(self) -> int:
         """The tokens that markers for everything old would free; 0 where the policy makes them at the next step anyway."""
@@ -382,13 +382,13 @@ def outlook(situation: Situation) -> str:
     if policy.caching == "steps":
         later.append(f"outputs older than {policy.caching_steps} steps become markers")
     if policy.caching == "pays":
-        later.append("old outputs become markers when that pays")
+        later.append("old outputs become markers if that saves money")
     if policy.observation:
         later.append(f"history is observed from {policy.observation_share * window:,.0f} tokens on")
     if policy.handover == "pays":
-        later.append(f"a handover is written from {handover.floor(situation):,.0f} tokens on, when that pays")
+        later.append(f"a handover is written from {handover.floor(situation):,.0f} tokens on if that saves money")
     if policy.handover in ("share", "pays"):
-        later.append(f"at {handover.latest(situation):,.0f} tokens in any case")
+        later.append(f"always at {handover.latest(situation):,.0f} tokens")
     if not later:
         return "Nothing is folded by this policy."
     return f"Later: {', '.join(later)}."

@@ -500,7 +500,7 @@ async def test_a_strategy_switched_off_by_the_user_rests() -> None:
 
 async def test_the_forecast_says_what_comes_next_and_why() -> None:
     kept = await keeping("helix", window=100_000, handover_share=0.1)
-    assert kept.steward.forecast().endswith("outputs older than 10 steps become markers, at 10,000 tokens in any case.")
+    assert kept.steward.forecast().endswith("outputs older than 10 steps become markers, always at 10,000 tokens.")
     await kept.say("a task")
     await worked(kept, 10, 600)
     kept.writers["main"].hangs = kept.writers["fast"].hangs = True
@@ -514,7 +514,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
 @pytest.mark.parametrize(
     ("preset", "words"),
     [
-        ("layered", "a handover is written from 6,000 tokens on, when that pays"),
+        ("layered", "a handover is written from 6,000 tokens on if that saves money"),
         ("observational", "history is observed from 6,000 tokens on"),
         ("none", "Nothing is folded by this policy."),
     ],

@@ -262,7 +262,7 @@ class Conversations:
         lines = await self._fetched(seen, 0)
         if segments.chain(segments.NOTHING, lines) != seen.chain:
             raise JournalCorrupt(
-                f"The conversation {seen.conversation} is not as its machine shared it.",
+                f"The conversation {seen.conversation} differs from what its machine shared.",
                 remedy="Your own copy is intact.",
             )
         branch = ""
