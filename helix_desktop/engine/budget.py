@@ -68,7 +68,9 @@ class Meter:
 
     def figures(self) -> str:
         """For people: used, window and reserve in one line."""
-        return f"{self.used:,} of {self.window:,} tokens ({self.utilization:.0%}), {self.reserve:,} reserved for the reply"
+        return (
+            f"{self.used:,} of {self.window:,} tokens ({self.utilization:.0%}), {self.reserve:,} reserved for the reply"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,7 +372,9 @@ async def test_a_pin_that_would_not_fit_is_refused_with_the_figures() -> None:
     first, second = (r.seq for r in at.session.facts if isinstance(r.fact, UserSaid))
     await at.session.pin(PartRef(first))
     await at.session.pin(PartRef(first))
-    with pytest.raises(Refused, match=r"would take 1,7\d\d tokens of every request; 300 are reserved .* window has 2,000"):
+    with pytest.raises(
+        Refused, match=r"would take 1,7\d\d tokens of every request; 300 are reserved .* window has 2,000"
+    ):
         await at.session.pin(PartRef(second))
     with pytest.raises(Refused, match="1,7"):
         await at.session.pin(Span(1, second))
