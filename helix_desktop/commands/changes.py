@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import as_json, on_workspace, open_workspace
-from helix_desktop.commands.open_workspace import Work, say_json
+from helix_desktop.commands.open_workspace import ASKING, Work, agreed, say_json
 from helix_desktop.console import Console, shown
-from helix_desktop.errors import NotThere, Refused
+from helix_desktop.errors import NotThere
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -28,7 +28,9 @@ def add(nouns: Subparsers) -> None:
     one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
     one = _verb(verbs, "restore", "put files back as they were before the agent", restore)
     one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
-    one.add_argument("--yes", action="store_true", help="do it; without it you only see what would be done")
+    one.add_argument(
+        "--yes", action="store_true", help="do it; without it you see what would be done, and are asked on a terminal"
+    )
     one.add_argument(
         "--conflicts",
         choices=("now", "before", "merge"),
@@ -44,8 +46,19 @@ def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.A
     one.add_argument("--conversation", "-c", default="", metavar="C", help="by id or title; the newest without it")
     one.add_argument("--turn", default="", metavar="N", help="a turn's number, or last; all turns without it")
     as_json(one)
-    one.set_defaults(run=open_workspace.run, work=work, counts=False)
+    one.set_defaults(run=_asking if work is restore else open_workspace.run, work=work, counts=False)
     return one
+
+
+def _asking(arguments: argparse.Namespace) -> int:
+    """Ask here, after what would be done has been shown: who has the workspace open must not wait for a person."""
+    code = open_workspace.run(arguments)
+    if code != ASKING:
+        return code
+    if not agreed("Put these files back? [y/N] "):
+        return 1
+    arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
+    return open_workspace.run(arguments)
 
 
 async def list_changes(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
@@ -106,7 +119,8 @@ async def _restore(bench: Workbench, arguments: argparse.Namespace, console: Con
     plan = await bench.changes.plan(files)
     if not arguments.yes:
         await _say_plan(files, plan, arguments, console)
-        raise Refused("Nothing was changed.", remedy="Add --yes to do it.")
+        await console.complain("Nothing was changed. With --yes it is done.")
+        return 1 if arguments.json else ASKING
     choices = {one.path: arguments.conflicts for one in plan}
     undone = await bench.changes.take_back(files, conversation=conversation, choices=choices)
     left = [{"path": _text(place), "why": why} for place, why in undone.left]

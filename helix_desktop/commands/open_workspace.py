@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from helix_desktop.tokens import Counter
 
 Work = Callable[[argparse.Namespace, "Workspace", Console], Awaitable[int]]
+ASKING = 3  # the exit code for "it was not done yet", seen only between two of our processes
 LATER = 75  # the exit code for "ask again in a moment", seen only between two of our processes
 LASTING_PATIENCE = 1.0
 TOLD_EVERY = 2.0  # seconds after which somebody who waits is told how far it is
@@ -49,6 +51,14 @@ def run(
         if code and target is not None:
             raise SystemExit(code)  # the target is not put in its place
     return code
+
+
+def agreed(question: str) -> bool:
+    """Nobody to ask is a no, and so is an input that ends."""
+    try:
+        return bool(sys.stdin and sys.stdin.isatty()) and input(question).strip().casefold() in {"y", "yes"}
+    except EOFError:
+        return False
 
 
 async def _reach(arguments: argparse.Namespace, identity: str, console: Console) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from helix_desktop import places
 from helix_desktop.commands import as_json, on_workspace, open_workspace, sharing
-from helix_desktop.commands.open_workspace import say_json
+from helix_desktop.commands.open_workspace import ASKING, agreed, say_json
 from helix_desktop.console import Console, Terminal
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from helix_desktop.commands import Subparsers
     from helix_desktop.store.workspace import Known, Workspace, Workspaces
-
-ASKING = 3  # the exit code for "it was not done yet", seen only between two of our processes
 
 
 def add(nouns: Subparsers) -> None:
@@ -218,18 +216,10 @@ def _emptying(arguments: argparse.Namespace) -> int:
     code = open_workspace.run(arguments)
     if code != ASKING:
         return code
-    if arguments.json or not _agreed("Remove them for good? [y/N] "):
+    if arguments.json or not agreed("Remove them for good? [y/N] "):
         return 1
     arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
     return open_workspace.run(arguments)
-
-
-def _agreed(question: str) -> bool:
-    """Nobody to ask is a no, and so is an input that ends."""
-    try:
-        return bool(sys.stdin and sys.stdin.isatty()) and input(question).strip().casefold() in {"y", "yes"}
-    except EOFError:
-        return False
 
 
 async def empty_trash(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:

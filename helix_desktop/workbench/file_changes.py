@@ -106,6 +106,14 @@ class FileChanges:
         """How many contents checkpoints hold, and the bytes they take."""
         return await self._bench.workspace.index.checkpoints()
 
+    def rules(self) -> Sequence[str]:
+        """What is left out."""
+        return self.checkpoints.coverage.leave_out
+
+    async def largest(self) -> Sequence[tuple[str, int, int]]:
+        """The folders right below the roots that have most in them: name, files, bytes. An empty name: files in no folder."""
+        return await asyncio.to_thread(self.checkpoints.largest)
+
     async def cover(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
         """The user's word about a folder over the limit, or other rules."""
         changes: dict[str, object] = {"changes.most_files": 0, "changes.most_bytes": 0} if all_of_it else {}

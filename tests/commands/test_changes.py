@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import cli, places
-from helix_desktop.commands import open_workspace
+from helix_desktop.commands import changes, open_workspace
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 
@@ -87,6 +87,14 @@ def test_restore_asks_for_yes_and_leaves_what_was_changed_since(helix: Helix, pr
     assert (project / "a.txt").read_text() == "mine\n"
     assert (project / "gone").read_text() == "gone\n"
     assert not (project / "new").exists()
+
+
+def test_restore_asks_on_a_terminal(helix: Helix, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "agreed", lambda question: question == "Put these files back? [y/N] ")
+    code, out, _ = helix("changes", "restore", "-w", "Work", "gone")
+    assert code == 0
+    assert out.splitlines() == ["gone would be put back", "1 files and folders were put back."]
+    assert (project / "gone").read_text() == "gone\n"
 
 
 def test_restore_of_one_path_alone(helix: Helix, project: Path) -> None:

@@ -58,6 +58,8 @@ class FakeChanges:
         self.kept_hunks: dict[str, frozenset[str]] = {}
         self.left: list[Left] = []
         self.undone: list[Mapping[str, str]] = []
+        self.covered: list[tuple[bool, Sequence[str] | None]] = []
+        self.listeners: list[Callable[[Any], object]] = []
 
     def fill(self, files: Mapping[str, tuple[bytes, bytes]]) -> None:
         """Files, each with its content before and after one turn of the agent."""
@@ -73,7 +75,8 @@ class FakeChanges:
         return found
 
     def watch(self, listener: Callable[[Any], object]) -> Callable[[], None]:
-        return lambda: None
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
 
     def not_covered(self) -> Sequence[Left]:
         return self.left
@@ -81,8 +84,14 @@ class FakeChanges:
     async def room(self) -> tuple[int, int]:
         return 3, 4_000
 
+    def rules(self) -> Sequence[str]:
+        return ("node_modules/",)
+
+    async def largest(self) -> Sequence[tuple[str, int, int]]:
+        return [("data", 300_000, 6_000_000_000), ("src", 20, 4_000), ("", 2, 100)]
+
     async def cover(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
-        return
+        self.covered.append((all_of_it, leave_out))
 
     async def turns(self, conversation: str) -> Sequence[TurnOfChanges]:
         if not self.versions_of:

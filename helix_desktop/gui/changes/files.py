@@ -19,14 +19,29 @@ _Index = QModelIndex | QPersistentModelIndex
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row: a heading, a file of a group, or something that is not covered."""
+    """A row: a heading, a folder of a group, a file in it, or something that is not covered."""
 
     heading: str = ""
+    folder: str = ""
     file: FileChange | None = None
     left: Left | None = None
     turn: TurnOfChanges | None = None
     added: int = 0
     removed: int = 0
+
+
+def by_folder(files: Sequence[FileChange], turn: TurnOfChanges | None) -> list[Entry]:
+    """The files of a group, those of a folder below its name and counts; last those that lie in no folder."""
+    folders: dict[str, list[FileChange]] = {}
+    for file in sorted(files, key=lambda file: file.place):
+        folders.setdefault(file.place.rpartition("/")[0], []).append(file)
+    found: list[Entry] = []
+    for folder, inside in sorted(folders.items(), key=lambda each: (not each[0], each[0])):
+        if folder:
+            added, removed = sum(file.added for file in inside), sum(file.removed for file in inside)
+            found.append(Entry(folder=f"{written(folder)}/", turn=turn, added=added, removed=removed))
+        found += [Entry(file=file, turn=turn) for file in inside]
+    return found
 
 
 class FilesModel(QAbstractListModel):
@@ -59,6 +74,8 @@ def spoken(entry: Entry) -> str:
     if entry.file is not None:
         sorts = {"added": tr("added"), "deleted": tr("deleted"), "changed": tr("changed")}
         return f"{written(entry.file.place)}, {sorts[entry.file.sort]}, +{entry.file.added} −{entry.file.removed}"
+    if entry.folder:
+        return f"{entry.folder} +{entry.added} −{entry.removed}"
     if entry.left is not None:
         return f"{written(entry.left.place)}: {entry.left.why}"
     return entry.heading
@@ -90,12 +107,15 @@ class _Painter(QStyledItemDelegate):
         painter.restore()
 
     def _paint_words(self, painter: QPainter, place: QRectF, entry: Entry) -> None:
-        name = entry.heading or written(entry.left.place if entry.left else "")
+        name = entry.heading or entry.folder or written(entry.left.place if entry.left else "")
         painter.setFont(self._theme.font(11.5) if entry.heading else self._theme.mono())
         painter.setPen(self._theme.colour("faint"))
         flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         if entry.heading:
             place = place.adjusted(0, place.height() - self._theme.px(26), 0, 0)
+        if entry.folder:
+            room = round(place.width() * 2 / 3)
+            name = painter.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, room)
         painter.drawText(place, flags, name)
         if entry.added or entry.removed:
             used = QFontMetricsF(painter.font()).horizontalAdvance(name) + self._theme.px(6)
@@ -105,7 +125,8 @@ class _Painter(QStyledItemDelegate):
         theme, px = self._theme, self._theme.px
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.colour(_DOTS[file.sort]))
-        painter.drawEllipse(QRectF(place.left(), place.center().y() - px(3.5), px(7), px(7)))
+        left = place.left() + (px(12) if "/" in file.place else 0)
+        painter.drawEllipse(QRectF(left, place.center().y() - px(3.5), px(7), px(7)))
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         painter.setFont(theme.font(11))
         if file.sort == "deleted":
@@ -116,8 +137,9 @@ class _Painter(QStyledItemDelegate):
             used = self._counts(painter, place, file.added, file.removed, right)
         painter.setFont(theme.mono())
         painter.setPen(theme.colour("text"))
-        name = place.adjusted(px(16), 0, -used - px(8), 0)
-        shown = painter.fontMetrics().elidedText(written(file.place), Qt.TextElideMode.ElideLeft, round(name.width()))
+        above, _, own = written(file.place).rpartition("/")
+        name = place.adjusted(px(28 if above else 16), 0, -used - px(8), 0)
+        shown = painter.fontMetrics().elidedText(own, Qt.TextElideMode.ElideMiddle, round(name.width()))
         painter.drawText(name, Qt.AlignmentFlag.AlignVCenter, shown)
 
     def _counts(self, painter: QPainter, place: QRectF, added: int, removed: int, flags: Qt.AlignmentFlag) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from PySide6.QtCore import Qt, QUrl, Signal
@@ -11,21 +11,24 @@ from PySide6.QtGui import QDesktopServices, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMenu, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk, binary, hunks
-from helix_desktop.engine.changes.story import FileChange, Planned, TurnOfChanges, comment, own
+from helix_desktop.engine.changes.story import FileChange, Planned, Source, TurnOfChanges, comment, own
 from helix_desktop.engine.events import Event, FactAppended
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.changes.body import FileBody
 from helix_desktop.gui.changes.commit import CommitDialog
-from helix_desktop.gui.changes.files import Entry, FileList
+from helix_desktop.gui.changes.cover import CoverDialog
+from helix_desktop.gui.changes.files import Entry, FileList, by_folder
 from helix_desktop.gui.changes.taking_back import TakingBack, ThreeVersions
 from helix_desktop.gui.changes_port import Changes, Progress, Undone
 from helix_desktop.gui.questions import ask_text
+from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import count, tr
 
 WIDTH = 268
+MOST_STEPS = 8  # of a turn, that can be undone one by one
 ARROW = " ▾"
 SLOW = 200_000  # bytes of both versions beyond which hunks are found in a thread
 RUNS = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", ".cmd", ".exe", ".jar")
@@ -53,17 +56,21 @@ class ChangesPage(QWidget):
         self.files = FileList(theme, self)
         self.body = FileBody(theme, self)
         self.scope, self.columns = self._pill(tr("Each turn") + ARROW), self._pill(tr("Unified") + ARROW)
+        self.cover_button = self._pill(tr("Choose what is covered…"))
+        self.cover_button.hide()
+        self._leave: Callable[[], None] = lambda: None
         self._note = QLabel(self)
         self._note.setTextFormat(Qt.TextFormat.PlainText)
         set_look(self._note, "muted")
-        self.undo_button, self.commit_button = self._pill(tr("Undo turn…")), QPushButton(tr("Commit…"), self)
+        self.undo_button, self.commit_button = self._pill(tr("Undo") + ARROW), QPushButton(tr("Commit…"), self)
         set_look(self.commit_button, "primary")
         self.commit_button.setAutoDefault(False)
         self._lay(theme)
         self.files.opened.connect(self._open)
         self.scope.clicked.connect(self._choose_scope)
         self.columns.clicked.connect(self._choose_columns)
-        self.undo_button.clicked.connect(self._undo_turn)
+        self.undo_button.clicked.connect(self._choose_undo)
+        self.cover_button.clicked.connect(self._ask_cover)
         self.commit_button.clicked.connect(self._commit)
         self.body.taken_back.connect(lambda: self._take_back([self._shown] if self._shown else []))
         self.body.kept.connect(lambda: self._keep(""))
@@ -87,7 +94,7 @@ class ChangesPage(QWidget):
         theme.fit(self, row.setContentsMargins, 20, 10, 20, 10)
         theme.fit(self, bar.setFixedHeight, 53)
         row.setSpacing(8)
-        for widget in (self.scope, self.columns, self._note):
+        for widget in (self.scope, self.columns, self._note, self.cover_button):
             row.addWidget(widget)
         row.addStretch(1)
         row.addWidget(self.undo_button)
@@ -113,6 +120,11 @@ class ChangesPage(QWidget):
 
     def open(self, changes: Changes | None, conversation: str) -> None:
         """The changes of a conversation; empty: of one that has not begun."""
+        if changes is not self._changes:
+            self._leave()
+            self._leave = changes.watch(self._show_note) if changes is not None else lambda: None
+            if changes is not None:
+                self._show_note(changes.progress)
         self._changes, self._conversation = changes, conversation
         self._turns, self._shown, self._fresh = (), None, False
         self.files.show_entries(())
@@ -204,6 +216,32 @@ class ChangesPage(QWidget):
         }
         usual = tr("Changed by the agent and its commands; your own edits stay out.")
         self._note.setText(words.get(progress.state, usual))
+        self.cover_button.setVisible(progress.state == "too much")
+        first = tr(
+            "The first checkpoint: {files} files, {size}, {seconds} seconds.",
+            files=f"{progress.files:,}",
+            size=size(progress.bytes),
+            seconds=f"{progress.seconds:.1f}",
+        )
+        self._note.setToolTip(first if progress.state == "ready" and progress.files else "")
+
+    def _ask_cover(self) -> None:
+        """A folder over the limit: its largest folders, for the user to choose."""
+        changes = self._changes
+        if changes is None:
+            return
+
+        def chosen(leave_out: Sequence[str], all_of_it: bool) -> None:  # noqa: FBT001 -- as the dialog says it
+            rules = [*changes.rules(), *leave_out] if leave_out else None
+            self._do(changes.cover(all_of_it=all_of_it, leave_out=rules), name="cover a folder", then=self._covered)
+
+        dialog = CoverDialog(self._theme, self)
+        dialog.chosen.connect(chosen)
+        dialog.open()
+        self._doing.do(changes.largest(), name="count the folders", then=dialog.show_folders, owner=dialog)
+
+    def _covered(self, _done: object) -> None:
+        self.refresh()
 
     def _open(self, entry: Entry) -> None:
         file, changes = entry.file, self._changes
@@ -267,25 +305,47 @@ class ChangesPage(QWidget):
             work = self._changes.take_back_hunks(self._shown, [hunk], conversation=self._conversation)
             self._do(work, name="take back a hunk", then=self._taken_back)
 
-    def _undo_turn(self) -> None:
-        """The turn of the file that is shown, or the last one: all of it, its folders too."""
-        entry = self.files.current
-        turn = (
-            entry.turn if entry is not None and entry.turn is not None else (self._turns[-1] if self._turns else None)
-        )
-        if turn is None or self._changes is None:
+    def _choose_undo(self) -> None:
+        """The turn of the file that is shown, or the last one; its last step; or all since it began."""
+        turn = self._turn()
+        if turn is None:
             return
-        undoes = [source.seq for source in own(turn.sources) if source.conversation == self._conversation]
+        steps = own(turn.sources)
+        later = [each for each in self._turns if each.seq >= turn.seq]
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for step in reversed(steps[-MOST_STEPS:] if len(steps) > 1 else ()):
+            one = tr("Undo step {step} ({tool})…", step=step.step, tool=step.what or step.fact.by)
+            menu.addAction(one).triggered.connect(lambda _=False, s=step, w=one: self.undo([s], w))
+        words = tr("Undo turn {number}…", number=turn.number)
+        menu.addAction(words).triggered.connect(lambda: self.undo(turn.sources, words))
+        if len(later) > 1:
+            since = tr("Undo everything since turn {number}…", number=turn.number)
+            all_of_it = [source for each in later for source in each.sources]
+            menu.addAction(since).triggered.connect(lambda: self.undo(all_of_it, since))
+        menu.popup(self.undo_button.mapToGlobal(self.undo_button.rect().bottomLeft()))
+
+    def _turn(self) -> TurnOfChanges | None:
+        entry = self.files.current
+        if entry is not None and entry.turn is not None:
+            return entry.turn
+        return self._turns[-1] if self._turns else None
+
+    def undo(self, sources: Sequence[Source], title: str) -> None:
+        """Some steps: all they changed, its folders too; after a question."""
+        if self._changes is None:
+            return
+        undoes = [source.seq for source in own(sources) if source.conversation == self._conversation]
 
         def found(files: Sequence[FileChange]) -> None:
-            self._take_back(files, undoes, tr("Undo turn {number}", number=turn.number))
+            self._take_back(files, undoes, title.removesuffix("…"))
 
-        self._do(self._to_undo(self._changes, turn), name="list what a turn changed", then=found)
+        self._do(self._to_undo(self._changes, sources), name="list what is undone", then=found)
 
-    async def _to_undo(self, changes: Changes, turn: TurnOfChanges) -> Sequence[FileChange]:
-        """What is left of a turn; where all of it is undone already, the last undo: that is a redo."""
-        left = await changes.with_folders(turn.sources)
-        undone = [source for source in turn.sources if source.fact.by == "undo"]
+    async def _to_undo(self, changes: Changes, sources: Sequence[Source]) -> Sequence[FileChange]:
+        """What is left of some steps; where all of it is undone already, the last undo: that is a redo."""
+        left = await changes.with_folders(sources)
+        undone = [source for source in sources if source.fact.by == "undo"]
         return left or (await changes.with_folders(undone[-1:]) if undone else ())
 
     def _take_back(self, files: Sequence[FileChange], undoes: Sequence[int] = (), title: str = "") -> None:
@@ -374,7 +434,7 @@ def _group(words: str, files: Sequence[FileChange], turn: TurnOfChanges | None) 
     added, removed = sum(file.added for file in files), sum(file.removed for file in files)
     return [
         Entry(heading=heading, turn=turn, added=added, removed=removed),
-        *(Entry(file=file, turn=turn) for file in files),
+        *by_folder(files, turn),
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
@@ -40,6 +40,8 @@ from helix_desktop.gui.words import count, tr
 COLUMN = 720
 LOW = 400  # pixels of a window that has no room for more than what is asked
 WORDS = 120  # pixels of the field for what to do instead
+NAMED = 5  # paths an undo does not cover
+COMMANDS = ("run_command",)
 LONGEST = 2_000  # characters of what a sub-agent asks for
 READING = 0.7  # seconds; nobody has read a question sooner, so a key was meant for what had the focus before
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
@@ -73,6 +75,19 @@ def title_words(question: Question) -> str:
     return said_of(question.title, exact.one_line)
 
 
+def uncovered_words(state: str, names: Sequence[str]) -> str:
+    """What an undo of a command will not bring back; empty where it brings back everything."""
+    if state == "too much":
+        return tr("This folder is too large for checkpoints: what this command changes cannot be undone.")
+    if state == "off":
+        return tr("Checkpoints are turned off: what this command changes cannot be undone.")
+    if not names:
+        return ""
+    shown = [exact.one_line(name) for name in names[:NAMED]]
+    more = [tr("and {n} more", n=f"{len(names) - NAMED:,}")] if len(names) > NAMED else []
+    return tr("Undo does not cover: {names}", names=", ".join([*shown, *more]))
+
+
 def asked_by(question: Question) -> str:
     """Who asks, where it is not the conversation's own agent."""
     if not question.by:
@@ -87,7 +102,9 @@ class QuestionCard(QWidget):
 
     answered = Signal(object)
 
-    def __init__(self, theme: Theme, question: Question, keys: Mapping[str, str], parent: QWidget) -> None:
+    def __init__(
+        self, theme: Theme, question: Question, keys: Mapping[str, str], parent: QWidget, uncovered: str = ""
+    ) -> None:
         super().__init__(parent)
         self._theme = theme
         self._question = question
@@ -106,6 +123,8 @@ class QuestionCard(QWidget):
         why = question.why if of_a_server(question) and not question.form else said(question.why)
         self._why = self._label(exact.shown(why[:1].upper() + why[1:]), "small")
         self._why.setVisible(bool(why))
+        if uncovered:
+            self._label(uncovered, "small")
         self._allowing: list[QPushButton] = []
         self._plan = self._editable() if question.plan else None
         self._preview = self._previewed() if question.preview and not question.plan else None
@@ -329,8 +348,10 @@ class Approvals(QWidget):
     def card(self) -> QuestionCard | None:
         return self._card
 
-    def show_questions(self, questions: Mapping[int, Question]) -> None:
-        """Show the oldest question and how many wait behind it. Each conversation counts its own from one."""
+    def show_questions(self, questions: Mapping[int, Question], uncovered: str = "") -> None:
+        """Show the oldest question and how many wait behind it. Each conversation counts its own from one. `uncovered`: what an undo of a
+        command will not bring back.
+        """
         number = min(questions, default=0)
         question = questions.get(number)
         focused = QApplication.focusWidget()
@@ -347,7 +368,9 @@ class Approvals(QWidget):
             self._card = None
         self._question = question
         if question is not None:
-            self._card = QuestionCard(self._theme, question, self.keys, self)
+            self._card = QuestionCard(
+                self._theme, question, self.keys, self, uncovered if question.call.name in COMMANDS else ""
+            )
             self._card.answered.connect(lambda answer: self.answered.emit(number, answer))
             self._column.insertWidget(0, self._card)
             self._card.show()

@@ -108,6 +108,11 @@ class Checkpoints:
         """Whether there is a safety net, now or as soon as it is prepared."""
         return bool(self.roots) and self.progress.state not in ("too much", "off")
 
+    def largest(self) -> list[tuple[str, int, int]]:
+        """The folders right below the roots as the rules leave them: name, files, bytes. An empty name: files in none."""
+        closed = frozenset(filter(None, map(_identity, self._closed)))
+        return walk.largest(self.roots, replace(self.coverage, most_files=0, most_bytes=0), closed)
+
     def left_out(self) -> tuple[Left, ...]:
         """What is not covered, and why."""
         found = [left for lefts in self._left.values() for left in lefts]

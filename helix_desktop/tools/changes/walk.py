@@ -341,3 +341,19 @@ def items(known: Known) -> Iterator[tuple[str, bytes]]:
         for name, record in sorted(known[folder].items()):
             if len(record) > size:
                 yield f"{folder}/{name}", record[size:]
+
+
+def largest(
+    roots: tuple[Path, ...], coverage: Coverage, closed: frozenset[tuple[int, int]]
+) -> list[tuple[str, int, int]]:
+    """What each folder right below the roots holds: name, files, bytes, the largest first. An empty name: files in none."""
+    found = Walk(roots, {}, coverage, closed).everything()
+    held: dict[str, list[int]] = {}
+    for one in found.wanted:
+        _, _, inside = one.path.partition("/")
+        above, below, _ = inside.partition("/")
+        counted = held.setdefault(above if below else "", [0, 0])
+        counted[0] += 1
+        counted[1] += one.size
+    folders = [(name, files, size) for name, (files, size) in held.items()]
+    return sorted(folders, key=lambda each: (-each[2], each[0]))

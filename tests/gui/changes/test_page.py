@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QMenu
 
 from helix_desktop.engine.changes.hunks import hunks
 from helix_desktop.engine.changes.story import Left
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.changes.commit import CommitDialog
+from helix_desktop.gui.changes.cover import CoverDialog
 from helix_desktop.gui.changes.page import ChangesPage
 from helix_desktop.gui.changes.taking_back import TakingBack, ThreeVersions
 from helix_desktop.gui.theme import Theme
-from tests.gui.fake_changes import FakeChanges
+from tests.gui.fake_changes import FakeChanges, State
 from tests.gui.fake_desk import now
 
 BEFORE = b"".join(b"line %d\n" % n for n in range(60))
@@ -44,8 +47,8 @@ def dialog(page: ChangesPage, kind: type) -> object:
 
 
 def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: ChangesPage) -> None:
-    words = [entry.heading or (entry.file or entry.left).place for entry in page.files.files.entries]  # type: ignore[union-attr]
-    assert words == ["Turn 12 · 3 files", "src/a.py", "new.txt", "gone.txt", "Not covered", "target/"]
+    words = [entry.heading or entry.folder or (entry.file or entry.left).place for entry in page.files.files.entries]  # type: ignore[union-attr]
+    assert words == ["Turn 12 · 3 files", "src/", "src/a.py", "gone.txt", "new.txt", "Not covered", "target/"]
     assert page.files.current is not None
     assert page.files.current.file is not None
     assert page.files.current.file.place == "src/a.py"
@@ -67,7 +70,8 @@ def test_an_undo_asks_first_and_what_somebody_else_changed_is_the_users_choice(
     page: ChangesPage, changes: FakeChanges
 ) -> None:
     changes.now["new.txt"] = b"mine\n"
-    page.undo_button.click()
+    turn = page._turns[0]
+    page.undo(turn.sources, "Undo turn 12")
     asked = dialog(page, TakingBack)
     assert isinstance(asked, TakingBack)
     assert asked.choices == {"0/new.txt": "now"}
@@ -102,7 +106,7 @@ def test_a_commit_takes_the_chosen_files_with_a_proposed_message(page: ChangesPa
     asked.propose.click()
     assert asked.message.toPlainText() == "Change 3 files"
     asked.accept()
-    assert changes.repository.committed == [(("0/src/a.py", "0/new.txt", "0/gone.txt"), "Change 3 files")]
+    assert changes.repository.committed == [(("0/src/a.py", "0/gone.txt", "0/new.txt"), "Change 3 files")]
 
 
 def test_both_columns_hold_the_same_lines(page: ChangesPage) -> None:
@@ -128,4 +132,44 @@ def test_500_files_with_50000_changed_lines_show_at_once(page: ChangesPage, chan
     page.refresh()
     page.grab()
     assert time.perf_counter() - began < 3, "tests/benchmarks has the figure"
-    assert len(page.files.files.entries) == 503
+    assert len(page.files.files.entries) == 504
+
+
+def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes: FakeChanges) -> None:
+    page.undo_button.click()
+    (menu,) = page.findChildren(QMenu)
+    assert [action.text() for action in menu.actions()] == ["Undo turn 12…"]
+    source = page._turns[0].sources[0]
+    later = replace(source, seq=20, what="run_command", step=40)
+    two = replace(page._turns[0], sources=(source, later))
+    page._turns = [two, replace(two, number=13, seq=10, end=30)]
+    page.files.files.entries = [replace(entry, turn=two) for entry in page.files.files.entries]
+    menu.deleteLater()
+    page.undo_button.click()
+    words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
+    assert words == [
+        "Undo step 40 (run_command)…",
+        "Undo step 31 (edit_file)…",
+        "Undo turn 12…",
+        "Undo everything since turn 12…",
+    ]
+
+
+def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes: FakeChanges) -> None:
+    assert page.cover_button.isHidden()
+    changes.listeners[0](State("too much"))
+    assert not page.cover_button.isHidden()
+    page.cover_button.click()
+    asked = dialog(page, CoverDialog)
+    assert isinstance(asked, CoverDialog)
+    assert asked.state.text() == "300,022 files, 6.0 GB are covered."
+    asked.list.item(0).setCheckState(Qt.CheckState.Unchecked)
+    asked.accept()
+    assert changes.covered == [(True, ["node_modules/", "data/"])]
+
+
+def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, changes: FakeChanges) -> None:
+    changes.listeners[0](State("reading", 300, 20_000))
+    assert page._note.text() == "The first checkpoint is being made: 300 of 20000 files."
+    changes.listeners[0](State("ready", 20_000, 20_000, 4_000_000, 3.2))
+    assert page._note.toolTip() == "The first checkpoint: 20,000 files, 4.0 MB, 3.2 seconds."

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine import exact
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
-from helix_desktop.gui.chat.approvals import LONGEST, Approvals, question_words
+from helix_desktop.gui.chat.approvals import LONGEST, Approvals, question_words, uncovered_words
 from helix_desktop.gui.chat.forms import SchemaForm
 from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
@@ -312,3 +312,16 @@ def test_where_nothing_would_be_kept_no_rule_is_shown(approvals: Approvals) -> N
     approvals.show_questions({2: replace(COMMAND, scopes=("once",))})
     assert approvals.card is not None
     assert approvals.card.findChild(QComboBox) is None
+
+
+def test_a_command_says_what_an_undo_does_not_cover(theme: Theme) -> None:
+    made = Approvals(theme, {})
+    words = uncovered_words("ready", ["node_modules/", *(f"big{n}/" for n in range(6))])
+    assert words == "Undo does not cover: node_modules/, big0/, big1/, big2/, big3/, and 2 more"
+    assert uncovered_words("ready", []) == ""
+    assert "cannot be undone" in uncovered_words("too much", [])
+    made.show_questions({1: replace(COMMAND, call=replace(COMMAND.call, name="run_command"))}, words)
+    assert words in [label.text() for label in made.findChildren(QLabel)]
+    made.show_questions({2: replace(COMMAND, call=replace(COMMAND.call, name="write_file"))}, words)
+    assert made.card is not None
+    assert words not in [label.text() for label in made.card.findChildren(QLabel)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from helix_desktop.engine.changes import tree
 from helix_desktop.engine.changes.tree import Item, Kind
 from helix_desktop.tools.changes.coverage import Coverage
-from helix_desktop.tools.changes.walk import Found, Known, Seen, Walk
+from helix_desktop.tools.changes.walk import Found, Known, Seen, Walk, largest
 from tests.tools.changes import hostile
 
 
@@ -49,3 +49,11 @@ def test_what_is_remembered_of_a_look_hides_nothing(tmp_path: Path) -> None:
             known = taken(known, plain)
         hostile.turn(tmp_path, chance)
     assert seen
+
+
+def test_the_largest_folders_are_named_with_what_they_hold(tmp_path: Path) -> None:
+    for place, size in (("data/deep/a", 900), ("data/b", 100), ("src/c", 10), ("d", 1), ("node_modules/e", 5_000)):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_bytes(bytes(size))
+    found = largest((tmp_path,), Coverage(), frozenset())
+    assert found == [("data", 2, 1_000), ("src", 1, 10), ("", 1, 1)]

@@ -1,0 +1,80 @@
+"""A folder over the limit: the user chooses what of it is covered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+
+from helix_desktop.engine.changes.story import written
+from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.theme import Theme, set_look
+from helix_desktop.gui.words import tr
+
+
+class CoverDialog(QDialog):
+    """`chosen`: the rules of the folders left out, and whether the rest is covered whatever its size."""
+
+    chosen = Signal(list, bool)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(tr("Choose what is covered"))
+        self.resize(theme.px(560), theme.px(440))
+        why = QLabel(
+            tr(
+                "This folder is larger than the limit, so it has no checkpoints yet. What commands change cannot be undone. "
+                "Uncheck folders you do not need covered. Folders of the same name elsewhere are then left out too."
+            ),
+            self,
+        )
+        why.setWordWrap(True)
+        self.list = QListWidget(self)
+        self.list.setAccessibleName(tr("The largest folders"))
+        self.state = QLabel(tr("Counting files…"), self)
+        set_look(self.state, "small")
+        buttons = QDialogButtonBox(self)
+        self.yes = buttons.addButton(tr("Cover the checked folders"), QDialogButtonBox.ButtonRole.AcceptRole)
+        set_look(self.yes, "primary")
+        self.yes.setEnabled(False)
+        buttons.addButton(tr("Not now"), QDialogButtonBox.ButtonRole.RejectRole)
+        buttons.accepted.connect(self.accept)
+        buttons.rejected.connect(self.reject)
+        self.accepted.connect(lambda: self.chosen.emit(self.left_out, True))
+        self.list.itemChanged.connect(self._sum)
+        column = QVBoxLayout(self)
+        for widget, stretch in ((why, 0), (self.list, 1), (self.state, 0), (buttons, 0)):
+            column.addWidget(widget, stretch)
+
+    def show_folders(self, folders: Sequence[tuple[str, int, int]]) -> None:
+        """By name, files and bytes; an empty name: what lies in no folder."""
+        self.list.clear()
+        for name, files, held in folders:
+            words = tr("{name}: {files} files, {size}", name=_name(name), files=f"{files:,}", size=size(held))
+            item = QListWidgetItem(words, self.list)
+            item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
+            if not name or any(letter.isspace() for letter in name):  # a rule cannot name it
+                item.setFlags(Qt.ItemFlag.NoItemFlags)
+            item.setCheckState(Qt.CheckState.Checked)
+        self.yes.setEnabled(True)
+        self._sum()
+
+    @property
+    def left_out(self) -> list[str]:
+        """Rules for the folders that are not checked."""
+        items = [self.list.item(row) for row in range(self.list.count())]
+        return [
+            f"{item.data(Qt.ItemDataRole.UserRole)[0]}/" for item in items if item.checkState() != Qt.CheckState.Checked
+        ]
+
+    def _sum(self) -> None:
+        items = [self.list.item(row) for row in range(self.list.count())]
+        told = [each.data(Qt.ItemDataRole.UserRole) for each in items if each.checkState() == Qt.CheckState.Checked]
+        files, held = sum(one[1] for one in told), sum(one[2] for one in told)
+        self.state.setText(tr("{files} files, {size} are covered.", files=f"{files:,}", size=size(held)))
+
+
+def _name(name: str) -> str:
+    return f"{written(name)}/" if name else tr("Files in no folder")
