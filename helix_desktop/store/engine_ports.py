@@ -26,10 +26,11 @@ __all__ = ["Cache", "Index", "Journal"]  # the three ports of an open workspace
 
 _PAGE = 500  # facts read before others get their turn
 _SLICE = 1 << 20  # bytes of puts that wait for one commit
+Batch = tuple[str, Sequence[Fact]]  # of one conversation
 
 
 class Journal:
-    """ports.Journal on the journal file.
+    """ports.Journal on the journal file. Facts of several conversations that come together share one transaction, and one sync.
 
     `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is. `asked` is called before
     facts are written, and raises Refused where another machine writes in that conversation.
@@ -43,13 +44,51 @@ class Journal:
         self._changed = changed
         self._damaged = damaged
         self.asked: Callable[[str], object] = anybody
+        self._waiting: list[tuple[Batch, Future[Sequence[Recorded]]]] = []
 
     async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         """On the disk when this returns. Cancelling the wait does not take back what was begun."""
         self.asked(conversation)
-        recorded = await self._thread.run(self._file.append, conversation, facts)
+        outcome: Future[Sequence[Recorded]] = Future()
+        self._thread.submit(self._stage, (conversation, facts), outcome)
+        recorded = await asyncio.wrap_future(outcome)
         self._changed()
         return recorded
+
+    def _stage(self, batch: Batch, outcome: Future[Sequence[Recorded]]) -> None:
+        """The commit stands behind what is queued by now, and so takes all of that along."""
+        if not outcome.set_running_or_notify_cancel():
+            return
+        self._waiting.append((batch, outcome))
+        if len(self._waiting) == 1:
+            try:
+                self._thread.submit(self._commit)
+            except StoreFailed:  # closing: nothing can be queued any more
+                self._commit()
+
+    def _commit(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if len(waiting) == 1 or not self._committed(waiting):
+            for one in waiting:
+                self._append_alone(*one)
+
+    def _committed(self, waiting: Sequence[tuple[Batch, Future[Sequence[Recorded]]]]) -> bool:
+        """All of them together. Where one fails nothing is written, and each is tried by itself."""
+        try:
+            found = self._file.append_together([batch for batch, _ in waiting])
+        except BaseException:  # noqa: BLE001 - told to the one it belongs to
+            return False
+        for (_, outcome), recorded in zip(waiting, found, strict=True):
+            outcome.set_result(recorded)
+        return True
+
+    def _append_alone(self, batch: Batch, outcome: Future[Sequence[Recorded]]) -> None:
+        try:
+            recorded = self._file.append(*batch)
+        except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(recorded)
 
     async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
         """In pages, so that a long conversation being read holds up nobody's commit."""

@@ -121,6 +121,11 @@ class JournalFile:
             self._insert(row, recorded)
         return recorded
 
+    def append_together(self, batches: Sequence[tuple[str, Sequence[Fact]]]) -> list[tuple[Recorded, ...]]:
+        """Facts of several conversations in one transaction: all of them or none."""
+        with self._writing():
+            return [self.append(conversation, facts) for conversation, facts in batches]
+
     def bring_in(self, conversation: str, facts: Sequence[tuple[float, Fact]]) -> tuple[Recorded, ...]:
         """Like `append`, for facts that happened at other times: each has its own, and none is before the one in front of it."""
         with self._writing():

@@ -76,14 +76,15 @@ class Finder:
     async def best(
         self, query: str, limit: int, specs: Sequence[ToolSpec], allowed: Callable[[str], bool]
     ) -> list[ToolSpec]:
-        """Of `specs`, those that fit; the search is made beside the loop."""
+        """Of `specs`, those that fit; the search is made, and asked, beside the loop."""
         async with self._making:
             wanted = tuple(specs)
             if wanted != self._specs:
                 self._ranking = await asyncio.to_thread(Ranking, [(spec.name, _searched(spec)) for spec in wanted])
                 self._specs = wanted
         ranking, known = self._ranking, self._specs
-        return [known[number] for number in ranking.best(query, limit, lambda number: allowed(known[number].name))]
+        found = await asyncio.to_thread(ranking.best, query, limit, lambda number: allowed(known[number].name))
+        return [known[number] for number in found]
 
 
 @dataclass(slots=True)
@@ -119,11 +120,15 @@ class OnDemand:
         self.withheld = (len(held) + len(rare), self._estimate([*held, *rare]))
         return (*self._own(), *sorted(shown, key=lambda spec: spec.name))
 
-    def tools(self, searchable: Callable[[], Sequence[ToolSpec]], allowed: Callable[[str], bool]) -> tuple[Tool, ...]:
+    def tools(
+        self, searchable: Callable[[], Sequence[ToolSpec]], names: Callable[[], frozenset[str]]
+    ) -> tuple[Tool, ...]:
+        """`names`: of the tools that may be called now."""
+
         async def find(args: Arguments, _: Use) -> Result:
             limit = min(args.number("limit", 5), MOST_FOUND)
             everything = (*searchable(), *self.also())
-            found = await self.finder.best(args.text("query"), limit, everything, allowed)
+            found = await self.finder.best(args.text("query"), limit, everything, names().__contains__)
             return Result(_listed(found, args.text("query")), source=args.text("query"), note=f"{len(found)} found")
 
         return (Tool(FIND_TOOLS, _ABOUT_FIND, _FIND, find), Tool(CALL_TOOL, _ABOUT_CALL, _CALL, _not_understood))

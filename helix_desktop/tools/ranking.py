@@ -8,15 +8,19 @@ MetaTool's questions; `tests/benchmarks/finding.py` measures both halves and a s
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 import re
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 _WORD = re.compile(r"[^\W_]+")
 _JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
 _SATURATION, _LENGTH = 1.2, 0.5
 _NAME_WEIGHT = 2
+_MOST_LOOKED_AT = 40_000  # places of words, the rarest word first: a long question takes no longer than this
 _SUFFIXES = (
     ("ational", "ate"), ("ization", "ize"), ("isation", "ize"), ("ations", "ate"), ("ation", "ate"), ("ements", "e"),
     ("ement", "e"), ("ments", ""), ("ment", ""), ("ingly", ""), ("edly", ""), ("ings", ""), ("ing", ""), ("ies", "y"),
@@ -38,6 +42,7 @@ def words(text: str) -> list[str]:
     return [stem(word) for word in plain if word not in _COMMON]
 
 
+@lru_cache(maxsize=1 << 15)  # the same few thousand words stand in all descriptions
 def stem(word: str) -> str:
     """`conversion` and `converted` stay two words, `convert`, `converts`, `converting` and `converter` are one."""
     if len(word) <= 4:
@@ -57,21 +62,40 @@ class Ranking:
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
         """`texts`: a name and all that is said of it."""
         found = [words(name) * _NAME_WEIGHT + words(said) for name, said in texts]
-        self._lengths = [len(each) for each in found]
-        self._mean = max(1.0, sum(self._lengths) / max(1, len(found)))
-        self._places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        mean = max(1.0, sum(map(len, found)) / max(1, len(found)))
+        places: dict[str, dict[int, int]] = defaultdict(dict)
         for number, each in enumerate(found):
             for word, count in Counter(each).items():
-                self._places[word].append((number, count))
+                places[word][number] = count
+        lengths = [1 - _LENGTH + _LENGTH * len(each) / mean for each in found]
+        self._texts = len(found)
+        self._worth = {word: _worth(counts, lengths) for word, counts in places.items()}
 
     def best(self, question: str, limit: int, fits: Callable[[int], bool] = lambda _: True) -> Sequence[int]:
         """The numbers of the texts that fit best, the best one first."""
-        scores: dict[int, float] = defaultdict(float)
-        for word in words(question):
-            places = self._places.get(word, ())
-            weight = math.log(1 + (len(self._lengths) - len(places) + 0.5) / (len(places) + 0.5))
-            for number, count in places:
-                length = 1 - _LENGTH + _LENGTH * self._lengths[number] / self._mean
-                scores[number] += weight * count * (_SATURATION + 1) / (count + _SATURATION * length)
-        fitting = ((-score, number) for number, score in scores.items() if fits(number))
-        return [number for _, number in heapq.nsmallest(limit, fitting)]
+        scores, looked = [0.0] * self._texts, 0
+        known = [self._worth[word] for word in words(question) if word in self._worth]
+        for numbers, worth in sorted(known, key=lambda each: len(each[0])):
+            if looked and looked + len(numbers) > _MOST_LOOKED_AT:
+                break  # what is left stands in most of the texts, and tells none from another
+            looked += len(numbers)
+            for number, more in zip(numbers, worth, strict=True):
+                scores[number] += more
+        return list(itertools.islice(filter(fits, _best_first(scores)), limit))
+
+
+def _worth(counts: Mapping[int, int], lengths: Sequence[float]) -> tuple[array[int], array[float]]:
+    """The texts a word stands in, and what it adds to each where it is asked for."""
+    weight = math.log(1 + (len(lengths) - len(counts) + 0.5) / (len(counts) + 0.5))
+    worth = (
+        weight * count * (_SATURATION + 1) / (count + _SATURATION * lengths[number]) for number, count in counts.items()
+    )
+    return array("L", counts), array("d", worth)
+
+
+def _best_first(scores: Sequence[float]) -> Iterator[int]:
+    """Those that have any of the words, sorted only as far as somebody looks."""
+    heap = [(-score, number) for number, score in enumerate(scores) if score]
+    heapq.heapify(heap)
+    while heap:
+        yield heapq.heappop(heap)[1]

@@ -133,7 +133,7 @@ class Toolbox:
     ) -> None:
         self._guard = guard
         self._demand = on_demand
-        finding = on_demand.tools(self._searchable, lambda name: name in self.names) if on_demand else ()
+        finding = on_demand.tools(self._searchable, lambda: self.names) if on_demand else ()
         own = {tool.name: tool for tool in tools if not only or tool.name in only}
         self._tools = own | {tool.name: tool for tool in finding}
         self._around = around

@@ -22,7 +22,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.tokens import Counter as Tokens
 from helix_desktop.tools import schema
-from helix_desktop.tools.on_demand import Finder, OnDemand
+from helix_desktop.tools.on_demand import Finder, OnDemand, _searched
 from helix_desktop.tools.ranking import Ranking
 
 Texts = Sequence[tuple[str, str]]
@@ -132,7 +132,7 @@ def standing(specs: Sequence[ToolSpec]) -> None:
     )
     print(f"  decided in {seconds * 1000:.0f} ms")
     started = time.perf_counter()
-    ranking = Ranking([(spec.name, spec.description) for spec in specs])
+    ranking = Ranking([(spec.name, _searched(spec)) for spec in specs])
     print(f"  search made in {time.perf_counter() - started:.2f} s")
     times = []
     for question in (
@@ -140,12 +140,15 @@ def standing(specs: Sequence[ToolSpec]) -> None:
         "which tickets are open in system 41",
         "share the report",
         "count",
+        "list the fields and links of an id with a filter expression and a limit in a system that fits what it returns",
     ) * 10:
-        started = time.perf_counter()
+        started = time.thread_time()
         ranking.best(question, FIRST)
-        times.append(time.perf_counter() - started)
+        times.append(time.thread_time() - started)
     times.sort()
-    print(f"  a search: median {times[len(times) // 2] * 1000:.1f} ms, longest {times[-1] * 1000:.1f} ms")
+    print(
+        f"  a search, in time of the processor: median {times[len(times) // 2] * 1000:.1f} ms, longest {times[-1] * 1000:.1f} ms"
+    )
 
 
 def bill(specs: Sequence[ToolSpec]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
-from helix_desktop.errors import CacheCorrupt
+from helix_desktop.errors import CacheCorrupt, WrongUse
 from helix_desktop.store import engine_ports
 from helix_desktop.store.records import CHUNK
 from helix_desktop.store.workspace import Workspace
@@ -29,6 +29,28 @@ async def test_puts_that_come_together_share_a_sync(workspace: Workspace) -> Non
     await asyncio.gather(*(workspace.cache.put(b"%d" % number, SHELL) for number in range(50)))
     assert sum(batches) == 150
     assert len(batches) < 25
+
+
+async def test_facts_that_come_together_share_a_transaction(workspace: Workspace) -> None:
+    ran: list[str] = []
+    workspace._stores.journal.connection.set_trace_callback(ran.append)
+    said = UserSaid((Text("hello", 1),))
+    found = await asyncio.gather(*(workspace.journal.append(f"c{number % 40}", [said]) for number in range(80)))
+    assert ran.count("COMMIT") < 20
+    assert sorted((one.conversation, one.seq) for (one,) in found) == sorted(
+        (f"c{number}", seq) for number in range(40) for seq in (1, 2)
+    )
+    assert [each.fact for each in await workspace.journal.read("c7")] == [said, said]
+
+
+async def test_facts_that_fail_fail_alone(workspace: Workspace) -> None:
+    said = UserSaid((Text("hello", 1),))
+    append = workspace.journal.append
+    found = await asyncio.gather(
+        append("a", [said]), append("", [said]), append("b", [said, said]), return_exceptions=True
+    )
+    assert isinstance(found[1], WrongUse)
+    assert [len(await workspace.journal.read(name)) for name in ("a", "b")] == [1, 2]
 
 
 async def test_a_failing_put_fails_alone(workspace: Workspace) -> None:

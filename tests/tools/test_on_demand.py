@@ -6,13 +6,14 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from helix_desktop.engine.calls import CALL_TOOL, FIND_TOOLS, unwrapped
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import CallContext, Outcome
-from helix_desktop.tools.on_demand import Catalogue, Line, OnDemand, Room, server_of
+from helix_desktop.tools.on_demand import Catalogue, Finder, Line, OnDemand, Room, server_of
 from helix_desktop.tools.permission import Rule
 from helix_desktop.tools.runner import Toolbox
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text
@@ -165,6 +166,23 @@ async def test_a_rare_tool_of_our_own_is_found_and_runs(here: World) -> None:
     found = await box.run(ToolCall("1", FIND_TOOLS, '{"query": "plants"}'), here_context(here))
     assert here.text(found).startswith("water_plants\n")
     assert here.text(await call(here, box, "water_plants", words="hello")) == "rare hello"
+
+
+async def test_a_search_looks_at_the_tools_there_are_once(here: World) -> None:
+    """And not once for each that might fit."""
+    asked: list[int] = []
+    demand = OnDemand(Words(), Finder())
+    specs = [ToolSpec(f"a__find_{number}", "Find a thing", "{}") for number in range(50)]
+
+    def names() -> frozenset[str]:
+        asked.append(1)
+        return frozenset(spec.name for spec in specs[40:])
+
+    find, _ = demand.tools(lambda: specs, names)
+    args = Arguments({"query": "thing", "limit": 20})
+    found = await find.run(args, cast(Use, None))
+    assert found.note == "10 found"
+    assert len(asked) == 1
 
 
 async def test_a_search_that_finds_nothing_says_so(here: World) -> None:
