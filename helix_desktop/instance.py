@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.console import PIECE, Console
+from helix_desktop.durable import private_folder
 from helix_desktop.errors import HelixError, Refused, Stopped, WrongUse
 from helix_desktop.tasks import Tasks
 
@@ -324,9 +325,7 @@ def _address(run: Path, name: str, *, sockets: bool) -> Path:
 def private(folder: Path, *, make: bool = True) -> Path:
     """The folder, certainly the user's own and closed to others; Refused if somebody else's hand is in it."""
     if make:
-        folder.mkdir(parents=True, exist_ok=True)
-        if SOCKETS and folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
-            folder.chmod(0o700)
+        private_folder(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise Refused(f"{folder} is not a folder.")

@@ -304,6 +304,13 @@ async def test_a_folder_that_takes_no_socket_is_said(run: Path) -> None:
         await listen(run, "it", echo)
 
 
+def test_a_folder_that_belongs_to_everybody_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    with pytest.raises(Refused, match="is not private to you"):
+        instance.private(tmp_path)
+    assert tmp_path.stat().st_mode & 0o7777 == 0o1777
+
+
 async def test_a_link_in_place_of_the_folder_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     run.symlink_to(tmp_path / "elsewhere")
