@@ -89,10 +89,9 @@ class Policy:
         group="Large outputs", within=(500, 200_000), unit="tokens",
     )  # fmt: skip
     admission_command_tokens: int = _declared(
-        2_000,
+        4_000,
         "Shorten command outputs longer than", "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors matter.",
         group="Large outputs",
-        observational=4_000,
         within=(500, 200_000),
         unit="tokens",
     )  # fmt: skip
@@ -105,8 +104,8 @@ class Policy:
         group="Large outputs", within=(0, 120), unit="seconds",
     )  # fmt: skip
     preview_tokens: int = _declared(
-        400, "Length of a preview", "Approximate length of a preview.",
-        group="Large outputs", observational=500, within=(100, 4_000), unit="tokens",
+        500, "Length of a preview", "Approximate length of a preview.",
+        group="Large outputs", within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declared(
         0.25, "Store messages larger than", "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
@@ -164,7 +163,7 @@ class Policy:
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declared(
-        36_000, "Smallest context for a handover (tokens)", "No handover to save money below this size, or below the share that follows, whichever is smaller.",
+        40_000, "Smallest context for a handover (tokens)", "No handover to save money below this size, or below the share that follows, whichever is smaller.",
         group="Handover", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declared(
@@ -202,8 +201,8 @@ class Policy:
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declared(
-        5, "Recent steps to leave alone", "The most recent steps of a running turn are never folded.",
-        group="Safety", helix=8, observational=8, none=8, within=(1, 200), unit="steps",
+        8, "Recent steps to leave alone", "The most recent steps of a running turn are never folded.",
+        group="Safety", within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declared(
         0.10, "Minimum gain of a fold", "A fold must shrink what it covers by at least this share.",

@@ -33,8 +33,8 @@ from helix_desktop.engine.strategies.caching import about_output
 from helix_desktop.engine.view import State
 from helix_desktop.errors import NotThere, WrongUse
 
-PAGE_TOKENS = 700  # a passage is what is mostly wanted; what comes back is carried on every step that follows
-LINES_TOKENS = 3_500  # where lines are asked for by their numbers
+PAGE_TOKENS = 1_400  # read from the beginning, page after page; what comes back is carried on every step that follows
+LINES_TOKENS = 3_500  # where lines are asked for from one number to another
 COMPACTED_TOKENS = 3_500
 AROUND, PASSAGES, PASSAGE = 12, 3, 1_600  # lines around a hit, hits shown with them, characters of each
 PAGE_BYTES = 24_000
@@ -98,7 +98,7 @@ async def recall(
     taken = await read_lines(cache, stored, first, last)
     if not taken:
         raise NotThere(f"The entry has {stored.lines:,} lines; there is no line {first:,}.")
-    text, until = page(tokens, taken, first, LINES_TOKENS if lines.strip() else PAGE_TOKENS)
+    text, until = page(tokens, taken, first, LINES_TOKENS if last else PAGE_TOKENS)
     total = max(stored.lines, until)
     head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"
     rest = f'\n[go on with lines="{until + 1}-{last or ""}"]' if until < min(last or total, total) else ""

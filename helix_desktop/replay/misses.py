@@ -1,8 +1,10 @@
 """What a reply uses that the view no longer shows, and the pages that bring it back.
 
 A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood in the
-session and stands nowhere in the view. A word of ordinary prose is no identifier: it has a joint in it. Where an entry that the view names holds it, the agent would have recalled that page; where only a
-summary stands for it, it would have searched first. Nothing here asks what the engine thinks it kept.
+session and stands nowhere in the view. A word of ordinary prose is no identifier: it has a joint in it. Where an entry that
+the view names holds it, the agent recalls that entry and reads it from the beginning, page after page as the tool hands them
+out: it does not know the line. Where only a summary stands for it, it searches first. Nothing here asks what the engine
+thinks it kept.
 """
 
 from __future__ import annotations
@@ -10,17 +12,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby, zip_longest
 
 from helix_desktop.engine.blocks import Block, Role
 from helix_desktop.engine.ports import Tokens
-from helix_desktop.engine.recall import page
+from helix_desktop.engine.recall import LINES_TOKENS, PAGE_TOKENS, page
 from helix_desktop.histories.recording import RecordedMessage, texts
 from helix_desktop.replay.losses import plain
 from helix_desktop.replay.retention import IDENTIFIER
 
 LINE = (24, 300)  # characters of a line that is told from others by its words
-MOST_PAGES = 3  # an agent asks for, at once
+MOST_PAGES = 3  # an agent reads for one reply
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _NUMBER = re.compile(r"\s*\d+[\t|:→]\s?")  # that tools put before a line
 
@@ -29,11 +32,12 @@ Uses = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some lines of what was said or put out. `named`: the view names the entry, so that no search is needed."""
+    """A page as the tool hands it out. `lines`: what is asked for, nothing for the first page. `named`: the view names the
+    entry, so that no search is needed.
+    """
 
     entry: str
-    first: int
-    last: int
+    lines: str
     text: str
     holds: Uses
     named: bool
@@ -49,7 +53,7 @@ class Misses:
         self._shown: dict[int, tuple[Block, Uses]] = {}
         self._counts: Counter[str] = Counter()
         self._found: dict[str, Uses] = {}
-        self._pages: dict[str, list[tuple[int, int, str]]] = {}
+        self._pages: dict[str, list[tuple[str, str]]] = {}
 
     def heard(self, message: RecordedMessage) -> None:
         """A message of the session: what it says has stood there from now on."""
@@ -80,8 +84,8 @@ class Misses:
         return used & self._earlier
 
     def pages(self, missed: set[str], entries: Sequence[tuple[str, str]], *, summarised: bool) -> list[Page]:
-        """The fewest pages that hold it, of the entries the view names (name and text); where a summary stands in the
-        view, of everything it may stand for as well.
+        """The pages that are read for it, in order, of the entries the view names (name and text); where a summary stands
+        in the view, of everything it may stand for as well.
         """
         chosen, left = self._chosen(missed, entries, MOST_PAGES, named=True)
         if left and summarised and len(chosen) < MOST_PAGES:
@@ -92,23 +96,23 @@ class Misses:
     def _chosen(
         self, missed: set[str], entries: Sequence[tuple[str, str]], most: int, *, named: bool
     ) -> tuple[list[Page], set[str]]:
-        """Page after page, each time the one that holds the most of what is missed, of equal ones the shortest."""
+        """Entry after entry, each time the one that holds the most of what is missed, of equal ones the shortest."""
         left = set(missed)
         holding = [(name, text) for name, text in entries if not left.isdisjoint(self.uses(text))]
-        every = [one for name, text in holding for one in self._pages_of(name, text, named=named)]
+        every = [(self._pages_of(name, text, named=named), len(text)) for name, text in holding]
         chosen: list[Page] = []
         while left and every and len(chosen) < most:
-            best = max(every, key=lambda one: (len(one.holds & left), -len(one.text)))
-            if best.holds.isdisjoint(left):
-                break
-            chosen.append(best)
-            left -= best.holds
+            best = max(every, key=lambda one: (sum(len(page.holds & left) for page in one[0]), -one[1]))
+            every.remove(best)
+            read = _read(best[0], left) if named else _found(best[0], left)
+            chosen += read[: most - len(chosen)]
+            left = left.difference(*(page.holds for page in chosen))
         return chosen, left
 
     def _pages_of(self, name: str, text: str, *, named: bool) -> list[Page]:
         if name not in self._pages:
             self._pages[name] = list(_cut(self._tokens, text.split("\n")))
-        return [Page(name, first, last, said, self.uses(said), named) for first, last, said in self._pages[name]]
+        return [Page(name, lines, said, self.uses(said), named) for lines, said in self._pages[name]]
 
     def uses(self, text: str) -> Uses:
         """Identifiers and paths of a text, and its lines as they are without numbers and indentation."""
@@ -120,9 +124,37 @@ class Misses:
         return self._found[text]
 
 
-def _cut(tokens: Tokens, lines: Sequence[str]) -> Iterable[tuple[int, int, str]]:
-    first = 1
+def rounds(pages: Sequence[Page]) -> list[list[Page]]:
+    """What is asked for at once: the first page of every entry, then the second of every entry."""
+    entries = [list(group) for _, group in groupby(pages, lambda page: page.entry)]
+    return [[page for page in at if page] for at in zip_longest(*entries)]
+
+
+def _read(pages: Sequence[Page], missed: set[str]) -> list[Page]:
+    """From the beginning up to the last page that is needed; of what lies too far in, the first page and the lines."""
+    left, needed = set(missed), list[int]()
+    for number, one in enumerate(pages, 1):
+        if not left.isdisjoint(one.holds):
+            left -= one.holds
+            needed.append(number)
+    if needed and needed[-1] > MOST_PAGES:
+        return [pages[0], *(pages[number - 1] for number in needed if number > 1)]
+    return list(pages[: max(needed, default=0)])
+
+
+def _found(pages: Sequence[Page], missed: set[str]) -> list[Page]:
+    """The page a search would lead to, with what is looked for in it."""
+    best = max(pages, key=lambda page: len(page.holds & missed))
+    return [replace(best, holds=best.holds & missed)] if best.holds & missed else []
+
+
+def _cut(tokens: Tokens, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """The pages of a text, each with the lines that are asked for: as the tool says how to go on. An agent
+    does not read on for ever: what lies behind `MOST_PAGES` it asks for by the lines.
+    """
+    first = number = 1
     while first <= len(lines):
-        text, last = page(tokens, lines[first - 1 : first + 2_000], first)
-        yield first, last, text
-        first = last + 1
+        size = PAGE_TOKENS if number <= MOST_PAGES else LINES_TOKENS
+        text, last = page(tokens, lines[first - 1 : first + 2_000], first, size)
+        yield "" if number == 1 else f"{first}-" if number <= MOST_PAGES else f"{first}-{last}", text
+        first, number = last + 1, number + 1

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from helix_desktop.engine import laws
+from helix_desktop.engine import laws, recall
 from helix_desktop.engine.blocks import Request, ToolResult, View
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
@@ -36,16 +36,18 @@ from helix_desktop.engine.following import Following, Output, Written
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.ports import Cache, Index, Journal, ModelClient, Tokens
 from helix_desktop.engine.steward import Steward
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
 from helix_desktop.replay.billing import HEAD_TOKENS, Caching, Ledger, Piece, output_tokens, pieces_of, times, unmanaged
 from helix_desktop.replay.clock import LoopClock
 from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures
-from helix_desktop.replay.misses import Page
+from helix_desktop.replay.misses import Page, rounds
 from helix_desktop.replay.observer import Watching
 from helix_desktop.replay.standin import Asked, StandIn
 
 T = TypeVar("T")
+Brought = tuple[str, dict[str, str], str]  # the call of a recall: tool, arguments, output
 RECALLED = "recalled-"  # how the ids of recalls begin that the recorded agent would have made
 MAIN, FAST = "recorded", "stand-in"
 SYSTEM = "You are the agent of a recorded session."
@@ -187,9 +189,7 @@ class Player:
         view, request = await self._next()
         await self._watching.step(view, request, message)
         if self._terms.recalls and (pages := await self._watching.missed(view, message)):
-            await self._recall(request, pages)
-            view, request = await self._next()
-            await self._watching.sees(view, request)
+            request = await self._recall(request, pages)
         saw, pieces = self._conversation.state.last_seq, self._pieces(request)
         output = output_tokens(message, self._tokens.count)
         usage = self._ledger.step(pieces, output, loop.time(), _brought(pieces))
@@ -200,13 +200,43 @@ class Player:
         view = await self._following.next_view()
         return view, laws.request(view, await self._contents.of(view))
 
-    async def _recall(self, request: Request, pages: Sequence[Page]) -> None:
-        """The agent asks for the pages, and they stand in the view from here on: by the hash the view names, or, where only
-        a summary stands for it, by a search that shows where it found the words.
+    async def _recall(self, request: Request, pages: Sequence[Page]) -> Request:
+        """The agent asks for the pages one after the other, as the tools hand them out, and they stand in the view from
+        here on. Returns the request that follows.
         """
-        await self._asked(request, [_recall_of(page) for page in pages])
+        for calls in [*await self._by_hash(pages), *await self._by_search(pages)]:
+            await self._asked(request, calls)
+            view, request = await self._next()
+            await self._watching.sees(view, request)
+        return request
 
-    async def _asked(self, request: Request, calls: Sequence[tuple[str, dict[str, str], str]]) -> None:
+    async def _by_hash(self, pages: Sequence[Page]) -> list[list[Brought]]:
+        """Of the entries the view names."""
+        at_once = rounds([page for page in pages if page.named])
+        return [[await self._page(page) for page in together] for together in at_once]
+
+    async def _page(self, page: Page) -> Brought:
+        text = await recall.recall(self._stores.cache, self._tokens, page.entry, lines=page.lines)
+        asked = {"sha256": page.entry} | ({"lines": page.lines} if page.lines else {})
+        return ToolName.RECALL, asked, text
+
+    async def _by_search(self, pages: Sequence[Page]) -> list[list[Brought]]:
+        """Of what only a summary stands for: a search, and the page where what the search shows is not enough."""
+        wanted = [page for page in pages if not page.named]
+        queries = [min(page.holds, key=lambda one: (" " in one, one)) for page in wanted]
+        searched: list[Brought] = [
+            (ToolName.SEARCH_CACHE, {"query": query}, await recall.search(self._stores.index, query, cache=self._stores.cache))
+            for query in queries
+        ]  # fmt: skip
+        shown = "".join(text for _, _, text in searched)
+        read: list[Brought] = [
+            (ToolName.RECALL_HISTORY, {"fold": page.entry}, page.text)
+            for page in wanted
+            if any(one not in shown for one in page.holds)
+        ]
+        return [calls for calls in (searched, read) if calls]
+
+    async def _asked(self, request: Request, calls: Sequence[Brought]) -> None:
         """A request that is answered with these calls, and what they bring: tool, arguments, output."""
         named = [
             RecordedCall(f"{RECALLED}{self._recalled + n}", tool, json.dumps(of))
@@ -308,10 +338,3 @@ def _brought(pieces: Sequence[Piece]) -> int:
 def _of_a_recall(part: object) -> bool:
     name = part.call if isinstance(part, ToolResult) else part.id if isinstance(part, ToolCall) else ""
     return name.startswith(RECALLED)
-
-
-def _recall_of(page: Page) -> tuple[str, dict[str, str], str]:
-    """The call that brings a page: tool, arguments, output."""
-    if page.named:
-        return "recall_cached_content", {"sha256": page.entry, "lines": f"{page.first}-{page.last}"}, page.text
-    return "search_cached_content", {"query": min(page.holds)}, f"{page.entry}  line {page.first}\n{page.text}"

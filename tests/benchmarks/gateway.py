@@ -182,7 +182,7 @@ class Playing:
         named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))
         entries = [(name, self._texts[name]) for name in named if name in self._texts]
         pages = self._misses.pages(missed, entries, summarised=False)
-        return [{"sha256": page.entry, "lines": f"{page.first}-{page.last}"} for page in pages]
+        return [{"sha256": page.entry} | ({"lines": page.lines} if page.lines else {}) for page in pages]
 
     def _count_retention(self, texts: Sequence[str], reply: RecordedMessage) -> None:
         said = {

@@ -2,8 +2,8 @@
 
 Figures made with these compare policies, not products: every policy gets the same sizes (a marker 60 tokens, an
 excerpt 560, a summary 3,000 written over the cached prefix), the same prices, the same head and the same sessions. What a
-reply uses and the context no longer shows is brought back and billed for all of them: by a page where a policy keeps the
-original behind a hash, else by the original call, made again.
+reply uses and the context no longer shows is brought back and billed for all of them: page by page, as this program's own
+tool hands them out, where a policy keeps the original behind a hash, else by the original call, made again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine.economics import Prices
-from helix_desktop.engine.recall import PAGE_TOKENS
 from helix_desktop.histories.recording import RecordedMessage, Recording, texts
 from helix_desktop.replay.billing import HEAD_TOKENS, MESSAGE_TOKENS, Count, Ledger, Piece, output_tokens, times
 from helix_desktop.replay.figures import Figures
-from helix_desktop.replay.misses import MOST_PAGES, Misses
+from helix_desktop.replay.misses import MOST_PAGES, Misses, rounds
 from helix_desktop.replay.retention import IDENTIFIER
 
 MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
@@ -40,6 +39,7 @@ class Part:
     paid: float = 0.0  # rent, since the last handover
     uses: frozenset[str] = frozenset()  # what a reply may need of it: identifiers, paths, lines
     recalled: bool = False
+    text: str = ""
 
     def as_piece(self) -> Piece:
         """What the provider's cache compares."""
@@ -88,8 +88,16 @@ class Context:
         if part.kind == "output" and not part.recalled:
             self.gone.append(replace(part))
 
-    def bring_back(self, missed: set[str], most: int, at: float) -> None:
-        """The outputs that hold what is missed, each at most `most` tokens of it, in one request before the reply."""
+    def bring_back(self, misses: Misses, missed: set[str], count: Count, at: float) -> None:
+        """The pages that hold what is missed, asked for one after the other before the reply."""
+        entries = [(str(number), part.text) for number, part in enumerate(self.gone)]
+        for together in rounds(misses.pages(missed, entries, summarised=False)):
+            self.ledger.recall(self.pieces(), CALL * len(together), at)
+            for page in together:
+                self._recalled(replace(self.gone[int(page.entry)], uses=page.holds), count(page.text))
+
+    def call_again(self, missed: set[str], at: float) -> None:
+        """The outputs that hold what is missed, by the same calls, in one request before the reply."""
         found: list[Part] = []
         left = set(missed)
         while left and len(found) < MOST_PAGES:
@@ -101,10 +109,12 @@ class Context:
         if found:
             self.ledger.recall(self.pieces(), CALL * len(found), at)
         for part in found:
-            tokens = min(part.tokens, most) + CALL
-            self.stands(
-                replace(part, tokens=tokens, step=self.step, turn=self.turn, form=WHOLE, paid=0.0, recalled=True)
-            )
+            self._recalled(part, part.tokens)
+
+    def _recalled(self, part: Part, tokens: int) -> None:
+        self.stands(
+            replace(part, tokens=tokens + CALL, step=self.step, turn=self.turn, form=WHOLE, paid=0.0, recalled=True)
+        )
 
     def summarise(self, keep: Iterable[Part]) -> None:
         """One request over the same prefix, and the summary in place of everything but `keep`."""
@@ -123,7 +133,7 @@ class Policy:
     """No management: everything is sent every time, and the session dies at the window."""
 
     excerpts = False
-    page = 10**9  # tokens a recall brings at most; without recall the whole output comes again
+    recalls = False  # whether originals are kept behind a hash; without that the call is made again
 
     def before_step(self, context: Context) -> None:
         """Change the context before the next request."""
@@ -159,7 +169,7 @@ class Observational(Policy):
     """Excerpts on arrival; raw history beyond 30 % of the window becomes observations, the last steps stay."""
 
     excerpts = True
-    page = PAGE_TOKENS
+    recalls = True
 
     def before_step(self, context: Context) -> None:
         raw = sum(part.tokens for part in context.parts if part.kind != "summary")
@@ -178,7 +188,7 @@ class Design(Policy):
     floor_tokens: int = 40_000
     floor_share: float = 0.30
     excerpts = True
-    page = PAGE_TOKENS
+    recalls = True
 
     def before_step(self, context: Context) -> None:
         if not self._hand_over(context):
@@ -248,7 +258,7 @@ def play(recording: Recording, policy: Policy, window: int, prices: Prices, coun
     earlier: set[str] = set()
     used = standing = 0
     waiting: list[Part] = []
-    misses, at = Misses(_Free()), times(recording.messages)
+    misses, at = Misses(_Counter(count)), times(recording.messages)
     for message in recording.messages:
         if message.role == "assistant":
             now = next(at)
@@ -259,8 +269,10 @@ def play(recording: Recording, policy: Policy, window: int, prices: Prices, coun
             used += len(known)
             standing += sum(context.named[each] > 0 for each in known)
             missed = {one for one in misses.used(message) if context.standing[one] <= 0}
-            if missed and context.gone:
-                context.bring_back(missed, policy.page, now)
+            if missed and policy.recalls:
+                context.bring_back(misses, missed, count, now)
+            elif missed:
+                context.call_again(missed, now)
             brought = sum(part.tokens for part in context.parts if part.recalled)
             context.ledger.step(context.pieces(), output_tokens(message, count), now, brought)
             context.step += 1
@@ -312,6 +324,7 @@ def _parts(message: RecordedMessage, context: Context, count: Count, misses: Mis
         context.step,
         context.turn,
         uses=misses.uses(message.text),
+        text=message.text,
     )
     for call in message.calls:
         tokens = count(call.name) + count(call.arguments)
@@ -320,11 +333,9 @@ def _parts(message: RecordedMessage, context: Context, count: Count, misses: Mis
         )
 
 
-class _Free:
-    """Counts nothing: no page is cut here."""
-
-    def count(self, _: str) -> int:
-        return 0
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    count: Count
 
 
 def _names(said: Iterable[str]) -> frozenset[str]:

@@ -4,16 +4,14 @@
 
 Every policy of the program runs through the real engine; the others are re-stated in `peer_policies`. Shares are of
 sending everything every time, and the bill is the effective one: with the head and with recalls. Sessions shorter than
-`--least` tokens are left out: nothing must be saved there. The two halves of the sessions are told apart by the SHA-256 of
-the file's name (even, odd): constants are chosen on the even half and judged on the odd one. The intervals are of 2,000 draws
-of as many sessions with putting back (90 %), always the same. `--sessions`: `layered` session by session beside the cheapest
-other policy that retains as much.
+`--least` tokens are left out: nothing must be saved there. `--sessions`: `layered` on every session of the folder, beside the
+cheapest other policy that retains as much, and both halves: constants are chosen on the first and judged on the second.
+`halves` says how they are drawn. The intervals are of 2,000 draws of as many sessions with putting back (90 %), always the same.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import random
 import sys
@@ -51,10 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sessions", action="store_true")
     arguments = parser.parse_args(argv)
     counting = Counting(tokens.Counter())
-    recordings = sessions(arguments.traces, arguments.least, counting.count)
     if arguments.sessions:
-        print("\n".join(beside(recordings, arguments.window, counting)))
+        print("\n".join(beside(every_session(arguments.traces), arguments.window, counting)))
         return 0
+    recordings = sessions(arguments.traces, arguments.least, counting.count)
     tables = {name: table(recordings, arguments.window, prices, counting) for name, prices in TABLES.items()}
     if arguments.json:
         print(json.dumps({name: {row: made.as_json() for row, made in rows.items()} for name, rows in tables.items()}))
@@ -105,50 +103,67 @@ def lines(rows: Mapping[str, Figures]) -> list[str]:
     return made
 
 
-def half(recording: Recording) -> int:
-    """0 for the half constants are chosen on, 1 for the half they are judged on."""
-    return hashlib.sha256(Path(recording.name).name.encode()).digest()[-1] % 2
+def every_session(folder: Path) -> list[Recording]:
+    """All sessions of the traces, each once: `native` has some of them in another form."""
+    folders = [each for each in sorted(folder.iterdir()) if each.is_dir() and each.name != "native"] or [folder]
+    return list(reading.read_all(folders).recordings)
+
+
+def halves(figures: Sequence[Figures], seed: int = 18) -> dict[str, int]:
+    """0 for the half constants are chosen on, 1 for the half they are judged on, by name.
+
+    Those that fit the window and those that overflow it apart, from the longest to the shortest: of each pair a number
+    drawn from the seed says which goes where.
+    """
+    numbers = random.Random(seed)
+    found: dict[str, int] = {}
+    for fits in (True, False):
+        group = sorted((one for one in figures if one.fits == fits), key=lambda one: (-one.plain_peak, one.name))
+        for at in range(0, len(group), 2):
+            first = numbers.randrange(2)
+            found |= {one.name: (first + place) % 2 for place, one in enumerate(group[at : at + 2])}
+    return found
 
 
 def beside(recordings: Sequence[Recording], window: int, counting: Counting) -> list[str]:
     """Each session under `layered`, the cheapest peer that retains as much, and both halves with their intervals."""
     prices = TABLES["cache read 0.1, write 1.25"]
-    made, rows = [], []
-    for each in recordings:
-        ours = play_one(each, Terms(policy.preset("layered"), window, prices), counting)
-        peers = {name: play(each, peer(), window, prices, counting.count) for name, peer in PEERS.items()}
-        able = {
-            name: one
-            for name, one in peers.items()
-            if one.retention_plain >= ours.retention_plain and one.peak <= window
-        }
-        cheapest = min(able, key=lambda name: able[name].effective, default="")
-        dearer = (
-            f"{ours.effective / able[cheapest].effective - 1:+7.1%} {cheapest}"
-            if cheapest
-            else "   none retains as much"
-        )
-        share = f"{ours.effective / ours.plain_billed:.3f}"
-        rows.append(
-            f"half {half(each)}  {Path(each.name).name[-34:]:34}  {share}  {ours.retention_plain:.3f}  {dearer}"
-        )
-        made.append((half(each), ours))
+    terms = Terms(policy.preset("layered"), window, prices)
+    ours = [play_one(each, terms, counting) for each in recordings]
+    half = halves(ours)
     return [
-        *rows,
-        *(_half(number, [one for at, one in made if at == number]) for number in (0, 1)),
-        _half(2, [one for _, one in made]),
+        *(_row(each, one, half[one.name], counting) for each, one in zip(recordings, ours, strict=True)),
+        *(_half(number, [one for one in ours if half[one.name] == number]) for number in (0, 1)),
+        _half(2, ours),
     ]
 
 
+def _row(recording: Recording, ours: Figures, half: int, counting: Counting) -> str:
+    prices = TABLES["cache read 0.1, write 1.25"]
+    peers = {name: play(recording, peer(), ours.window, prices, counting.count) for name, peer in PEERS.items()}
+    able = {
+        name: one
+        for name, one in peers.items()
+        if one.retention_plain >= ours.retention_plain and one.peak <= ours.window
+    }
+    cheapest = min(able, key=lambda name: able[name].effective, default="")
+    dearer = (
+        f"{ours.effective / able[cheapest].effective - 1:+7.1%} {cheapest}" if cheapest else "   none retains as much"
+    )
+    share = f"{ours.effective / ours.plain_billed:.3f}"
+    return f"half {half}  {Path(recording.name).name[-34:]:34}  {share}  {ours.retention_plain:.3f}  {dearer}"
+
+
 def _half(number: int, figures: Sequence[Figures]) -> str:
-    names = ("chosen on (even)", "judged on (odd)", "all")
+    names = ("chosen on", "judged on", "all")
     if not figures:
         return f"{names[number]}: no session"
     low, high = interval(figures)
     whole = total(figures)
+    mean = sum(one.effective / one.plain_billed for one in figures) / len(figures)
     return (
         f"{names[number]}: {len(figures)} sessions, effective {whole.effective / whole.plain_billed:.3f} ({low:.3f}–{high:.3f}), "
-        f"plain retention {whole.retention_plain:.3f}"
+        f"mean of the sessions {mean:.3f}, plain retention {whole.retention_plain:.3f}"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.facts import PartRef, Text
 from helix_desktop.histories.recording import RecordedCall, Recording
-from helix_desktop.replay.misses import MOST_PAGES, Misses
+from helix_desktop.replay.misses import MOST_PAGES, Misses, Page, rounds
 from tests.replay.sessions import Words, long_session, play, returned, says, step, user
 
 OUTPUT = "def merge_tables(left, right):\n    return left + right  # nothing is dropped here"
@@ -85,3 +85,25 @@ def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
     assert with_them.effective == with_them.billed + with_them.recalls_billed
     assert (without.recalls_billed, without.recalled_pages, without.effective) == (0, 0, without.billed)
     assert with_them.retention_plain <= with_them.retention
+
+
+def test_an_entry_is_read_from_the_beginning_up_to_what_is_missed() -> None:
+    """The agent does not know the line: it pays for the pages before it, and what lies far in is asked for by its lines."""
+    text = "\n".join(f"line_{number:05} " + "word " * 9 for number in range(1_000))
+    misses = Misses(Words())
+    misses.heard(returned("c", text))
+    read = misses.pages({"line_00000"}, [("aa", text)], summarised=False)
+    assert [page.lines for page in read] == [""]
+    read = misses.pages({"line_00200"}, [("aa", text)], summarised=False)
+    assert [page.lines for page in read][0] == ""
+    assert len(read) == 2
+    assert read[1].lines.endswith("-")
+    far = misses.pages({"line_00999"}, [("aa", text)], summarised=False)
+    assert [page.lines == "" for page in far] == [True, False]
+    first, last = map(int, far[1].lines.split("-"))
+    assert first <= 1_000 <= last
+
+
+def test_pages_of_several_entries_are_asked_for_side_by_side() -> None:
+    pages = [Page(entry, lines, "", frozenset(), named=True) for entry, lines in (("a", ""), ("a", "9-"), ("b", ""))]
+    assert [[page.entry for page in together] for together in rounds(pages)] == [["a", "b"], ["a"]]
