@@ -87,7 +87,7 @@ QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the pee
     ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms; the smallest server of the same SDK takes {smallest server} ms."),
     ("start", "first paint", "The window appears in {× bare Qt window} times the time a bare Qt window takes."),
     ("start", "memory after start", "Memory after start: {ours} MB, a bare Qt window {bare Qt window} MB."),
-    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy costs {ours} times as much as sending everything, on ten recorded sessions (sessions that overflow the window save most). In the bill: the own system prompt and tools, summaries, recalls of what a reply uses and the context no longer shows."),
+    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy costs {ours} times as much as sending everything, on ten recorded sessions (long sessions save most; short ones can save nothing). In the bill: the own system prompt and tools, summaries, recalls of what a reply uses and the context no longer shows. Not in it: rules files, MCP tools, mistakes. The context page of the help says how far this can be trusted."),
 )  # fmt: skip
 
 

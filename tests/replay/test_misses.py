@@ -95,7 +95,7 @@ def test_an_entry_is_read_from_the_beginning_up_to_what_is_missed() -> None:
     read = misses.pages({"line_00000"}, [("aa", text)], summarised=False)
     assert [page.lines for page in read] == [""]
     read = misses.pages({"line_00200"}, [("aa", text)], summarised=False)
-    assert [page.lines for page in read][0] == ""
+    assert next(page.lines for page in read) == ""
     assert len(read) == 2
     assert read[1].lines.endswith("-")
     far = misses.pages({"line_00999"}, [("aa", text)], summarised=False)
