@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.bench import Workbench
 
 KEEP_DAYS = 30
+COUNTED = 20_000  # changes of which the lines are remembered
 _SWEPT = "checkpoints.swept"  # its time says when unused contents were looked for last
 _DAY = 86_400
 _LARGE = 16 << 20  # bytes beyond which a file is shown by its size and hash alone
@@ -47,6 +48,7 @@ class FileChanges:
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
         self.repository = Repository(bench)
+        self._counts: dict[tuple[bytes, ...], tuple[int, int]] = {}
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -178,10 +180,23 @@ class FileChanges:
             left -= sum(item.size for item in (file.change.before, file.change.after) if item is not None)
             if left > 0:
                 with suppress(HelixError):
-                    added, removed = await asyncio.to_thread(hunks.counts, *await self.contents(file))
+                    added, removed = await self._lines_of(file)
                     file = replace(file, added=added, removed=removed)  # noqa: PLW2901 -- the same with its counts
             found.append(file)
         return found
+
+    async def _lines_of(self, file: FileChange) -> tuple[int, int]:
+        """Lines that came and went; of the same two contents they are the same for ever, so they are counted once."""
+        items = file.change.before, file.change.after
+        same = all(item is None or item.kind is Kind.FILE for item in items)
+        key = tuple(b"" if item is None else item.content for item in items)
+        if not same or (counted := self._counts.get(key)) is None:
+            counted = await asyncio.to_thread(hunks.counts, *await self.contents(file))
+        if same:
+            self._counts[key] = counted
+            if len(self._counts) > COUNTED:
+                self._counts.pop(next(iter(self._counts)))
+        return counted
 
     async def contents(self, file: FileChange) -> tuple[bytes, bytes]:
         """Both versions; a link is where it leads."""

@@ -1,0 +1,75 @@
+"""Changes of an open workspace: what is covered, what the largest folders are, and what is swept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.changes.story import Source
+from helix_desktop.engine.facts import Text, UserSaid
+from tests.workbench.conftest import Desks
+
+
+async def test_a_folder_over_the_limit_waits_for_the_users_word(desks: Desks, folder: Path) -> None:
+    desk = desks()
+    bench = await desk.create("W", folder)
+    await bench.change({"changes.most_files": 1})
+    await bench._tasks.ended()
+    changes = bench.changes
+    assert changes.progress.state == "too much"
+    assert [name for name, _, _ in await changes.largest()] == ["src", ""]
+    told: list[str] = []
+    leave = changes.watch(lambda progress: told.append(progress.state))
+    await changes.cover(all_of_it=True, leave_out=[*changes.rules(), "src/"])
+    await bench._tasks.ended()
+    assert told[-1] == changes.progress.state == "ready"
+    assert [left.place for left in changes.not_covered()] == ["src"]
+    leave()
+
+
+async def test_a_sweep_removes_what_no_conversation_and_no_checkpoint_of_now_needs(desks: Desks, folder: Path) -> None:
+    desk = desks()
+    bench = await desk.create("W", folder)
+    await bench.change({"changes.keep_days": 0})
+    changes = bench.changes
+    await changes.prepare()
+    window = await changes.checkpoints.begin("1", "c1", "command")
+    assert window is not None
+    (folder / "README.md").write_text("kept by a fact\n")
+    fact = await changes.checkpoints.end(window)
+    assert fact is not None
+    await bench.workspace.journal.append("c1", [UserSaid((Text("Change it", 3),)), fact])
+    (folder / "README.md").write_text("nobody refers to this one\n")
+    await changes.checkpoints.look()
+    (folder / "README.md").write_text("this one is there now\n")
+    await changes.checkpoints.look()
+    before = await changes.room()
+    entries, freed = await changes.sweep()
+    after = await changes.room()
+    assert entries > 0
+    assert (before[0] - after[0], before[1] - after[1]) == (entries, freed)
+    state = await changes.checkpoints.state(fact.after)
+    assert await changes.checkpoints.content(state["0/README.md"]) == b"kept by a fact\n"
+    item = changes.checkpoints.item("0/README.md")
+    assert await changes.checkpoints.content(item) == b"this one is there now\n"
+    assert (await changes.sweep())[0] == 0
+
+
+async def test_lines_are_counted_once_for_the_same_contents(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = await desks().create("W", folder)
+    await bench.changes.prepare()
+    now = bench.changes.checkpoints.now
+    assert now is not None
+    window = await bench.changes.checkpoints.begin("1", "c1", "command")
+    assert window is not None
+    (folder / "README.md").write_text("# Pairs\n\nOther words.\nAnd more.\n")
+    fact = await bench.changes.checkpoints.end(window)
+    assert fact is not None
+    source = Source("c1", 2, 1.0, fact)
+    (first,) = await bench.changes.files([source])
+    assert (first.place, first.added, first.removed) == ("README.md", 2, 1)
+    monkeypatch.setattr(bench.changes, "contents", None)
+    assert await bench.changes.files([source]) == [first]
