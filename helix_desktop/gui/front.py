@@ -144,24 +144,21 @@ class Front(QObject):
     def _rules_found(self, bench: Workbench, files: Sequence[Brought]) -> None:
         new = [file for file in files if (file.key, file.text) not in self._asked_for]
         if new and self._window.bench is bench:
-            file = new[0]
-            self._asked_for.add((file.key, file.text))
-            words = asks(file)
+            self._asked_for.update((file.key, file.text) for file in new)
             self._window.notices.tell(
-                words, button=tr("Review"), act=lambda: self._show_rules(bench, file), stays=30_000
+                asks(new), button=tr("Review"), act=lambda: self._show_rules(bench, new), stays=30_000
             )
 
-    def _show_rules(self, bench: Workbench, file: Brought) -> None:
-        def trusted(_done: None) -> None:
-            self._window.notices.tell(tr("{name} is used from the next step on.", name=file.name))
-            self._look_for_rules()
-
-        def trust() -> None:
+    def _show_rules(self, bench: Workbench, files: Sequence[Brought]) -> None:
+        def trust(seen: Sequence[Brought]) -> None:
+            names = ", ".join(file.name for file in seen[:3]) + (" …" if len(seen) > 3 else "")
+            used = tr("From the next step on, the agent uses: {names}", names=names)
+            tell = self._window.notices.tell
             self._window.doing.do(
-                bench.trust(file), name="trust what a folder brings", then=trusted, owner=self._window
+                bench.trust(*seen), name="trust what a folder brings", then=lambda _done: tell(used), owner=self._window
             )
 
-        TrustDialog(self._window.theme, file, trust, self._window).open()
+        TrustDialog(self._window.theme, files, trust, self._window).open()
 
     # --- settings
 

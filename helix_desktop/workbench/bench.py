@@ -675,9 +675,9 @@ class Workbench:
         """What the folders bring that is new or has changed since the user agreed to it: shown, then trusted or left."""
         return self.project.look().asking()
 
-    async def trust(self, item: Item) -> None:
+    async def trust(self, *items: Item) -> None:
         """The user has seen this content and agrees: it is used from the next step on."""
-        await self.project.trust(item)
+        await self.project.trust(*items)
 
     @property
     def notes(self) -> Sequence[str]:

@@ -131,9 +131,10 @@ class Project:
             if not _only_by_hand(item)
         ]
 
-    async def trust(self, item: Item) -> None:
-        """The user has seen this content and agrees."""
-        await self._change(lambda now: {"permissions.trusted": {**now.trusted, item.key: item.sha256}})
+    async def trust(self, *items: Item) -> None:
+        """The user has seen exactly these contents and agrees: one change, whatever their number."""
+        agreed = {item.key: item.sha256 for item in items}
+        await self._change(lambda now: {"permissions.trusted": {**now.trusted, **agreed}})
 
     async def trust_outside(self, item: Item) -> None:
         """A hook with exactly this content may run outside of the sandbox."""

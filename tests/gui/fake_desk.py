@@ -517,8 +517,8 @@ class FakeWorkbench:
     def to_trust(self) -> Sequence[Item]:
         return [rules for rules in self.rules if rules not in self.trusted]
 
-    async def trust(self, file: Item) -> None:
-        self.trusted.append(file)
+    async def trust(self, *items: Item) -> None:
+        self.trusted += items
 
     def modes(self) -> Mapping[str, str]:
         return {"ask": "Ask before commands", "plan": "Read only", "all": "Allow everything"}

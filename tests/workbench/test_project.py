@@ -34,8 +34,7 @@ def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedModel:
 
 
 async def trusting(bench: Workbench) -> None:
-    for item in bench.to_trust():
-        await bench.trust(item)
+    await bench.trust(*bench.to_trust())
 
 
 def skill(folder: Path, name: str, about: str, body: str) -> Path:

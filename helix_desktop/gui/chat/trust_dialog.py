@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QHBoxLayout,
+    QLabel,
+    QListWidget,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from helix_desktop.engine import exact
 from helix_desktop.gui.ports import Brought
@@ -15,31 +25,71 @@ from helix_desktop.gui.words import tr
 
 
 class TrustDialog(QDialog):
-    """`trust` is called when the user agrees; closing it otherwise changes nothing."""
+    """One item, or a list of them, each shown when it is chosen. `trust` is called with those whose end has been shown when
+    the user agrees; closing it otherwise changes nothing.
+    """
 
-    def __init__(self, theme: Theme, item: Brought, trust: Callable[[], object], parent: QWidget) -> None:
+    def __init__(
+        self, theme: Theme, items: Sequence[Brought], trust: Callable[[Sequence[Brought]], object], parent: QWidget
+    ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(kinds().get(item.kind, item.kind))
-        self.resize(680, 520)
+        self.setWindowTitle(kinds().get(items[0].kind, "") if len(items) == 1 else tr("New in this folder"))
+        self.resize(680 if len(items) == 1 else 920, 520)
+        self._theme, self._items = theme, items
+        self._seen: set[int] = set()
+        self._path, self._means = self._label("", "mono"), self._label("", "muted")
+        self._text: ExactText | None = None
+        self._length = self._label("", "faint")
+        self._agree = QPushButton(tr("Trust"), self)
+        self._list = QListWidget(self)
+        self._list.setFixedWidth(240)
+        self._list.setAccessibleName(tr("What is new or has changed"))
+        self._list.setVisible(len(items) > 1)
+        self._right = QVBoxLayout()
+        for widget in (self._path, self._means, self._length):
+            self._right.addWidget(widget)
+        across = QHBoxLayout()
+        across.setSpacing(16)
+        across.addWidget(self._list)
+        across.addLayout(self._right, 1)
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 20, 20, 20)
-        column.addWidget(self._label(exact.one_line(str(item.path)), "mono"))
-        column.addWidget(self._label("\n".join([_means(item), *item.notes]), "muted"))
-        text = ExactText(theme, item.text, self)
+        column.addLayout(across, 1)
+        column.addWidget(self._buttons(trust))
+        for item in items:
+            self._list.addItem(f"{kinds().get(item.kind, item.kind)}: {exact.one_line(item.name)}")
+        self._list.currentRowChanged.connect(self._show)
+        self._list.setCurrentRow(0)
+
+    def _show(self, row: int) -> None:
+        item = self._items[row]
+        self._path.setText(exact.one_line(str(item.path)))
+        self._means.setText("\n".join([_means(item), *item.notes]))
+        if self._text is not None:
+            self._right.removeWidget(self._text)
+            self._text.hide()
+            self._text.deleteLater()
+        text = self._text = ExactText(self._theme, item.text, self)
         text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         text.setAccessibleName(tr("What the file says"))
-        length = self._label("", "faint")
-        agree = QPushButton(tr("Trust"), self)
-        for widget in (text, length, self._buttons(agree, trust)):
-            column.addWidget(widget)
+        self._right.insertWidget(2, text, 1)
+        text.changed.connect(lambda: self._read_on(row, text))
+        self._read_on(row, text)
 
-        def read_on() -> None:
-            length.setText(text.facts())
-            agree.setEnabled(text.end_seen)
-
-        text.changed.connect(read_on)
-        read_on()
+    def _read_on(self, row: int, text: ExactText) -> None:
+        if text is not self._text:
+            return
+        self._length.setText(text.facts())
+        if text.end_seen and row not in self._seen:
+            self._seen.add(row)
+            if len(self._items) > 1:
+                self._list.item(row).setText(f"✓ {self._list.item(row).text()}")
+        self._agree.setEnabled(bool(self._seen))
+        if len(self._items) > 1:
+            self._agree.setText(
+                tr("Trust the {n} of {all} you have seen", n=f"{len(self._seen):,}", all=f"{len(self._items):,}")
+            )
 
     def _label(self, words: str, look: str) -> QLabel:
         label = QLabel(words, self)
@@ -48,12 +98,12 @@ class TrustDialog(QDialog):
         label.setWordWrap(look != "mono")
         return label
 
-    def _buttons(self, agree: QPushButton, trust: Callable[[], object]) -> QDialogButtonBox:
+    def _buttons(self, trust: Callable[[Sequence[Brought]], object]) -> QDialogButtonBox:
         buttons = QDialogButtonBox(self)
-        buttons.addButton(agree, QDialogButtonBox.ButtonRole.AcceptRole)
-        agree.setProperty("look", "primary")
+        buttons.addButton(self._agree, QDialogButtonBox.ButtonRole.AcceptRole)
+        self._agree.setProperty("look", "primary")
         buttons.addButton(tr("Not now"), QDialogButtonBox.ButtonRole.RejectRole).setDefault(True)
-        buttons.accepted.connect(trust)
+        buttons.accepted.connect(lambda: trust([self._items[row] for row in sorted(self._seen)]))
         buttons.accepted.connect(self.accept)
         buttons.rejected.connect(self.reject)
         return buttons
@@ -70,8 +120,11 @@ def kinds() -> dict[str, str]:
     }
 
 
-def asks(item: Brought) -> str:
+def asks(items: Sequence[Brought]) -> str:
     """That there is something new to look at, in a line."""
+    item = items[0]
+    if len(items) > 1:
+        return tr("The folder brings {n} things for agents. They are used once you trust them.", n=f"{len(items):,}")
     words = {
         "rules": tr("{name} has rules for agents. They are used once you trust them.", name=item.name),
         "skill": tr("The folder brings a skill: {name}. It is used once you trust it.", name=item.name),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
@@ -40,6 +42,12 @@ class BroughtPage(Page):
         found = list(items) if isinstance(items, tuple | list) else []
         if not found:
             self._items.addWidget(self._label(tr("There is nothing of the kind here."), "faint"))
+        asking = [item for item in found if item.state.endswith("not trusted yet")]
+        if len(asking) > 1:
+            review = QPushButton(tr("Review all {n} that are new or changed", n=f"{len(asking):,}"), self.inside)
+            review.setAutoDefault(False)
+            review.clicked.connect(lambda _checked=False: self._review(asking))
+            self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)
         for kind, words in kinds().items():
             own = sorted(
                 (item for item in found if item.kind == kind), key=lambda item: (item.state == "in use", item.name)
@@ -90,7 +98,10 @@ class BroughtPage(Page):
         return box
 
     def _read(self, item: Brought) -> None:
-        TrustDialog(self._theme, item, lambda: self._do(self._bench.trust(item)), self).open()
+        self._review([item])
+
+    def _review(self, items: Sequence[Brought]) -> None:
+        TrustDialog(self._theme, items, lambda seen: self._do(self._bench.trust(*seen)), self).open()
 
     def _do(self, work: object) -> None:
         self._doing.do(work, name="change what is used", then=lambda _done: self.look(), owner=self)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton
+from PySide6.QtWidgets import QCheckBox, QLabel, QListWidget, QPushButton
 
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
@@ -31,3 +31,22 @@ def test_items_are_shown_trusted_and_switched(theme: Theme, desk: FakeDesk) -> N
     assert bench.trusted == [ITEM]
     next(each for each in page.findChildren(QCheckBox) if each.accessibleName() == "Use pdf").click()
     assert bench.switched == [("/x/SKILL.md", False)]
+
+
+def test_of_many_those_whose_end_was_shown_are_trusted_at_once(theme: Theme, desk: FakeDesk) -> None:
+    long = "\n".join(f"line {number}" for number in range(400))
+    bench = desk.benches["parser"]
+    bench.rules = [
+        replace(ITEM, name=f"skill-{number}", path=Path(f"/x/{number}/SKILL.md"), text=long if number == 1 else "short")
+        for number in range(4)
+    ]
+    page = BroughtPage(theme, bench, Doing(now))
+    next(each for each in page.findChildren(QPushButton) if each.text().startswith("Review all 4")).click()
+    dialog = page.findChildren(TrustDialog)[0]
+    names = dialog.findChildren(QListWidget)[0]
+    agree = next(each for each in dialog.findChildren(QPushButton) if each.text().startswith("Trust"))
+    for row in (1, 2):  # the end of the long one is never shown
+        names.setCurrentRow(row)
+    assert agree.text() == "Trust the 2 of 4 you have seen"
+    agree.click()
+    assert bench.trusted == [bench.rules[0], bench.rules[2]]
