@@ -53,9 +53,10 @@ def test_a_batch_that_is_always_whole_is_never_held_back(sizes: list[int], windo
 
 
 def test_the_output_of_a_command_has_a_limit_of_its_own() -> None:
-    assert held_back(batch(2_500, 2_500), LAYERED, 128_000, 1.0, [1]) == [1]
+    strict = LAYERED.with_values({"admission_command_tokens": 2_000})
+    assert held_back(batch(2_500, 2_500), strict, 128_000, 1.0, [1]) == [1]
     assert held_back(batch(2_500), policy.preset("observational"), 128_000, 1.0, [0]) == []
-    assert held_back(batch(900), LAYERED, 32_000, 1.0, [0]) == [0]
+    assert held_back(batch(900), strict, 32_000, 1.0, [0]) == [0]
 
 
 @pytest.mark.parametrize("tool", ["bash", "run", "run_tests", "execute_command", "shell", "my_terminal", "tool_run"])
