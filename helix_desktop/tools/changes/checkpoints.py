@@ -94,6 +94,7 @@ class Checkpoints:
         self._lock = asyncio.Lock()
         self._watch = Watch()
         self._saved: Checkpoint | None = None
+        self.leftovers: list[str] = []  # what an undo that was cut short left beside its files, found by the first look
         self._unsure: set[str] = set()  # folders with files whose times cannot be trusted yet
         self._seconds = 0.0  # that the last look at everything took
 
@@ -261,6 +262,8 @@ class Checkpoints:
             await self._recall()
             self._tell(replace(self.progress, state="reading"))
         found = await asyncio.to_thread(self._walk, thorough)
+        if not self.ready:
+            self.leftovers = found.leftovers
         await self._read(found, began)
         changes = self._taken(found)
         await self._chain(changes)

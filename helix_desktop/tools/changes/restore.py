@@ -100,6 +100,7 @@ async def put_back(
     if window is None:
         raise Refused(f"The workspace's folders are not covered: {checkpoints.progress.why}")
     try:
+        await _tidy(checkpoints, wanted)
         await _Restoring(checkpoints, done).run(wanted)
         await checkpoints.look()
         paths = {step.path for step in wanted}
@@ -112,6 +113,27 @@ async def put_back(
     finally:
         checkpoints.leave(window)
     return done
+
+
+async def _tidy(checkpoints: Checkpoints, wanted: Sequence[Step]) -> None:
+    """Remove what an undo that was cut short left behind, where its content is in the store. Anything else stays: it may be somebody's."""
+    if not checkpoints.leftovers:
+        return
+    items = [*checkpoints.items().values(), *(item for step in wanted for item in (step.now, step.target))]
+    links = {os.fsdecode(item.content) for item in items if item is not None and item.kind is Kind.LINK}
+    while checkpoints.leftovers:
+        above, _, name = checkpoints.leftovers.pop().rpartition("/")
+        with suppress(OSError, HelixError):
+            folder = checkpoints.reader.open(above, beneath.DIRECTORY)
+            try:
+                held = await asyncio.to_thread(swapping.content_of, folder, name)
+                known = held in links
+                if isinstance(held, bytes):
+                    known = not await checkpoints.contents.lacking([Digest(held)])
+                if known:
+                    os.unlink(name, dir_fd=folder)
+            finally:
+                os.close(folder)
 
 
 class _Restoring:

@@ -122,6 +122,20 @@ def is_as(folder: int, name: str, expected: Item, digest: bytes) -> bool:
         os.close(handle)
 
 
+def content_of(folder: int, name: str) -> bytes | str:
+    """The SHA-256 of a file; where a link leads; nothing for the rest."""
+    kind = kind_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    if kind is Kind.LINK:
+        return os.readlink(name, dir_fd=folder)
+    if kind is not Kind.FILE:
+        return ""
+    handle = os.open(name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), dir_fd=folder)
+    try:
+        return hashed(handle)
+    finally:
+        os.close(handle)
+
+
 def hashed(handle: int) -> bytes:
     found = hashlib.sha256()
     while piece := os.read(handle, _PIECE):

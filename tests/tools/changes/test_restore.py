@@ -134,3 +134,22 @@ async def test_a_folder_swapped_for_a_link_is_not_followed(net: Net, tmp_path: P
     assert (outside / "f0.txt").read_text() == "theirs"
     assert sorted(outside.iterdir()) == [outside / "f0.txt"]
     assert "0/d0" not in done.restored
+
+
+async def test_what_an_undo_that_was_cut_short_left_is_removed_where_nothing_is_lost(net: Net) -> None:
+    fill(net.folder)
+    await net.checkpoints.prepare()
+    before = state(net.folder)
+    await net.checkpoints.aclose()
+    ours = net.folder / "d0" / ".helix-undo-0123456789abcdef"
+    ours.write_bytes((net.folder / "d0" / "f0.txt").read_bytes())
+    (net.folder / "d1" / ours.name).symlink_to("d0/f0.txt")
+    theirs = net.folder / "d2" / ours.name
+    theirs.write_text("what somebody else had put there")
+    net.again()
+    fact = await net.step((net.folder / "d0" / "f0.txt").unlink)
+    assert fact is not None
+    await net.undo(fact)
+    assert theirs.read_text() == "what somebody else had put there"
+    theirs.unlink()
+    assert state(net.folder) == before
