@@ -75,6 +75,7 @@ async def _hostile(base: Path, count: int, files: int, seed: int, found: Counter
     hostile.fill(folder, chance, files)
     (folder / "large.bin").write_bytes(chance.randbytes(1 << 20) * 101)
     subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
+    subprocess.run(["git", "config", "gc.auto", "0"], cwd=folder, check=True)  # nothing in .git changes behind our back
     subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
     subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"], cwd=folder, check=True)
     before = state(folder)
