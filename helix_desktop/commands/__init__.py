@@ -20,6 +20,7 @@ NOUNS = (
     "conversation",
     "cache",
     "changes",
+    "project",
     "forget",
     "ask",
     "tour",

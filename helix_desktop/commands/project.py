@@ -1,0 +1,131 @@
+"""`project`: what a workspace's folders bring for agents; trusting it by its hash, and switching it off and on."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands.open_workspace import Work, say_json
+from helix_desktop.console import Console, shown
+from helix_desktop.engine import exact
+from helix_desktop.errors import Ambiguous, NotThere, Refused, WrongUse
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.project.item import Item
+    from helix_desktop.store.workspace import Workspace
+
+LEAST = 12  # characters of a hash that name a content
+
+
+def add(nouns: Subparsers) -> None:
+    noun = nouns.add_parser(
+        "project", help="rules, skills, commands, hooks and agents of the folder, and trusting them"
+    )
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _verb(verbs, "list", "everything the folder brings, whether it is used, and its hash", list_items)
+    one = _verb(verbs, "show", "the text of one, and its hash", show)
+    one.add_argument("item", metavar="ITEM", help="its path or name")
+    one = _verb(verbs, "trust", "use exactly the contents you have read, named by their hashes", trust)
+    one.add_argument("items", nargs="+", metavar="ITEM=HASH", help=f"at least {LEAST} characters of the hash")
+    for name, sentence in (("off", "do not use these"), ("on", "use these again")):
+        one = _verb(verbs, name, sentence, switch)
+        one.add_argument("items", nargs="+", metavar="ITEM", help="its path or name")
+        one.set_defaults(on=name == "on")
+
+
+def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    on_workspace(one)
+    as_json(one)
+    one.set_defaults(run=open_workspace.run, work=work, counts=False)
+    return one
+
+
+async def list_items(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    await _told(arguments, console, await _items(workspace))
+    return 0
+
+
+async def show(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    item = _named(await _items(workspace), arguments.item)
+    if arguments.json:
+        await say_json(console, {**_described(item), "text": item.text})
+        return 0
+    await console.say(exact.shown(item.text))
+    await console.say(f"{item.state}, {shown(item.key)}={item.sha256}")
+    return 0
+
+
+async def trust(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop.workbench.project import Project
+
+    project = Project(workspace)
+    items = (await project.look_again()).items
+    agreed = [_with_hash(items, each) for each in arguments.items]
+    await project.trust(*agreed)
+    keys = {item.key for item in agreed}
+    await _told(arguments, console, [item for item in project.now.items if item.key in keys])
+    return 0
+
+
+async def switch(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop.workbench.project import Project
+
+    project = Project(workspace)
+    items = (await project.look_again()).items
+    keys = [_named(items, each).key for each in arguments.items]
+    for key in keys:
+        await project.switch(key, on=arguments.on)
+    await _told(arguments, console, [item for item in project.now.items if item.key in keys])
+    return 0
+
+
+async def _items(workspace: Workspace) -> Sequence[Item]:
+    from helix_desktop.workbench.project import Project
+
+    return (await Project(workspace).look_again()).items
+
+
+def _with_hash(items: Sequence[Item], text: str) -> Item:
+    """Only the content whose hash the user has: what changed since it was read is refused."""
+    name, _, digest = text.rpartition("=")
+    if not name or len(digest) < LEAST:
+        raise WrongUse(
+            f"{text} names no content.",
+            remedy=f"Write ITEM=HASH with at least {LEAST} characters; `project show` tells it.",
+        )
+    item = _named(items, name)
+    if not item.sha256.startswith(digest.lower()):
+        raise Refused(f"{name} is not what this hash names; nothing is trusted.", remedy="Read it with `project show`.")
+    return item
+
+
+def _named(items: Sequence[Item], name: str) -> Item:
+    found = [item for item in items if name == item.key] or [item for item in items if name == item.name]
+    if not found:
+        raise NotThere(f"The folder brings nothing called {name}.", remedy="`project list` shows what there is.")
+    if len(found) > 1:
+        raise Ambiguous(f"{len(found)} things are called {name}.", remedy="Use the path.")
+    return found[0]
+
+
+async def _told(arguments: argparse.Namespace, console: Console, items: Sequence[Item]) -> None:
+    if arguments.json:
+        await say_json(console, [_described(item) for item in items])
+        return
+    for item in items:
+        await console.say(
+            f"{item.kind:<8} {item.state:<26} {item.sha256[:LEAST]}  {shown(item.name)}  {shown(item.key)}"
+        )
+    if not items:
+        await console.say("The folder brings nothing for agents.")
+
+
+def _described(item: Item) -> dict[str, object]:
+    return {
+        "kind": item.kind, "name": item.name, "item": item.key, "state": item.state, "sha256": item.sha256,
+        "about": item.about, "notes": list(item.notes),
+    }  # fmt: skip

@@ -1,0 +1,65 @@
+"""`project` from the command line: what a folder brings is trusted by its hash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import cli, places
+from helix_desktop.commands import open_workspace
+
+Ran = tuple[int, str, str]
+Helix = Callable[..., Ran]
+
+
+@pytest.fixture
+def helix(capfd: pytest.CaptureFixture[str]) -> Helix:
+    def run(*arguments: object) -> Ran:
+        code = cli.main([str(argument) for argument in arguments])
+        return (code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    path = folder / "AGENTS.md"
+    path.write_text("Never push.\u202e")
+    open_workspace.all_of(places.find()).create("Work", folder)
+    return path
+
+
+def item(helix: Helix, rules: Path) -> dict[str, str]:
+    listed = json.loads(helix("project", "list", "-w", "Work", "--json")[1])
+    found: dict[str, str] = next(each for each in listed if each["item"] == str(rules))
+    return found
+
+
+def test_what_was_read_is_trusted_by_its_hash(helix: Helix, rules: Path) -> None:
+    assert item(helix, rules)["state"] == "new: not trusted yet"
+    _, text, _ = helix("project", "show", rules, "-w", "Work")
+    assert "Never push.⟨202E⟩" in text
+    digest = item(helix, rules)["sha256"]
+    code, told, _ = helix("project", "trust", f"{rules}={digest[:12]}", "-w", "Work")
+    assert code == 0
+    assert "in use" in told
+    rules.write_text("Push.")
+    assert item(helix, rules)["state"] == "changed: not trusted yet"
+    code, _, error = helix("project", "trust", f"{rules}={digest}", "-w", "Work")
+    assert code == 1
+    assert "nothing is trusted" in error
+    assert helix("project", "trust", f"{rules}=", "-w", "Work")[0] == 2
+    assert item(helix, rules)["state"] == "changed: not trusted yet"
+
+
+def test_one_is_switched_off_and_on(helix: Helix, rules: Path) -> None:
+    assert "off" in helix("project", "off", rules, "-w", "Work")[1]
+    assert item(helix, rules)["state"] == "off"
+    helix("project", "on", rules, "-w", "Work")
+    assert item(helix, rules)["state"] == "new: not trusted yet"
+    assert helix("project", "off", "nothing", "-w", "Work")[0] == 1
