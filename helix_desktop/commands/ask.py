@@ -35,7 +35,12 @@ def add(nouns: Subparsers) -> None:
         "everything else that must be asked is refused",
     )
     ask.add_argument("--json", action="store_true", help="every fact of the turn as a line of JSON instead of text")
-    ask.add_argument("text", nargs="+", metavar="TEXT", help="- reads it from standard input")
+    ask.add_argument(
+        "text",
+        nargs="+",
+        metavar="TEXT",
+        help="- reads it from standard input; /NAME is a command or a skill of the folder",
+    )
     ask.set_defaults(run=run, work=work, lasting=True)
 
 
@@ -93,9 +98,14 @@ async def _turn(bench: Workbench, arguments: argparse.Namespace, text: str, cons
     elif not bench.model_of(session.id):
         raise _no_model(bench)
     telling = Telling(session, frozenset(arguments.allow), as_lines=arguments.json)
+    unsubscribe = session.subscribe(telling.asked)
+    try:
+        parts = await bench.expanded(session, (Text(text),))
+    finally:
+        unsubscribe()
     unsubscribe = session.subscribe(telling.hear)
     try:
-        session.send((Text(text),))
+        session.send(parts)
         await telling.tell(console)
     finally:
         unsubscribe()

@@ -37,8 +37,8 @@ class Telling:
 
     def hear(self, event: Event) -> None:
         match event:
-            case Asked(number=number, question=question):
-                self.session.answer(number, self.answer(question))
+            case Asked():
+                self.asked(event)
             case FactAppended(recorded):
                 self._fact(recorded)
             case StateChanged(running=Running.IDLE | Running.FAILED, why=why):
@@ -49,6 +49,11 @@ class Telling:
                 self._waiting.put_nowait(Aside(f"Retrying in {round(seconds)} s: {shown(why)}"))
             case _:
                 pass
+
+    def asked(self, event: Event) -> None:
+        """All that is heard before the turn: what the shell lines of a slash command ask."""
+        if isinstance(event, Asked):
+            self.session.answer(event.number, self.answer(event.question))
 
     def _fact(self, recorded: Recorded) -> None:
         if self.as_lines:

@@ -48,6 +48,24 @@ def test_the_answer_is_streamed_to_standard_output(workspace: str, capfd: pytest
     assert err == ""
 
 
+def test_a_slash_command_of_the_folder_is_said_with_its_shell_lines(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = Path.cwd() / ".claude/commands/greet.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("Greet $ARGUMENTS. !`echo one-and-two`\n")
+    capfd.readouterr()
+    assert cli.main(["project", "list", "-w", workspace, "--json"]) == 0
+    item = next(each for each in json.loads(capfd.readouterr().out) if each["item"] == str(path))
+    assert cli.main(["project", "trust", "-w", workspace, f"{path}={item['sha256']}"]) == 0
+    for allowed in ((), ("--allow", "commands")):
+        capfd.readouterr()
+        ask("--json", *allowed, "--workspace", workspace, "/greet Ada")
+        said = next(line for line in capfd.readouterr().out.splitlines() if '"UserSaid"' in line)
+        assert "Greet Ada" in said
+        assert ("one-and-two" in said.replace("echo one-and-two", "")) is bool(allowed)
+
+
 def test_facts_are_lines_of_json_and_the_conversation_can_be_continued(
     workspace: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
