@@ -211,7 +211,7 @@ class EntriesModel(QAbstractTableModel):
             self._want(page)
         if grown:
             self._set_count(count)
-            if grown > 0 and self.sort_by is Sort.TIME and self.descending:
+            if grown > 0 and self._found is None and self.sort_by is Sort.TIME and self.descending:
                 self.grown.emit(grown)
 
     def _set_count(self, count: int) -> None:

@@ -116,6 +116,7 @@ class CachePage(QWidget):
         self.table.copy_wanted.connect(self.copy_hashes)
         self.model.grown.connect(self.table.shift)
         self.model.arrived.connect(self._first_rows)
+        self.model.arrived.connect(self._follow_shown)
         self.model.counted.connect(self._first_rows)
         self.viewer.wanted.connect(self.wanted)
         self.viewer.body.read.connect(self._show_line)
@@ -167,6 +168,20 @@ class CachePage(QWidget):
         if self._fresh and self.model.rowCount() and self.model.row(0) is not None:
             self._fresh = False
             self.table.go_to(0)
+
+    def _follow_shown(self) -> None:
+        """Rows came in above while those that were known stood at their old places: what is shown stays chosen."""
+        if self.table.at < 0 or self.table.waiting or self.model.searching:
+            return
+        there, shown = self.model.row(self.table.at), self.viewer.row
+        if there is None or shown is None:
+            return
+        if there.stored.digest != shown.stored.digest:
+            number = self.model.row_of(shown.stored.digest)
+            if number >= 0:
+                self.table.stand_at(number)
+            else:
+                self.table.look_away()
 
     def refresh(self) -> None:
         """Something was stored or used: look again, soon; when the page is hidden, as soon as it is shown."""

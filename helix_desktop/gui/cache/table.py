@@ -224,6 +224,17 @@ class EntryTable(QTableView):
             self.selected.set(row, row)
         self._look_at(row)
 
+    def stand_at(self, row: int) -> None:
+        """What is looked at stands in this row by now."""
+        self._at = self._anchor = row
+        self.selected.set(row, row)
+        self._chosen()
+
+    @property
+    def waiting(self) -> bool:
+        """The row that is looked at is on its way."""
+        return self._waiting
+
     def look_away(self) -> None:
         """No row is looked at: what is shown stands in none that is here."""
         self._at, self._waiting = -1, False

@@ -261,6 +261,24 @@ def test_it_is_live(page: CachePage, catalogue: MemoryCatalogue, settle: Settle)
     assert page.viewer.row.stored == seen.stored
 
 
+def test_what_is_shown_stays_chosen_when_its_row_was_looked_up_among_old_ones(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    click_row(page, 2)
+    settle()
+    catalogue.put(b"new one", "write_file", "new.txt")
+    page.model.refresh()
+    settle()
+    page.table.stand_at(2)  # as found in the rows from before the new one
+    page.model.refresh()
+    settle()
+    there = page.model.row(page.table.at)
+    assert there is not None
+    assert page.viewer.row is not None
+    assert there.stored == page.viewer.row.stored
+    assert page.table.at == 3
+
+
 def test_columns_and_divider_are_kept(page: CachePage, settle: Settle) -> None:
     header = page.table.horizontalHeader()
     header.moveSection(header.visualIndex(Column.SIZE), 1)
