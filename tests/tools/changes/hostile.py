@@ -48,7 +48,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    return sorted(Path(at, name) for at, names, _ in os.walk(folder) for name in names if ".git" not in f"{at}/{name}")
+    """No links: what is done to one would be done to the folder it leads to, and that may be the machine's own."""
+    found = (Path(at, name) for at, names, _ in os.walk(folder) for name in names if ".git" not in f"{at}/{name}")
+    return sorted(path for path in found if not path.is_symlink())
 
 
 def _pick(folder: Path, chance: random.Random, some: Callable[[Path], list[Path]] = _files) -> Path | None:
