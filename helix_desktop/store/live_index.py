@@ -200,11 +200,12 @@ class Index:
         if self._damaged:
             await self._make_anew()
         thread = self._ahead if slow else self._reader
-        try:
-            return await thread.run(self._answer, question, slow=slow)
-        except IndexDamaged:
-            await self._make_anew()
-            return await thread.run(self._answer, question, slow=slow)
+        for _ in range(2):  # the second time it may meet the new one while its tables are made
+            try:
+                return await thread.run(self._answer, question, slow=slow)
+            except IndexDamaged:
+                await self._make_anew()
+        return await thread.run(self._answer, question, slow=slow)
 
     def _refuse_while_removing(self) -> None:
         if self._removing:
