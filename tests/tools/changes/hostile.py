@@ -164,7 +164,7 @@ def _socket(folder: Path, chance: random.Random) -> None:
 
 def _new(folder: Path, chance: random.Random) -> None:
     above = folder / "new" / f"n{chance.randrange(5)}"
-    if not (folder / "new").is_file() and not (folder / "new").is_symlink():
+    if not (folder / "new").is_file() and not any(each.is_symlink() for each in (above, above.parent)):
         above.mkdir(parents=True, exist_ok=True)
         (above / f"{chance.random()}.bin").write_bytes(chance.randbytes(5_000))
 
