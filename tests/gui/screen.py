@@ -130,3 +130,22 @@ def program(
             said.seek(0)
             errors = said.read()
             assert "Traceback" not in errors, errors
+
+
+def walked(module: str, folder: Path) -> None:
+    """Play a walk in a program of its own on a screen of its own; where it hangs, a picture of it is left."""
+    with screen() as own:
+        walk = subprocess.Popen(
+            [sys.executable, "-m", module, str(folder)],
+            env=own.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            said, _ = walk.communicate(timeout=240)
+        except subprocess.TimeoutExpired:
+            own.shot(Path(tempfile.gettempdir(), "helix-walk-failed.png"))
+            walk.kill()
+            said, _ = walk.communicate()
+    assert walk.returncode == 0, said

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.gui import screen as screens
+from tests.gui import screen
 
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.skipif(bool(screens.missing()), reason=f"needs {screens.missing()}"),
-]
+pytestmark = pytest.mark.skipif(bool(screen.missing()), reason=f"needs {screen.missing()}")
 
 
 def test_a_tour_from_the_first_start(tmp_path: Path) -> None:
-    with screens.screen() as screen:
-        walk = subprocess.Popen(
-            [sys.executable, "-m", "tests.gui.walk_tour", str(tmp_path)],
-            env=screen.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            said, _ = walk.communicate(timeout=240)
-        except subprocess.TimeoutExpired:
-            screen.shot(Path(tempfile.gettempdir(), "helix-walk-failed.png"))
-            walk.kill()
-            said, _ = walk.communicate()
-    assert walk.returncode == 0, said
+    screen.walked("tests.gui.walk_tour", tmp_path)

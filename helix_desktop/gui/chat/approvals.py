@@ -30,6 +30,7 @@ from helix_desktop.engine import exact
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
 from helix_desktop.gui.chat.attachments import Flow
+from helix_desktop.gui.chat.column import middle_of
 from helix_desktop.gui.chat.forms import SchemaForm
 from helix_desktop.gui.engine_sentences import said, said_of
 from helix_desktop.gui.links import open_link
@@ -37,7 +38,6 @@ from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import count, tr
 
-COLUMN = 720
 LOW = 400  # pixels of a window that has no room for more than what is asked
 WORDS = 120  # pixels of the field for what to do instead
 NAMED = 5  # paths an undo does not cover
@@ -325,24 +325,13 @@ class Approvals(QWidget):
         self.keys = keys
         self._question: Question | None = None
         self._card: QuestionCard | None = None
-        self.setProperty("look", "page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._more = QLabel(self)
         self._more.setProperty("look", "faint")
         self._column = QVBoxLayout()
         self._column.setContentsMargins(0, 8, 0, 8)
         self._column.addWidget(self._more)
-        whole = QHBoxLayout(self)
-        whole.setContentsMargins(16, 0, 16, 0)
-        whole.addStretch(1)
-        self._middle = QWidget(self)
-        self._middle.setProperty("look", "plain")
-        self._middle.setLayout(self._column)
-        self._middle.setMaximumWidth(theme.px(COLUMN))
-        whole.addWidget(self._middle, 100)
-        whole.addStretch(1)
+        middle_of(self, theme).setLayout(self._column)
         self.hide()
-        theme.changed.connect(lambda: self._middle.setMaximumWidth(theme.px(COLUMN)))
 
     @property
     def card(self) -> QuestionCard | None:

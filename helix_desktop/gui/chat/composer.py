@@ -14,8 +14,8 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.budget import NextMessage
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Attachment, Text, UserPart
-from helix_desktop.gui.chat.approvals import COLUMN
 from helix_desktop.gui.chat.attachments import Attachments, read, written
+from helix_desktop.gui.chat.column import COLUMN
 from helix_desktop.gui.chat.completion import Asked, Completion, Offer
 from helix_desktop.gui.chat.composer_text import ComposerText
 from helix_desktop.gui.chat.queued_messages import WaitingMessages, in_words

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
-from helix_desktop.gui.chat.approvals import COLUMN
+from helix_desktop.gui.chat.column import middle_of
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import tr
@@ -19,9 +19,6 @@ class ForeignLine(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._theme = theme
-        self.setProperty("look", "page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._words = QLabel(self)
         self._words.setProperty("look", "muted")
         self._words.setWordWrap(True)
@@ -29,20 +26,11 @@ class ForeignLine(QWidget):
         self.button.setAutoDefault(False)
         self._machine = ""
         self.button.clicked.connect(self._go_on)
-        self._middle = QWidget(self)
-        self._middle.setProperty("look", "plain")
-        line = QHBoxLayout(self._middle)
+        line = QHBoxLayout(middle_of(self, theme))
         line.setContentsMargins(0, 12, 0, 20)
         line.setSpacing(12)
         line.addWidget(self._words, 1)
         line.addWidget(self.button)
-        whole = QHBoxLayout(self)
-        whole.setContentsMargins(16, 0, 16, 0)
-        whole.addStretch(1)
-        whole.addWidget(self._middle, 100)
-        whole.addStretch(1)
-        theme.changed.connect(self._restyled)
-        self._restyled()
         self.hide()
 
     def show_writer(self, agent: str, machine: str = "") -> None:
@@ -63,6 +51,3 @@ class ForeignLine(QWidget):
     def _go_on(self) -> None:
         wanted = self.taking_over if self._machine else self.continuing
         wanted.emit()
-
-    def _restyled(self) -> None:
-        self._middle.setMaximumWidth(self._theme.px(COLUMN))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
-from helix_desktop.gui.chat.approvals import COLUMN
+from helix_desktop.gui.chat.column import middle_of
 from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.ports import Session
 from helix_desktop.gui.theme import Theme
@@ -25,9 +25,6 @@ class WayOn(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._theme = theme
-        self.setProperty("look", "page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._words = QLabel(self)
         self._words.setProperty("look", "muted")
         self._words.setWordWrap(True)
@@ -37,22 +34,13 @@ class WayOn(QWidget):
         self._settings.clicked.connect(lambda: self.settings_wanted.emit(self._page))
         self._go = QPushButton(self)
         self._go.clicked.connect(self.going_on)
-        self._middle = QWidget(self)
-        self._middle.setProperty("look", "plain")
-        line = QHBoxLayout(self._middle)
+        line = QHBoxLayout(middle_of(self, theme))
         line.setContentsMargins(0, 4, 0, 4)
         line.setSpacing(8)
         line.addWidget(self._words, 1)
         for button in (self._settings, self._go):
             button.setAutoDefault(False)
             line.addWidget(button)
-        whole = QHBoxLayout(self)
-        whole.setContentsMargins(16, 0, 16, 0)
-        whole.addStretch(1)
-        whole.addWidget(self._middle, 100)
-        whole.addStretch(1)
-        theme.changed.connect(self._restyled)
-        self._restyled()
         self.hide()
 
     def show_end(self, session: Session | None) -> None:
@@ -75,9 +63,6 @@ class WayOn(QWidget):
         self._settings.setVisible(not broken and not waiting)
         self._go.setText(tr("Continue") if limited or broken or waiting else tr("Try again"))
         self.setVisible(limited or broken or waiting or bool(_unrecorded(session)))
-
-    def _restyled(self) -> None:
-        self._middle.setMaximumWidth(self._theme.px(COLUMN))
 
 
 def _unrecorded(session: Session | None) -> str:

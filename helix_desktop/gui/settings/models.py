@@ -41,7 +41,7 @@ class ModelsPage(Page):
         self.sentence(tr("If you choose no fast or long-window model, the main model is used instead."))
         chosen = self._program.chosen(self._bench)
         for role, title, sentence in (
-            ("main", tr("Main model"), tr("Used in conversations.")),
+            ("main", tr("Main model"), tr("Used for conversations.")),
             ("fast", tr("Fast model"), tr("Compacts outputs, takes observations and writes summaries.")),
             ("long", tr("Long-window model"), tr("Used when something doesn't fit the other models.")),
         ):
@@ -118,7 +118,7 @@ class ModelsPage(Page):
         model = self._models.get(main)
         if model is None or model.temperature:
             return ""
-        return tr("{model} takes neither this nor top-p, so they are not sent to it.", model=model.id)
+        return tr("{model} supports neither temperature nor top-p, so neither is sent.", model=model.id)
 
     def _change(self, name: str, value: Value | None) -> None:
         work = self._program.change(self._bench, {name: value})

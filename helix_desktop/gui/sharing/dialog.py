@@ -186,7 +186,7 @@ class ShareDialog(QDialog):
 
 
 def _found(about: str) -> str:
-    return tr("It works: {store}.", store=about)
+    return tr("Connected to {store}.", store=about)
 
 
 def _label(look: str = "", text: str = "") -> QLabel:

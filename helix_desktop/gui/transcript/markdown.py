@@ -92,13 +92,14 @@ _STYLES = {"strong": Style.BOLD, "em": Style.ITALIC, "s": Style.STRUCK}
 
 
 @cache
-def _parser() -> MarkdownIt:
-    """Imported when something is first read: an empty window needs none."""
+def _parser(*, typed: bool) -> MarkdownIt:
+    """Imported when something is first read: an empty window needs none. `typed` by a person: a backslash is one there."""
     from markdown_it import MarkdownIt
 
     from helix_desktop.gui.transcript.formulas import formulas
 
-    return formulas(MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]))
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    return parser.disable("escape") if typed else formulas(parser)
 
 
 def references(text: str) -> str:
@@ -110,13 +111,13 @@ def references(text: str) -> str:
 
 
 def blocks(text: str, chunk: Chunk, defined: str = "", *, breaks: bool = False) -> tuple[Block, ...]:
-    """The blocks of one chunk of a text. `breaks`: a line end in a paragraph is one, as people write."""
+    """The blocks of one chunk of a text. `breaks`: as people write, a line end in a paragraph is one, and what looks like a formula is none."""
     source = text[chunk.start : chunk.end]
     if chunk.fence:
         return (_fence(source),)
     if len(source) > LONGEST * 2 or any(len(line) > LONGEST for line in source.split("\n")):
         return tuple(Paragraph((Span(piece),)) for piece in _pieces(source))
-    tokens = _parser().parse(f"{chunk.head}{source}\n\n{defined}" if defined else chunk.head + source)
+    tokens = _parser(typed=breaks).parse(f"{chunk.head}{source}\n\n{defined}" if defined else chunk.head + source)
     parsed = _Walk(tokens, "\n" if breaks else " ").blocks
     if chunk.continues:
         return tuple(replace(each, rows=each.rows[1:], continues=True) for each in parsed if isinstance(each, Table))

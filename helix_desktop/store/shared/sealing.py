@@ -82,7 +82,7 @@ class Seal:
         except (InvalidTag, ValueError) as error:
             raise CacheCorrupt(
                 "What the shared store sent does not match its seal.",
-                remedy="It was not used. A machine that has it whole can send it again.",
+                remedy="It was discarded. A machine with an intact copy can send it again.",
             ) from error
         length = int.from_bytes(filled[:_LENGTH], "big")
         return filled[_LENGTH : _LENGTH + length]

@@ -222,7 +222,7 @@ def test_a_temperature_is_set_and_taken_back_and_a_model_that_takes_none_is_name
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     page = ModelsPage(window, bench, program, [replace(SONNET, temperature=False)])
-    assert "claude-sonnet takes neither this nor top-p" in said(page)
+    assert "claude-sonnet supports neither temperature nor top-p" in said(page)
     temperature = child(page, QDoubleSpinBox, "temperature")
     assert isinstance(temperature, QDoubleSpinBox)
     assert temperature.text() == "Default"

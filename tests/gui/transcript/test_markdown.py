@@ -111,3 +111,11 @@ def test_a_line_too_long_to_parse_is_shown_as_it_stands() -> None:
 def test_any_text_is_parsed(text: str) -> None:
     for block in parsed(text):
         assert isinstance(plain(block), str)
+
+
+def test_what_a_person_types_keeps_its_backslashes() -> None:
+    """A pattern of sed was drawn as a formula."""
+    text = r"Run sed 's/\(a\)/\1/' and show \[x\], C:\*.txt and $a_1$."
+    (chunk,) = chunks(text)
+    (shown,) = blocks(text, chunk, breaks=True)
+    assert plain(shown) == text
