@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.budget import Meter, NextMessage
-from helix_desktop.engine.collaborators import Crew, Restored
+from helix_desktop.engine.collaborators import Crew, Note, Restored
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -48,12 +48,13 @@ from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.sent import digest_of
 from helix_desktop.engine.ports import Answer, CallContext, Outcome, Purged, Question
 from helix_desktop.engine.steward import Steward
-from helix_desktop.engine.turn import Talk, Turn, Words, failed, settings_facts
+from helix_desktop.engine.turn import Talk, Turn, Words, failed, noted, settings_facts
 from helix_desktop.errors import HelixError, NotThere, Refused
 
 TITLE = 60
 MOST_SENT_ON = 3
 FOLD_SHARE = 0.1  # of the next request: below it "Fold first" is not worth a thought
+PLAN = "[The plan the user approved, word for word. Work on it now.]\n\n"
 BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote is lost, and you can continue."
 
 
@@ -509,7 +510,11 @@ class Session:
         self.conversation.tell(Asked(self.id, number, question))
         self._set(Running.ASKING, question.title)
         try:
-            return await future
+            answer = await future
+            if question.plan and answer.allowed:  # it holds before anybody hears of the answer
+                plan = Note("plan", PLAN + (answer.values.strip() or question.preview))
+                await self.conversation.append(*noted([plan], self._crew, self.conversation))
+            return answer
         finally:
             del self._answers[number], self.questions[number]
             self.conversation.tell(Answered(self.id, number))

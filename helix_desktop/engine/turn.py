@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from helix_desktop.engine import budget, laws, marks
@@ -108,6 +108,24 @@ def settings_facts(setup: Setup, crew: Crew, conversation: Conversation) -> list
     return [fact for fact in wanted if not conversation.state.holds(fact)]
 
 
+def noted(wanted: Iterable[Note], crew: Crew, conversation: Conversation, before: int = 0) -> list[Fact]:
+    """Notes that are new or have changed, said at the end and pinned: the prefix stays, and no fold shortens them.
+    `before`: how many facts are appended in front of these.
+    """
+    notes, facts = conversation.state.branch.notes, list[Fact]()
+    for note in wanted:
+        seq, said = notes.get(note.by, (0, ""))
+        text = note.text or (NO_LONGER if seq else "")
+        if text == said:
+            continue
+        if seq and note.pinned:
+            facts.append(Unpinned(PartRef(seq)))
+        facts.append(UserSaid((Text(text, crew.tokens.count(text)),), steering=True, by=note.by))
+        if note.pinned:
+            facts.append(Pinned(PartRef(-(before + len(facts) - 1))))
+    return facts
+
+
 class Turn:
     """One turn of one conversation. `run` records everything, its own end too, and never leaves a call open."""
 
@@ -159,24 +177,9 @@ class Turn:
         """What the view depends on and has changed since the last step becomes facts."""
         setup = await self._crew.setup()
         changed = settings_facts(setup, self._crew, self._conversation)
-        changed += self._new_notes(setup.notes, len(changed))
+        changed += noted(setup.notes, self._crew, self._conversation, len(changed))
         if changed:
             await self._conversation.append(*changed)
-
-    def _new_notes(self, wanted: Sequence[Note], before: int) -> list[Fact]:
-        """Notes that are new or have changed, said at the end and pinned: the prefix stays, and no fold shortens them."""
-        branch, facts = self._conversation.state.branch, list[Fact]()
-        for note in wanted:
-            seq, said = branch.notes.get(note.by, (0, ""))
-            text = note.text or (NO_LONGER if seq else "")
-            if text == said:
-                continue
-            if seq and note.pinned:
-                facts.append(Unpinned(PartRef(seq)))
-            facts.append(UserSaid((Text(text, self._crew.tokens.count(text)),), steering=True, by=note.by))
-            if note.pinned:
-                facts.append(Pinned(PartRef(-(before + len(facts) - 1))))
-        return facts
 
     def _refuse_what_cannot_fit(self) -> None:
         """Pins are never folded: where they are why the request is larger than the window, it is not sent."""

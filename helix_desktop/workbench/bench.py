@@ -725,7 +725,7 @@ class Workbench:
             rules,
             (
                 *notes,
-                *self.planning.notes(conversation.id, conversation.state),
+                *self.planning.notes(),
                 *self.hooks.take_notes(conversation.id),
             ),
         )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from helix_desktop.engine.collaborators import Note
 from helix_desktop.engine.ports import Question
-from helix_desktop.engine.view import State
 from helix_desktop.errors import Refused, WrongUse
 from helix_desktop.tools.permission import Mode
 from helix_desktop.tools.runner import Permissions
@@ -27,23 +26,16 @@ _MODE = (
 _LONGEST = 100_000
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Planning:
-    """`choose`: takes up another mode. `approved`: plans that are not pinned yet, by conversation."""
+    """`choose`: takes up another mode. The plan itself is recorded with the answer (`engine/session.py`)."""
 
     permissions: Permissions
     choose: Callable[[str], Awaitable[None]]
-    approved: dict[str, str] = field(default_factory=dict)
 
-    def notes(self, conversation: str, state: State) -> list[Note]:
-        """What plan mode and an approved plan add to the next request."""
-        found = [Note("mode", _MODE if self.permissions.mode is Mode.PLAN else "")]
-        if plan := self.approved.get(conversation):
-            found.append(Note("plan", f"[The plan the user approved, word for word. Work on it now.]\n\n{plan}"))
-            _, said = state.branch.notes.get("plan", (0, ""))
-            if said == found[-1].text:
-                del self.approved[conversation]
-        return found
+    def notes(self) -> list[Note]:
+        """What plan mode adds to the next request."""
+        return [Note("mode", _MODE if self.permissions.mode is Mode.PLAN else "")]
 
     def tools(self, depth: int) -> tuple[Tool, ...]:
         """The tool that shows a plan; sub-agents report to whoever delegated them instead."""
@@ -60,7 +52,6 @@ class Planning:
             words = f" They said: {answer.words}" if answer.words else ""
             raise Refused(f"The user wants you to keep planning.{words}")
         final = answer.values.strip() or plan
-        self.approved[use.context.conversation] = final
         await self.choose(ON.get(answer.scope, Mode.ASK).value)
         changed = " The user changed it: read it again." if final != plan else ""
         return Result(f"The user approved the plan.{changed} It follows word for word.", note="approved")

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.events import Asked, Event
-from helix_desktop.engine.facts import ToolReturned
+from helix_desktop import places
+from helix_desktop.engine.events import Answered, Asked, Event, FactAppended
+from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.ports import Answer
 from helix_desktop.engine.session import Session
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk
 from tests.engine.agent import ScriptedModel, calls
 from tests.faults.plan_mode import fuzz
+from tests.faults.store_load import in_child
+from tests.faults.store_load import told as told_by
 from tests.workbench.conftest import Desks
 from tests.workbench.test_bench import bench_on
 from tests.workbench.test_project import model as model  # noqa: PLC0414
@@ -79,6 +87,59 @@ async def test_a_plan_outside_of_plan_mode_is_refused(desks: Desks, folder: Path
     await told(bench, session, model, PLAN)
     (result,) = [r.fact for r in session.facts if isinstance(r.fact, ToolReturned)]
     assert "not in plan mode" in result.head
+
+
+def _killed_at(moment: str, home: Path, folder: Path, model: ScriptedModel) -> None:
+    """In a process of its own: a plan is approved, and SIGKILL at that moment."""
+
+    def is_it(event: Event) -> bool:
+        if moment == "recorded":
+            return isinstance(event, FactAppended) and isinstance(event.recorded.fact, ToolReturned)
+        return isinstance(event, Answered)
+
+    async def work() -> None:
+        bench = await bench_on(lambda: _desk(home), folder)
+        await bench.choose_mode("plan")
+        session = await bench.new_conversation("Killed")
+        answering(session, lambda plan: Answer(allowed=True, scope="edits", values=f"{plan}\n2. Check it"))
+        session.subscribe(lambda event: os.kill(os.getpid(), signal.SIGKILL) if is_it(event) else None)
+        model.script[:] = [PLAN]
+        session.send((Text("go"),))
+        await session.idle()
+
+    child, reading = in_child(lambda _: asyncio.run(work()))
+    assert told_by(reading) == []
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+
+
+def _desk(home: Path) -> Desk:
+    where = places.find(home)
+    return Desk(where, Secrets(where.key_file, environ={}))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it forks")
+@pytest.mark.parametrize("moment", ["answered", "recorded"])
+def test_a_plan_approved_just_before_a_kill_holds(
+    moment: str, tmp_path: Path, folder: Path, model: ScriptedModel
+) -> None:
+    home = tmp_path / "home"
+    _killed_at(moment, home, folder, model)
+
+    async def after() -> None:
+        desk = _desk(home)
+        bench = await desk.open("Pairs")
+        (row,) = bench.conversations()
+        session = await bench.session(row.id)
+        model.script[:] = []
+        session.resume()
+        await asyncio.wait_for(session.idle(), 30)
+        assert sent(model).count("1. Write a.txt\n2. Check it") == 1
+        seq, _ = session.conversation.state.branch.notes["plan"]
+        assert any(getattr(ref, "seq", 0) == seq for ref in session.conversation.state.branch.pins)
+        await desk.aclose()
+
+    asyncio.run(after())
 
 
 async def test_fuzzed_calls_change_nothing(tmp_path: Path) -> None:
