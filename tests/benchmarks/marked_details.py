@@ -3,6 +3,7 @@
     python -m tests.benchmarks.marked_details --traces DIR [--file FILE]           precision and recall
     python -m tests.benchmarks.marked_details --traces DIR --covers > FILE         the 200 covers, not marked yet
     python -m tests.benchmarks.marked_details --traces DIR --show N [--file FILE]  the text of cover N, with offsets
+    python -m tests.benchmarks.marked_details --traces DIR --check [--file FILE]   whether each mark lies inside its text
 
 FILE (`marked_details.jsonl` beside this module) has one cover a line. The texts stay in the folder of the traces:
 
@@ -75,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--file", type=Path, default=FILE)
     parser.add_argument("--covers", action="store_true")
     parser.add_argument("--show", type=int, metavar="N")
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--wrong", action="store_true", help="list what was missed and what was too much")
     arguments = parser.parse_args(argv)
     sessions = read(arguments.traces)
@@ -88,6 +90,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(shown(lines[arguments.show], sessions)))
         return 0
     marked = [cover for cover in lines if cover["marks"] is not None]
+    if arguments.check:
+        texts = [marked_text(mark, sessions[cover["session"]]) for cover in marked for mark in cover["marks"]]
+        print(f"{len(marked)} covers marked, {len(texts)} marks, each inside its text")
+        return 0
     score = sum((scored(cover, sessions, wrong=arguments.wrong) for cover in marked), Score())
     print(f"{len(marked)} covers marked, {score.marks} marks, {score.details} details")
     print(f"precision {score.precision:.3f} (asked for: ≥ 0.8), recall {score.recall:.3f} (asked for: ≥ 0.95)")
@@ -143,7 +149,7 @@ def scored(cover: Mapping[str, Any], sessions: Sessions, *, wrong: bool = False)
     """What the collector finds in one cover, against its marks."""
     messages = sessions[cover["session"]][cover["first"] : cover["last"] + 1]
     found = [detail for detail in details.collect(sources(messages)) if detail.critical]
-    marks = [_marked(mark, sessions[cover["session"]]) for mark in cover["marks"]]
+    marks = [details.values_of(marked_text(mark, sessions[cover["session"]])) for mark in cover["marks"]]
     missed = [mark for mark in marks if not any(meets(detail, mark) for detail in found)]
     extra = [detail for detail in found if not any(meets(detail, mark) for mark in marks)]
     if wrong:
@@ -151,11 +157,14 @@ def scored(cover: Mapping[str, Any], sessions: Sessions, *, wrong: bool = False)
     return Score(len(found), len(found) - len(extra), len(marks), len(marks) - len(missed))
 
 
-def _marked(mark: Mapping[str, Any], messages: Sequence[RecordedMessage]) -> str:
-    text = parts(messages[mark["message"]])[mark["part"]]
+def marked_text(mark: Mapping[str, Any], messages: Sequence[RecordedMessage]) -> str:
+    """What was marked, if the text is still the one that was read."""
+    text: str = parts(messages[mark["message"]])[mark["part"]]
     if hashlib.sha256(text.encode()).hexdigest() != mark["digest"]:
         raise ValueError(f"message {mark['message']} is not the text that was marked")
-    return details.values_of(text[mark["start"] : mark["end"]])
+    if not 0 <= mark["start"] < mark["end"] <= len(text):
+        raise ValueError(f"a mark in message {mark['message']} lies outside its text")
+    return text[mark["start"] : mark["end"]]
 
 
 def meets(detail: Detail, mark: str) -> bool:
