@@ -48,7 +48,7 @@ from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.sent import digest_of
 from helix_desktop.engine.ports import Answer, CallContext, Outcome, Purged, Question
 from helix_desktop.engine.steward import Steward
-from helix_desktop.engine.turn import Talk, Turn, Words, failed, noted, settings_facts
+from helix_desktop.engine.turn import Talk, Turn, Words, failed, noted, take_up
 from helix_desktop.errors import HelixError, NotThere, Refused
 
 TITLE = 60
@@ -357,10 +357,9 @@ class Session:
     async def settle_fork(self, title: str = "") -> None:
         """A copy that ends in the middle of a turn is no broken answer, and its meter counts what its next request has."""
         facts: list[Fact] = [TurnEnded(TurnEnd.DONE)] if self.conversation.state.branch.turn.running else []
-        facts += settings_facts(await self._crew.setup(), self._crew, self.conversation)
         facts += [ConversationChanged(title=title)] if title else []
-        if facts:
-            await self.conversation.append(*facts)
+        await self.conversation.append(*facts)
+        await take_up(self._crew, self.conversation)
 
     async def own_model(self, name: str) -> None:
         """A main model of this conversation alone; empty: the workspace's."""

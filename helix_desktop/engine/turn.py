@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from helix_desktop.engine import budget, laws, marks
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View, Waiting
 from helix_desktop.engine.calls import UNREAD, meant, unwrapped
-from helix_desktop.engine.collaborators import Crew, Note, Setup
+from helix_desktop.engine.collaborators import Crew, Note
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -99,13 +99,18 @@ class _Asked:
     digest: Digest
 
 
-def settings_facts(setup: Setup, crew: Crew, conversation: Conversation) -> list[Fact]:
-    """What a request depends on besides the messages, as far as the conversation has it otherwise."""
+async def take_up(crew: Crew, conversation: Conversation) -> None:
+    """What a request depends on besides the messages becomes facts, as far as the conversation has it otherwise. The
+    tools come behind the model and the policy, by which it is decided how many of them are sent.
+    """
+    setup = await crew.setup()
+    settings = (setup.system, *setup.rules, setup.policy, *setup.models)
+    await conversation.append(*(fact for fact in settings if not conversation.state.holds(fact)))
     tools = crew.tools.specs()
     counted = sum(crew.tokens.count(t.name + t.description + t.schema) for t in tools)
     offered = ToolsOffered(tools, counted, *crew.withheld())
-    wanted: list[Fact] = [setup.system, *setup.rules, offered, setup.policy, *setup.models]
-    return [fact for fact in wanted if not conversation.state.holds(fact)]
+    facts = [] if conversation.state.holds(offered) else [offered]
+    await conversation.append(*facts, *noted(setup.notes, crew, conversation, len(facts)))
 
 
 def noted(wanted: Iterable[Note], crew: Crew, conversation: Conversation, before: int = 0) -> list[Fact]:
@@ -148,7 +153,7 @@ class Turn:
         end = self._spent()  # a day's limit that is reached lets no turn begin
         try:
             while end is None:
-                await self._take_up_changes()
+                await take_up(self._crew, self._conversation)
                 await self._steward.before_step()
                 self._refuse_what_cannot_fit()
                 reply = await self._ask_model()
@@ -172,14 +177,6 @@ class Turn:
         await self._conversation.append(*await self._crew.settle(self._conversation.id), end)
 
     # --- before a step
-
-    async def _take_up_changes(self) -> None:
-        """What the view depends on and has changed since the last step becomes facts."""
-        setup = await self._crew.setup()
-        changed = settings_facts(setup, self._crew, self._conversation)
-        changed += noted(setup.notes, self._crew, self._conversation, len(changed))
-        if changed:
-            await self._conversation.append(*changed)
 
     def _refuse_what_cannot_fit(self) -> None:
         """Pins are never folded: where they are why the request is larger than the window, it is not sent."""
@@ -217,7 +214,7 @@ class Turn:
             try:
                 return await self._stream()
             except ContextTooLong as error:
-                await self._take_up_changes()  # the refusal may have named the model's real window
+                await take_up(self._crew, self._conversation)  # the refusal may have named the model's real window
                 await self._steward.before_step(overflowed=True)
                 failed = error
         raise failed

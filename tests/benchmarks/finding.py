@@ -1,9 +1,8 @@
 """Finding a tool among many: `python -m tests.benchmarks.finding [--metatool FOLDER] [--stable FOLDER]`.
 
-How often the right tool is among the first five, beside plain BM25 over the same texts; what 9,000 tools of 60 servers cost in
-front of a request; how long a search takes; and the bill of 40 steps with tools on demand, with all definitions sent, and with
-an array of tools that grows with what was found. The sets are public (HowieHwong/MetaTool, THUNLP-MT/StableToolBench): a
-folder with a copy of one is given, and nothing of them is kept here.
+How often the right tool is among the first five, beside plain BM25 over the same texts. The sets are public
+(HowieHwong/MetaTool, THUNLP-MT/StableToolBench): a folder with a copy of one is given, and nothing of them is kept here.
+What thousands of tools cost is measured in many_tools.py.
 """
 
 from __future__ import annotations
@@ -14,22 +13,15 @@ import json
 import math
 import random
 import re
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from helix_desktop.engine.facts import ToolSpec
-from helix_desktop.tokens import Counter as Tokens
-from helix_desktop.tools import schema
-from helix_desktop.tools.on_demand import Finder, OnDemand, _searched
 from helix_desktop.tools.ranking import Ranking
 
 Texts = Sequence[tuple[str, str]]
 Questions = Sequence[tuple[str, frozenset[int]]]
 FIRST = 5
-STEPS, OUTPUT, REPLY = 40, 600, 120  # of the bill: steps, tokens of an output and of a reply
-READ, WRITE, OUT = 0.1, 1.25, 5.0  # prices as shares of the input price
 
 
 class Plain:
@@ -96,99 +88,6 @@ def compare(name: str, texts: Texts, questions: Questions) -> None:
         print(f"  {which:11} plain BM25 {recall(plain.best, part):.3f}   ours {recall(ours.best, part):.3f}")
 
 
-def nine_thousand() -> list[ToolSpec]:
-    """150 tools each of 60 servers, with descriptions and parameters of usual length."""
-    verbs = ("create", "list", "update", "delete", "search", "export", "import", "archive", "share", "count")
-    things = ("issue", "invoice", "contact", "ticket", "file", "event", "report", "order", "message", "customer", "task", "page", "user", "label", "payment")  # fmt: skip
-    made = []
-    for server in range(60):
-        for verb in verbs:
-            for thing in things:
-                properties = {
-                    f"{thing}_id": {"type": "string", "description": f"The id of the {thing}"},
-                    "filter": {"type": "string", "description": f"Only {thing}s that fit this expression"},
-                    "limit": {"type": "integer", "description": "How many at the most"},
-                }
-                said = f"{verb.capitalize()} a {thing} in system {server}. Returns the {thing} with all its fields and links."
-                made.append(
-                    ToolSpec(
-                        f"server{server}__{verb}_{thing}",
-                        said,
-                        json.dumps({"type": "object", "properties": properties}),
-                    )
-                )
-    return made
-
-
-def standing(specs: Sequence[ToolSpec]) -> None:
-    tokens = Tokens()
-    demand = OnDemand(tokens, Finder())
-    started = time.perf_counter()
-    sent = [schema.offered(s.name, s.description, json.loads(s.schema)) for s in demand.offered(specs, ())]
-    seconds = time.perf_counter() - started
-    used = sum(tokens.count(spec.name + spec.description + spec.schema) for spec in sent)
-    print(
-        f"{len(specs):,} tools of 60 servers: {len(sent)} definitions sent, {used:,} tokens; not sent: {demand.withheld[1]:,}"
-    )
-    print(f"  decided in {seconds * 1000:.0f} ms")
-    started = time.perf_counter()
-    ranking = Ranking([(spec.name, _searched(spec)) for spec in specs])
-    print(f"  search made in {time.perf_counter() - started:.2f} s")
-    times = []
-    for question in (
-        "create an invoice for a customer",
-        "which tickets are open in system 41",
-        "share the report",
-        "count",
-        "list the fields and links of an id with a filter expression and a limit in a system that fits what it returns",
-    ) * 10:
-        started = time.thread_time()
-        ranking.best(question, FIRST)
-        times.append(time.thread_time() - started)
-    times.sort()
-    print(
-        f"  a search, in time of the processor: median {times[len(times) // 2] * 1000:.1f} ms, longest {times[-1] * 1000:.1f} ms"
-    )
-
-
-def bill(specs: Sequence[ToolSpec]) -> None:
-    """40 steps that use ten tools, each called four times; system prompt and tools stand in front and are cached."""
-    tokens = Tokens()
-    definition = [tokens.count(s.name + s.description + s.schema) for s in specs]
-    ten = definition[:10]
-    demand = sum(tokens.count(s.name + s.description + s.schema) for s in OnDemand(tokens, Finder()).offered(specs, ()))
-    found = 5 * sum(ten) // 10  # what a search returns
-    rows = {
-        "all definitions sent": _cost(front=[sum(definition)] * STEPS, searches=0, found=0),
-        "the array grows with each tool found": _cost(
-            front=[demand + sum(ten[: step // 4 + 1]) for step in range(STEPS)], searches=10, found=found
-        ),
-        "tools on demand": _cost(front=[demand] * STEPS, searches=10, found=found),
-    }
-    print(f"the bill of {STEPS} steps, in input tokens at the full price:")
-    for name, cost in rows.items():
-        print(f"  {name:38} {cost:12,.0f}")
-
-
-def _cost(front: Sequence[int], searches: int, found: int) -> float:
-    """Cache reads for what stood there before, writes for what is new; a changed front is written whole, and all behind it."""
-    total, cached, history = 0.0, 0, 0
-    before = -1
-    calls = []
-    for step in range(STEPS):
-        calls += [found] if searches and step % (STEPS // searches) == 0 else []
-        calls.append(OUTPUT)
-    at = 0
-    for output in calls:
-        size = front[min(at, STEPS - 1)] + history
-        kept = cached if front[min(at, STEPS - 1)] == before else 0
-        total += kept * READ + (size - kept) * WRITE + REPLY * OUT
-        before, cached = front[min(at, STEPS - 1)], size
-        history += output + REPLY
-        at += output == OUTPUT
-    return total
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--metatool", type=Path)
@@ -198,9 +97,6 @@ def main() -> None:
         compare("MetaTool", *metatool(wanted.metatool))
     if wanted.stable:
         compare("StableToolBench, solvable questions", *stable(wanted.stable))
-    specs = nine_thousand()
-    standing(specs)
-    bill(specs)
 
 
 if __name__ == "__main__":

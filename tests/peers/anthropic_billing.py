@@ -6,6 +6,7 @@ where the tools, the system prompt and all messages up to there are the same. No
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ class Cache:
     """One organisation's cache of one model."""
 
     least: int = 1_024
-    written: set[str] = field(default_factory=set)
+    written: set[bytes] = field(default_factory=set)  # hashes of prefixes
 
     def bill(self, body: dict[str, Any]) -> dict[str, int]:
         """`input_tokens`, `cache_read_input_tokens` and `cache_creation_input_tokens`; a token is four characters here."""
@@ -27,12 +28,13 @@ class Cache:
         marked = [at for at, (_, mark) in enumerate(blocks) if mark]
         if len(marked) > MOST_MARKS:
             raise ValueError("A maximum of 4 blocks with cache_control may be provided.")
-        prefix, sizes = "", []
-        prefixes: list[str] = []
+        prefix, length = hashlib.sha256(), 0
+        prefixes, sizes = list[bytes](), list[int]()
         for text, _ in blocks:
-            prefix += text
-            prefixes.append(prefix)
-            sizes.append(len(prefix) // 4)
+            prefix.update(text.encode())
+            length += len(text)
+            prefixes.append(prefix.digest())
+            sizes.append(length // 4)
         near = sorted({at - back for at in marked for back in range(LOOK_BACK) if at >= back}, reverse=True)
         read = next((sizes[at] for at in near if prefixes[at] in self.written), 0)
         end = max((sizes[at] for at in marked if sizes[at] >= self.least), default=read)

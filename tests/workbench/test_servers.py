@@ -27,6 +27,7 @@ from helix_desktop.workbench.tour import Quick
 from tests.conftest import Expect
 from tests.mcp_host.signing_server import signing
 from tests.mcp_host.test_signing_in import Browser
+from tests.mcp_host.world import SCRIPT
 from tests.peers.chat_server import ChatServer, reply
 
 SERVER = Path(__file__).parents[1] / "mcp_host" / "modern_server.py"
@@ -245,3 +246,23 @@ async def test_prompts_are_said_with_a_slash_and_resources_are_attached(tmp_path
         assert b"Four spaces." in await bench.read(attached.stored.digest, 0, attached.stored.size)
     finally:
         await desk.aclose()
+
+
+@pytest.mark.parametrize(("share", "sent"), [(0.0, 0), (1.0, 500)])
+async def test_the_first_request_keeps_to_the_policys_share_for_tools(share: float, sent: int, tmp_path: Path) -> None:
+    desk = desk_at(tmp_path)
+    with ChatServer([reply("Hello.")]) as server:
+        try:
+            desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
+            bench = await desk.create("Served", tmp_path)
+            await bench.choose_model("peer/scripted")
+            await bench.choose_policy("layered", {"tools_share": share})
+            await bench.change({"mcp.many": {"command": sys.executable, "args": [str(SCRIPT), "many"]}})
+            await ready(bench)
+            session = await bench.new_conversation()
+            session.send((Text("hello"),))
+            await asyncio.wait_for(session.idle(), 30)
+            names = [tool["function"]["name"] for tool in server.bodies[0]["tools"]]
+            assert sum(name.startswith("many__") for name in names) == sent
+        finally:
+            await desk.aclose()

@@ -1,0 +1,220 @@
+"""9,000 tools of 60 real server processes: `python -m tests.benchmarks.many_tools [--servers 60]`.
+
+What they cost in front of a request, how long a search takes, and the bill of 40 calls of ten tools, in one run: with tools
+on demand, with an array of tools that grows with what was found, and with all definitions sent. A scripted provider speaks
+Anthropic's protocol and bills each request as it came in, by the cache marks it carries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import places
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import ModelReplied, Text, ToolReturned, ToolsOffered, ToolSpec
+from helix_desktop.engine.session import Session
+from helix_desktop.mcp_host.server import State
+from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.secrets import Secrets
+from helix_desktop.tokens import Counter
+from helix_desktop.tools.on_demand import Finder, OnDemand
+from helix_desktop.workbench import Desk, Workbench
+from tests.mcp_host.world import SCRIPT
+from tests.peers.anthropic_billing import Cache
+from tests.peers.anthropic_server import AnthropicServer, reply
+from tests.peers.peer import Answer, Seen
+
+WINDOW = 4_000_000  # tokens: all definitions fit
+TOOLS, TIMES = 10, 4  # how many tools are used, and how often each
+READ, WRITE, OUT = 0.1, 1.25, 5.0  # prices as shares of the input price
+VERBS = ("create", "list", "update", "delete", "search", "export", "import", "archive", "share", "count")
+THINGS = (
+    "issue", "invoice", "contact", "ticket", "file", "event", "report", "order", "message", "customer", "task", "page", "user",
+    "label", "payment",
+)  # fmt: skip
+Call = tuple[str, dict[str, Any]]
+
+
+def listed(server: int) -> list[dict[str, Any]]:
+    """150 tools, with descriptions and parameters of usual length."""
+    return [_tool(server, verb, thing) for verb in VERBS for thing in THINGS]
+
+
+def _tool(server: int, verb: str, thing: str) -> dict[str, Any]:
+    properties = {
+        f"{thing}_id": {"type": "string", "description": f"The id of the {thing}"},
+        "filter": {"type": "string", "description": f"Only {thing}s that fit this expression"},
+        "limit": {"type": "integer", "description": "How many at the most"},
+    }
+    said = f"{verb.capitalize()} a {thing} in system {server}. Returns the {thing} with all its fields and links."
+    return {
+        "name": f"{verb}_{thing}",
+        "description": said,
+        "inputSchema": {"type": "object", "properties": properties},
+    }
+
+
+class Growing(OnDemand):
+    """As other programs do it: what a search found is in the array from then on."""
+
+    def __init__(self, plain: OnDemand) -> None:
+        self.found: dict[str, ToolSpec] = {}
+        finder = _Remembering(plain.finder, self.found)
+        super().__init__(plain.tokens, finder, plain.room, plain.before, plain.catalogues, plain.also)
+
+    def offered(self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+        return (*super().offered(foreign, rare), *self.found.values())
+
+
+class _Remembering(Finder):
+    def __init__(self, finder: Finder, found: dict[str, ToolSpec]) -> None:
+        self._finder, self._found = finder, found
+
+    async def best(
+        self, query: str, limit: int, specs: Sequence[ToolSpec], allowed: Callable[[str], bool]
+    ) -> list[ToolSpec]:
+        found = await self._finder.best(query, limit, specs, allowed)
+        self._found |= {spec.name: spec for spec in found}
+        return found
+
+
+class Billing(AnthropicServer):
+    """Answers with the next call, and bills what it was sent."""
+
+    def __init__(self, made: Iterator[Call]) -> None:
+        super().__init__()
+        self.models = ({"id": "scripted", "type": "model", "max_input_tokens": WINDOW},)
+        self.cache, self.made, self.bill, self.steps = Cache(), made, 0.0, 0
+
+    def answer(self, seen: Seen) -> Answer:
+        if seen.method == "GET":
+            return self.listing(seen)
+        self.requests.clear()  # they are megabytes
+        used = self.cache.bill(seen.body)
+        call = next(self.made, None)
+        written = len(json.dumps(call)) // 4
+        self.bill += (
+            used["input_tokens"]
+            + WRITE * used["cache_creation_input_tokens"]
+            + READ * used["cache_read_input_tokens"]
+            + OUT * written
+        )
+        self.steps += 1
+        return reply("Done.") if call is None else reply(calls=[call])
+
+
+def calls(*, searching: bool, wrapped: bool, servers: int) -> Iterator[Call]:
+    for number in range(TOOLS):
+        server, verb, thing = number * 7 % servers, VERBS[number], THINGS[number]
+        name = f"server{server}__{verb}_{thing}"
+        if searching:
+            yield "find_tools", {"query": f"{verb} {thing} in system {server}"}
+        for time_ in range(TIMES):
+            arguments = {"filter": f"{thing}s of week {time_}", "limit": time_ + 1}
+            yield ("call_tool", {"name": name, "arguments": arguments}) if wrapped else (name, arguments)
+
+
+async def ready(bench: Workbench, servers: int) -> None:
+    changed = asyncio.Event()
+    bench.servers.listeners.append(changed.set)
+    async with asyncio.timeout(600):
+        while sum(server.status.state is State.READY for server in bench.servers.servers) < servers:
+            changed.clear()
+            await changed.wait()
+
+
+async def run(base: Path, way: str, servers: int) -> None:
+    made = calls(searching=way != "all sent", wrapped=way == "on demand", servers=servers)
+    (base / "project").mkdir(parents=True)
+    where = places.find(base / "home")
+    with Billing(made) as peer:
+        desk = Desk(where, Secrets(where.key_file, environ={"A_KEY": "k"}))
+        desk.configured.put(ProviderConfig("peer", "anthropic", base_url=peer.base_url, variable="A_KEY"))
+        desk.configured.correct("peer", "scripted", {"window": WINDOW})
+        bench = await desk.create("Many", base / "project")
+        await bench.choose_model("peer/scripted")
+        await bench.choose_mode("allow all")
+        await bench.choose_policy("layered", {"tools_share": float(way == "all sent")})
+        started = time.perf_counter()
+        await bench.change({f"mcp.server{n}": _config(base, n) for n in range(servers)})
+        await ready(bench, servers)
+        begun = time.perf_counter() - started
+        session = await bench.new_conversation()
+        session.send((Text("Work."),))
+        await asyncio.wait_for(session.idle(), 600)
+        _told(way, session, peer, begun)
+        if way == "on demand":
+            await _searches(bench, session.conversation)
+        await desk.aclose()
+
+
+def _config(base: Path, number: int) -> dict[str, object]:
+    listing = base / f"{number}.json"
+    listing.write_text(json.dumps(listed(number)))
+    return {"command": sys.executable, "args": [str(SCRIPT), "listed", str(listing)], "start_seconds": 300}
+
+
+def _told(way: str, session: Session, peer: Billing, begun: float) -> None:
+    offered = [r.fact for r in session.facts if isinstance(r.fact, ToolsOffered)]
+    results = [r.fact for r in session.facts if isinstance(r.fact, ToolReturned)]
+    failed = sum(not one.ok for one in results)
+    tokens = Counter()
+    last = offered[-1]
+    tools = [spec for spec in last.tools if spec.name in ("find_tools", "call_tool") or "__" in spec.name]
+    standing = sum(tokens.count(spec.name + spec.description + spec.schema) for spec in tools)
+    replies = [r.fact for r in session.facts if isinstance(r.fact, ModelReplied)]
+    print(
+        f"{way:10} bill {peer.bill:12,.0f}  steps {peer.steps}, {len(results)} calls, {failed} failed, {len(replies)} replies; servers "
+        f"ready in {begun:.1f} s; standing {standing:,} tokens, {last.withheld:,} definitions not sent",
+        flush=True,
+    )
+
+
+async def _searches(bench: Workbench, conversation: Conversation) -> None:
+    """Through the finder the agent's searches went through, and the clock on the wall."""
+    specs = tuple(tool.spec for tool in bench.servers.tools())
+    finder = bench.kit.finder
+    asked = [
+        f"{verb} the {thing}s of system {n} that fit a filter"
+        for n, (verb, thing) in enumerate(zip(VERBS, THINGS, strict=False))
+    ]
+    asked += [
+        "count",
+        "list the fields and links of an id with a filter expression and a limit in a system that fits it",
+    ]
+    await finder.best(asked[0], 5, specs, lambda _: True)
+    took = []
+    for question in asked * 10:
+        started = time.perf_counter()
+        await finder.best(question, 5, specs, lambda _: True)
+        took.append((time.perf_counter() - started) * 1000)
+    print(f"           a search: median {statistics.median(took):.1f} ms, longest {max(took):.1f} ms of {len(took)}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--servers", type=int, default=60)
+    wanted = parser.parse_args()
+    print(f"{wanted.servers} server processes with {len(listed(0)) * wanted.servers:,} tools")
+    on_demand = Workbench._on_demand
+
+    def growing(bench: Workbench, conversation: Conversation) -> OnDemand:
+        return Growing(on_demand(bench, conversation))
+
+    for way in ("on demand", "growing", "all sent"):
+        Workbench._on_demand = growing if way == "growing" else on_demand  # type: ignore[method-assign, assignment]
+        with tempfile.TemporaryDirectory(prefix="helix-many-") as base:
+            asyncio.run(run(Path(base), way, wanted.servers))
+
+
+if __name__ == "__main__":
+    main()
