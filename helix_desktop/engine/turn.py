@@ -104,7 +104,7 @@ async def take_up(crew: Crew, conversation: Conversation) -> None:
     tools come behind the model and the policy, by which it is decided how many of them are sent.
     """
     setup = await crew.setup()
-    settings = (setup.system, *setup.rules, setup.policy, *setup.models)
+    settings: tuple[Fact, ...] = (setup.system, *setup.rules, setup.policy, *setup.models)
     await conversation.append(*(fact for fact in settings if not conversation.state.holds(fact)))
     tools = crew.tools.specs()
     counted = sum(crew.tokens.count(t.name + t.description + t.schema) for t in tools)

@@ -150,13 +150,12 @@ class Hooks:
                 stderr=asyncio.subprocess.PIPE,
             )
         try:
-            printed, complained = await asyncio.wait_for(_streams(command), hook.seconds)
-            if printed is None or complained is None:
-                return Answer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
-            code = await asyncio.wait_for(command.process.wait(), hook.seconds)
+            printed, complained, code = await asyncio.wait_for(_whole(command), hook.seconds)
         finally:
             command.end()
             await asyncio.shield(command.gone())
+        if printed is None or complained is None:
+            return Answer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
         return answer_of(hook.event, code, printed, complained)
 
     def _tell(self, conversation: str, event: str, answers: list[Answer]) -> None:
@@ -180,13 +179,14 @@ def _told(hook: Hook, payload: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-async def _streams(command: Command) -> tuple[str | None, str | None]:
-    """Both, to their ends; None for one that floods."""
+async def _whole(command: Command) -> tuple[str | None, str | None, int | None]:
+    """What it printed and complained of, and its exit code; None for a stream that floods, whose end nobody waits for."""
     process = command.process
-    return await asyncio.gather(_whole(command, process.stdout), _whole(command, process.stderr))
+    said = await asyncio.gather(_read(command, process.stdout), _read(command, process.stderr))
+    return *said, None if None in said else await process.wait()
 
 
-async def _whole(command: Command, stream: asyncio.StreamReader | None) -> str | None:
+async def _read(command: Command, stream: asyncio.StreamReader | None) -> str | None:
     found = b""
     while stream is not None and (piece := await stream.read(1 << 14)):
         found += piece

@@ -86,6 +86,7 @@ async def test_a_stop_hook_sends_the_agent_on_a_few_times_at_most(
     ("command", "why"),
     [
         ("sleep 60", "did not end within"),
+        ("sleep 0.5; exec >&- 2>&-; sleep 60", "did not end within"),
         ("yes", "printed more than"),
         ("kill -9 $$", "exit code"),
         ("nonsense-program", "exit code 127"),
