@@ -8,13 +8,17 @@ and the single characters of scripts without blanks.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterator
 
 PIECE = 64 * 1024  # characters of a row of the index; small, so that a hit is found again quickly
 
-# Possessive, so that a megabyte of one letter costs no more than any other.
-_HUMPED = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]?[a-z0-9]++[A-Z]|[A-Z]{2,}+[a-z0-9])[A-Za-z0-9]*+")
-_HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+# A capital inside a word: behind a small letter, or before one and behind two capitals. Capitals are rare, so this is quick; the
+# possessive quantifier makes a megabyte of one letter cost no more than any other.
+_CAPITAL = re.compile(r"[A-Z](?:(?=[a-z0-9])(?<=[A-Z][A-Z])|(?<=[a-z0-9][A-Z]))")
+_REST = re.compile(r"[A-Za-z0-9]*+")
+_LETTERS = frozenset(string.ascii_letters + string.digits)
+_HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|\n")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
 _WORDS = re.compile(r"\w+")
@@ -22,9 +26,24 @@ _WORDS = re.compile(r"\w+")
 
 def parts(text: str) -> str:
     """The words that are hidden inside words."""
-    humps = (" ".join(_HUMPS.findall(word)) for word in _HUMPED.findall(text))
-    single = (" ".join(run) for run in _UNSPACED.findall(text))
-    return " . ".join((*humps, *single))
+    hidden = " ".join(_HUMPS.findall("\n".join(_humped(text)))).replace("\n", ".")
+    if text.isascii():
+        return hidden
+    single = [" ".join(run) for run in _UNSPACED.findall(text)]
+    return " . ".join([hidden, *single] if hidden else single)
+
+
+def _humped(text: str) -> Iterator[str]:
+    """The words with a capital inside."""
+    end = 0
+    for capital in _CAPITAL.finditer(text):
+        begin = capital.start()
+        if begin < end:
+            continue
+        while begin > end and text[begin - 1] in _LETTERS:
+            begin -= 1
+        end = _REST.match(text, capital.start()).end()  # type: ignore[union-attr]  # it matches anywhere
+        yield text[begin:end]
 
 
 def plain(text: str) -> list[str]:
