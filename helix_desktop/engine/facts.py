@@ -409,6 +409,7 @@ class ConversationStarted:
 class BroughtIn:
     """The facts before this one that are not of this program come from `origin`, as the file was when it had `size` bytes and was
     `modified` (nanoseconds since 1970). `run` names the import; `first`: the first fact that it appended. `undone`: it was undone.
+    `cost`: dollars that were paid there for these facts.
     """
 
     origin: Origin
@@ -417,6 +418,7 @@ class BroughtIn:
     size: int = 0
     modified: int = 0
     undone: bool = False
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from helix_desktop.engine.facts import (
+    BroughtIn,
     ConversationChanged,
     ConversationStarted,
     ModelReplied,
@@ -12,7 +13,6 @@ from helix_desktop.engine.facts import (
     Spent,
     Text,
     TurnEnded,
-    Usage,
     UserSaid,
 )
 
@@ -93,8 +93,8 @@ def advance(row: Row, recorded: Recorded) -> Row:
         case UserSaid(by="") as said:
             words = " ".join(part.text for part in said.parts if isinstance(part, Text))
             return replace(row, begins=row.begins or " ".join(words[:1000].split())[:_BEGINS])
-        case ModelReplied(usage=usage) | Spent(usage=usage):
-            return _spent(row, usage)
+        case ModelReplied() | Spent() | BroughtIn() as paid:
+            return _paid(row, paid)
         case TurnEnded():
             return replace(row, turns=row.turns + 1)
     return row
@@ -118,5 +118,8 @@ def _changed(row: Row, changed: ConversationChanged) -> Row:
     )
 
 
-def _spent(row: Row, usage: Usage) -> Row:
+def _paid(row: Row, fact: ModelReplied | Spent | BroughtIn) -> Row:
+    if isinstance(fact, BroughtIn):  # not here
+        return replace(row, cost=max(0.0, row.cost - fact.cost))
+    usage = fact.usage
     return replace(row, sent=row.sent + usage.input, written=row.written + usage.output, cost=row.cost + usage.cost)

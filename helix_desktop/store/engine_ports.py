@@ -188,19 +188,19 @@ class Cache:
             self.far.wake()
             await self.far.acknowledged()
 
-    async def put_many(self, contents: Sequence[bytes], about: About) -> Sequence[Stored]:
+    async def put_many(self, contents: Sequence[tuple[bytes, About]]) -> Sequence[Stored]:
         """Several at once, in one synced batch. What the user wanted to be forgotten is not stored again."""
         if not contents:
             return ()
-        stored = await self._thread.run(self._put_many, contents, about)
+        stored = await self._thread.run(self._put_many, contents)
         await self._grown()
         return stored
 
-    def _put_many(self, contents: Sequence[bytes], about: About) -> list[Stored]:
+    def _put_many(self, contents: Sequence[tuple[bytes, About]]) -> list[Stored]:
         found: list[Stored] = []
         staged: list[Staged] = []
         try:
-            for content in contents:
+            for content, about in contents:
                 digest = Digest.of(content)
                 if self._folder.forgotten(digest):
                     found.append(Stored(digest, len(content), 0, about.media_type))

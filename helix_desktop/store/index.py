@@ -50,7 +50,8 @@ CREATE INDEX pieces_in ON pieces(conversation, seq) WHERE seq;
 CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode61 remove_diacritics 2');
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
-_USED = "UPDATE entries SET uses = uses + 1, recalled = max(recalled, ?) WHERE digest = ? RETURNING number"
+_USED = "UPDATE entries SET uses = uses + 1 WHERE digest = ? RETURNING number"
+_RECALLED = "UPDATE entries SET recalled = max(recalled, ?) WHERE digest = ?"
 
 
 class IndexDamaged(StoreFailed):
@@ -81,6 +82,11 @@ class Progress:
     facts: int
     of_facts: int
     orders: int = 0
+
+    @property
+    def missing(self) -> int:
+        """Entries whose words, and facts, that are not in yet."""
+        return self.entries - self.words + self.of_facts - self.facts
 
     @property
     def done(self) -> bool:
@@ -168,8 +174,7 @@ class IndexFile:
 
     def _make_room(self, progress: Progress) -> None:
         """More memory for pages while much is missing, as after a deletion; it is given back when that is done."""
-        behind = progress.entries - progress.words + progress.of_facts - progress.facts
-        pages = _MUCH_MEMORY if behind > 10_000 else _LITTLE_MEMORY
+        pages = _MUCH_MEMORY if progress.missing > 10_000 else _LITTLE_MEMORY
         if pages != self._memory:
             self.connection.execute(f"PRAGMA cache_size={pages}")
             self.connection.execute("PRAGMA shrink_memory")
@@ -312,9 +317,10 @@ class IndexFile:
                 (digest.raw, line.conversation, line.seq, line.time, how),
             ).rowcount
             if added:
-                recalled = line.time if how == "recall" else 0
-                for (number,) in self.connection.execute(_USED, (recalled, digest.raw)).fetchall():
+                for (number,) in self.connection.execute(_USED, (digest.raw,)).fetchall():
                     self._join(line.conversation, number)
+                if how == "recall":
+                    self.connection.execute(_RECALLED, (line.time, digest.raw))
 
 
 def said(fact: Fact) -> list[str]:

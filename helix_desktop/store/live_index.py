@@ -164,21 +164,21 @@ class Index:
         if not self.progress.done and not self._closing:
             self._following = self._writer.submit(self._step)
 
-    async def caught_up(self, report: Callable[[Progress], None] = lambda _: None) -> Progress:
-        """Wait until everything is in the index, reporting after each slice. A damaged one is made anew first."""
+    async def caught_up(self, report: Callable[[Progress], None] = lambda _: None, *, but: int = 0) -> Progress:
+        """Wait until everything is in the index, or all but so many, reporting after each slice. A damaged one is made anew first."""
         self._refuse_while_removing()
         for _ in range(2):
             try:
-                return await self._catch_up(report)
+                return await self._catch_up(report, but)
             except IndexDamaged:
                 await self._make_anew()
-        return await self._catch_up(report)
+        return await self._catch_up(report, but)
 
-    async def _catch_up(self, report: Callable[[Progress], None]) -> Progress:
+    async def _catch_up(self, report: Callable[[Progress], None], but: int) -> Progress:
         while True:
             self.progress = await self._writer.run(self._file.step)
             report(self.progress)
-            if self.progress.done:
+            if self.progress.done or self.progress.missing < but:
                 return self.progress
 
     async def begin_anew(self) -> None:

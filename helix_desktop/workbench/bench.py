@@ -24,6 +24,7 @@ from helix_desktop.engine.events import Event, FactAppended, Folding, Queued, Re
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
+    Fact,
     ModelRole,
     Recorded,
     Spent,
@@ -430,7 +431,14 @@ class Workbench:
         tells which.
         """
         result = result or bring_in.Result(bring_in.new_run())
-        work = bring_in.Import(self.workspace, self._shared.access.tokens, kind, self._held, wanted or {}, result)
+        settings = self.workspace.settings
+        system = await asyncio.to_thread(self._system_prompt, settings)
+        next_request: tuple[Fact, ...] = (
+            system,
+            setup.policy_of(None, settings.preset, settings.policy),
+            *self.models.facts(),
+        )
+        work = bring_in.Import(self.workspace, self.tokens, kind, self._held, wanted or {}, result, next_request)
         try:
             return await work.read(files, report)
         finally:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import secrets as random
 import time as clock
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from helix_desktop.engine import budget, policy
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
@@ -44,11 +47,15 @@ from helix_desktop.histories.recording import Recording, texts
 from helix_desktop.histories.rows import Told
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.workspace import Workspace
+from helix_desktop.workbench import rows
 
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
-AHEAD = 16 << 20  # bytes that are read before the index has its turn: what was counted then need not be counted again
-TOGETHER = 64  # contents that are stored side by side
+AHEAD, BEHIND = (
+    4 << 20,
+    2_000,
+)  # after so many bytes the index has its turn, until it lacks so little: what was counted is still known then
+TOGETHER, SLICE = 64, 1 << 20  # contents that share a sync, and their bytes
 _SAID = (UserSaid, ModelReplied, ToolReturned)
 
 
@@ -112,6 +119,16 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A session that was read. `stamp`: of its file, where it is the last in it."""
+
+    file: Path
+    recording: Recording
+    made: list[Draft]
+    stamp: tuple[int, int]
+
+
 @dataclass(slots=True)
 class Import:
     """One import into one workspace. `hold`: nobody else changes a conversation within it."""
@@ -124,6 +141,7 @@ class Import:
         default_factory=dict
     )  # of a database: the folders whose sessions are wanted
     result: Result = field(default_factory=lambda: Result(new_run()))
+    settings: Sequence[Fact] = ()  # what the next request of such a conversation would have besides it
     _known: dict[tuple[str, str], Recorded] = field(default_factory=dict)  # the last import of each session
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     _calls: dict[tuple[str, str], str] = field(default_factory=dict)  # of a sub-agent's session: the call that made it
@@ -133,18 +151,20 @@ class Import:
         await self._look()
         thread = StoreThread("bring in")
         sizes = [_size(file) for file in files]
-        done = ahead = 0
+        done, ahead = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False)), 0
+        held = self._held(files)
         try:
-            for file, size in zip(files, sizes, strict=True):
-                report(done, sum(sizes), str(file))
-                await self._file(thread, file)
-                done, ahead = done + size, ahead + size
-                if ahead > AHEAD:
-                    await self.workspace.index.caught_up()
-                    ahead = 0
+            coming = thread.submit(next, held, None)
+            while (one := await asyncio.wrap_future(coming)) is not None:
+                coming = thread.submit(next, held, None)  # is read while this one is written
+                report(done[one.file], sum(sizes), str(one.file))
+                if done[one.file] - ahead > AHEAD:
+                    await self.workspace.index.caught_up(but=BEHIND)
+                    ahead = done[one.file]
+                await self._one(thread, one)
         finally:
             await thread.aclose()
-        report(done, sum(sizes), "")
+        report(sum(sizes), sum(sizes), "")
         return self.result
 
     async def _look(self) -> None:
@@ -155,48 +175,64 @@ class Import:
                 path = fact.origin.path.partition("#")[0]
                 self._stamps[path] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
-    async def _file(self, thread: StoreThread, file: Path) -> None:
-        stamp = _stamp(file)
-        if stamp[0] and self._stamps.get(str(file)) == stamp:
-            self.result.unchanged += sum(self._from(recorded, file) for recorded in self._known.values())
-            return
+    # --- on a thread of its own
+
+    def _held(self, files: Sequence[Path]) -> Iterator[_Held]:
+        """Every session of the files that may have something new, as facts."""
+        known = Counter(_path_of(recorded) for recorded in self._known.values())
+        for file in files:
+            stamp = _stamp(file)
+            if stamp[0] and self._stamps.get(str(file)) == stamp:
+                self.result.unchanged += known[str(file)]
+            else:
+                yield from self._of_file(file, stamp)
+
+    def _of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[_Held]:
         told = Told()
         read = reading.sessions(file, told, self.kind)
         if (folders := self.wanted.get(str(file))) and sqlite_files.is_one(file):
             read = (one for one in read if one.folder in folders)
             stamp = (0, 0)  # of the others of this file nothing is known yet
         try:
-            held = await thread.run(_next, read)
-            while held is not None:
-                after = await thread.run(_next, read)
-                await self._one(thread, held, stamp if after is None else (0, 0))
-                held = after
+            recording = next(read, None)
+            while recording is not None:
+                after = next(read, None)
+                yield _Held(file, recording, self._drafts(recording), stamp if after is None else (0, 0))
+                recording = after
         except (NotThere, WrongUse) as error:
             self.result.complaints.append(str(error))
         self.result.complaints.extend(told.sentences(str(file)))
 
-    @staticmethod
-    def _from(recorded: Recorded, file: Path) -> bool:
-        return isinstance(recorded.fact, BroughtIn) and recorded.fact.origin.path.partition("#")[0] == str(file)
+    def _drafts(self, recording: Recording) -> list[Draft]:
+        return as_facts.drafts(recording, self.tokens, lambda child: conversation_of(recording.kind, child))
 
-    async def _one(self, thread: StoreThread, recording: Recording, stamp: tuple[int, int]) -> None:
+    # --- on the event loop
+
+    async def _one(self, thread: StoreThread, held: _Held) -> None:
+        recording = held.recording
         if not any(message.role == "assistant" for message in recording.messages):
             self.result.complaints.append(f"{recording.name}: nothing was answered in it, so it was left out.")
             return
         for message in recording.messages:
             if message.child:
                 self._calls[recording.kind, message.child] = message.answers
-        here = self._here(recording)
-        made = await thread.run(
-            as_facts.drafts, recording, self.tokens, lambda child: conversation_of(recording.kind, child)
-        )
-        writing = _Writing(self, recording, made, here, stamp)
+        writing = _Writing(self, recording, held.made, self._here(recording), held.stamp)
         try:
             await writing.write()
         except HelixError as error:
             self.result.complaints.append(f"{recording.name}: {error}")
             return
         await thread.run(self.result.keys.look, writing.conversation, _texts(recording, writing.new_from))
+        if writing.facts:
+            meter = await thread.run(self._meter, writing.facts)
+            await self.workspace.journal.set_meter(writing.conversation, meter)
+
+    def _meter(self, facts: Sequence[Recorded]) -> str:
+        """What stands in its window, for the list."""
+        state = state_of(facts)
+        for at, fact in enumerate(self.settings, len(facts) + 1):
+            state.advance(Recorded("", at, facts[-1].time, fact))
+        return rows.written(budget.meter(state, policy.from_fact(state.settings.policy)))
 
     def _here(self, recording: Recording) -> str:
         known = self._known.get((recording.kind, recording.session))
@@ -228,6 +264,7 @@ class _Writing:
     conversation: str
     stamp: tuple[int, int]
     new_from: int = 0  # the first message that is new
+    facts: Sequence[Recorded] = ()  # all of it, where something was appended
     _seqs: dict[int, int] = field(default_factory=dict)  # of a draft's number: where its fact stands
 
     async def write(self) -> None:
@@ -255,7 +292,7 @@ class _Writing:
         self._place(1, range(1, shared + 1))
         self._place(shared + 1 + bool(source), range(shared + 1, len(self.made) + 1))
         await self._put(self.made)
-        await self._append([(draft.time, self._placed(draft, at)) for at, draft in enumerate(facts, 1)], 1, "new")
+        await self._append([(draft.time, self._placed(draft, at)) for at, draft in enumerate(facts, 1)], "new")
 
     def _first(self) -> float:
         return next((draft.time for draft in self.made if draft.time), clock.time())
@@ -332,7 +369,7 @@ class _Writing:
         for place, draft in enumerate((*folds, *new), first + len(begun)):
             appended.append((draft.time, names.fresh(self._placed(draft, place))))
         self.new_from = new[0].message if new else len(self.recording.messages)
-        await self._append(appended, first, "back" if undone and not new else "more")
+        await self._append(appended, "back" if undone and not new else "more", facts)
 
     async def _fork(self, present: Sequence[Recorded], common: int, fresh: int) -> None:
         """The part that came from there and what is new of it, beside the conversation as it was continued here."""
@@ -356,7 +393,7 @@ class _Writing:
         facts.append((0.0, begun))
         facts += [(draft.time, names.fresh(self._placed(draft, place))) for place, draft in enumerate(new, at + 2)]
         self.new_from = new[0].message if new else 0
-        await self._append(facts, at + 1, "fork", source)
+        await self._append(facts, "fork")
 
     # --- facts in their places
 
@@ -377,18 +414,24 @@ class _Writing:
 
     async def _put(self, new: Sequence[Draft]) -> None:
         """Store the contents of these facts, before they refer to them."""
-        contents = [content for draft in new for content in draft.contents]
-        for start in range(0, len(contents), TOGETHER):
-            batch = contents[start : start + TOGETHER]
-            await asyncio.gather(*(self.run.workspace.cache.put(content, about) for content, about in batch))
+        batch: list[as_facts.Content] = []
+        for content in (content for draft in new for content in draft.contents):
+            batch.append(content)
+            if len(batch) == TOGETHER or sum(len(each) for each, _ in batch) > SLICE:
+                await self.run.workspace.cache.put_many(batch)
+                batch = []
+        await self.run.workspace.cache.put_many(batch)
 
-    async def _append(self, facts: list[tuple[float, Fact]], first: int, state: str, source: str = "") -> None:
+    async def _append(self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()) -> None:
+        """Behind what is there already, in one transaction, with the fact that says where it comes from."""
         size, modified = self.stamp
-        origin = as_facts.origin_of(self.recording)
-        brought = BroughtIn(origin, self.run.result.run, first, size, modified)
+        origin, said = as_facts.origin_of(self.recording), [fact for _, fact in facts]
+        paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))
+        paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
+        brought = BroughtIn(origin, self.run.result.run, len(before) + 1, size, modified, cost=paid)
         appended = await self.run.workspace.journal.bring_in(self.conversation, [*facts, (0.0, brought)])
+        self.facts = [*before, *appended]
         self.run.remember(self.recording, appended[-1])
-        said = [fact for _, fact in facts]
         self.run.result.imported.append(
             Brought(
                 self.conversation,
@@ -403,7 +446,7 @@ class _Writing:
                 len(facts) + 1,
                 appended[-1].time,
                 next((fact.parent for fact in said if isinstance(fact, ConversationStarted) and fact.parent), ""),
-                source or _forked_from(said),
+                _forked_from(said),
             )
         )
 
@@ -437,8 +480,8 @@ def _forked_from(facts: Sequence[Fact]) -> str:
     return next(forks, "")
 
 
-def _next(read: Iterator[Recording]) -> Recording | None:
-    return next(read, None)
+def _path_of(recorded: Recorded) -> str:
+    return recorded.fact.origin.path.partition("#")[0] if isinstance(recorded.fact, BroughtIn) else ""
 
 
 def _texts(recording: Recording, first: int) -> Iterator[str]:
@@ -502,7 +545,7 @@ async def _undone(workspace: Workspace, brought: Recorded) -> bool:
     fact = brought.fact
     change: Fact = ConversationChanged(trashed=True) if fact.first <= 1 else Rewound(fact.first - 1)
     await workspace.journal.bring_in(
-        brought.conversation, [(0.0, change), (0.0, replace(fact, size=0, modified=0, undone=True))]
+        brought.conversation, [(0.0, change), (0.0, replace(fact, size=0, modified=0, undone=True, cost=0.0))]
     )
     return True
 

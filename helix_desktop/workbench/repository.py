@@ -69,7 +69,7 @@ class Repository:
             if same and item is not None and await self._same(checkpoints, item, blob, size, mode):
                 continue
             if before is not None:
-                (stored,) = await checkpoints.contents.put_many([await self._content(root, blob)], ABOUT)
+                (stored,) = await checkpoints.contents.put_many([(await self._content(root, blob), ABOUT)])
                 before = (
                     before._replace(size=stored.size, content=stored.digest.raw) if before.kind is Kind.FILE else before
                 )

@@ -54,7 +54,7 @@ class Rows:
         self._rows = {row.id: await self._with_agent(row) for row in await self._journal.conversations()}
         for row in self:
             if row.updated >= spending.midnight() and row.cost:
-                for recorded in await self._journal.read(row.id):
+                for recorded in spending.own(await self._journal.read(row.id)):
                     self._today.charge(recorded)
 
     async def read_again(self, conversations: Collection[str]) -> None:
@@ -62,7 +62,9 @@ class Rows:
         for row in await self._journal.conversations():
             if row.id in conversations:
                 fresh, before = await self._with_agent(row), self._rows.get(row.id)
-                self._rows[row.id] = replace(fresh, parts=before.parts, window=before.window) if before else fresh
+                if before is not None and not fresh.parts:
+                    fresh = replace(fresh, parts=before.parts, window=before.window)
+                self._rows[row.id] = fresh
 
     async def _with_agent(self, row: Row) -> ConversationRow:
         """The row with the agent's name: as it was kept, or else as the conversation began."""

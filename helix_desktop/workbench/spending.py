@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from helix_desktop.engine.facts import ModelReplied, Recorded, Spent
+from helix_desktop.engine.facts import BroughtIn, ModelReplied, Recorded, Spent
 
 
 class Today:
@@ -26,6 +27,12 @@ class Today:
             self._day, self._cost = day, 0.0
         if isinstance(recorded.fact, ModelReplied | Spent) and _day(recorded.time) == day:
             self._cost += recorded.fact.usage.cost
+
+
+def own(facts: Sequence[Recorded]) -> Iterator[Recorded]:
+    """The facts of a conversation without those that another program paid for."""
+    brought = [(one.fact.first, one.seq) for one in facts if isinstance(one.fact, BroughtIn)]
+    return (one for one in facts if not any(first <= one.seq < last for first, last in brought))
 
 
 def midnight() -> float:

@@ -205,7 +205,7 @@ async def _links(base: Path, races: int, seed: int, found: Counter[str]) -> None
     async with net(base) as checkpoints:
         await checkpoints.prepare()
         secret = tree.Item(tree.Kind.FILE, 0o644, 15, hashlib.sha256(b"outside, secret").digest())
-        stored = await checkpoints.contents.put_many([b"put back"], reading_about())
+        stored = await checkpoints.contents.put_many([(b"put back", reading_about())])
         target = tree.Item(tree.Kind.FILE, 0o644, 8, stored[0].digest.raw)
         swapper = subprocess.Popen([sys.executable, "-c", SWAP, str(folder / "d"), str(outside)])
         try:

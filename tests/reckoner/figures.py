@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 
-from helix_desktop.engine.facts import Folded, ModelReplied, ModelRole, ModelSet, Spent, Text
+from helix_desktop.engine.facts import BroughtIn, Folded, ModelReplied, ModelRole, ModelSet, Spent, Text
 from tests.reckoner.journal import Conversation, settings
 from tests.reckoner.moment import Moment, moment, view
 
@@ -52,14 +52,20 @@ def expected(model: str) -> float:
     return 1.32 if "claude" in model.lower() else 1.0
 
 
+def brought_in(c: Conversation, m: int, n: int) -> bool:
+    """Whether fact m is one that another program wrote, as far as is known at n."""
+    imports = [(fact.first, b) for b, fact in c.until(n) if isinstance(fact, BroughtIn) and not fact.undone]
+    return any(first <= m < b for first, b in imports)
+
+
 def factor(c: Conversation, model: str, n: int) -> float:
     told = [
-        (fact.usage.input, counted(c, saw(c, m)))
+        (fact.usage.input, counted(c, saw(c, m)), m)
         for m, fact in replies(c, n)
         if fact.model == model and fact.usage.input > 0
     ]
-    ratios = [took / count for took, count in [pair for pair in told if pair[1] > 0][-9:]]
-    fit = [ratio for ratio in ratios if 0.5 <= ratio <= 3]
+    own = [(took, count) for took, count, m in [each for each in told if each[1] > 0][-9:] if not brought_in(c, m, n)]
+    fit = [took / count for took, count in own if 0.5 <= took / count <= 3]
     return median([*fit, expected(model), expected(model)]) if fit else expected(model)
 
 
@@ -94,9 +100,10 @@ class Sums:
 
 
 def sums(c: Conversation, n: int) -> Sums:
-    steps = [m for m, _ in replies(c, n)]
-    spent = [fact.usage for _, fact in c.until(n) if isinstance(fact, Spent)]
-    usages = [fact.usage for _, fact in replies(c, n)] + spent
+    own = [(m, fact) for m, fact in c.until(n) if not brought_in(c, m, len(c.facts))]
+    steps = [m for m, fact in own if isinstance(fact, ModelReplied)]
+    spent = [fact.usage for _, fact in own if isinstance(fact, Spent)]
+    usages = [fact.usage for _, fact in own if isinstance(fact, ModelReplied)] + spent
     aside = sum(usage.input for usage in spent)
     return Sums(
         steps=len(steps),
@@ -119,7 +126,7 @@ def money_without_folds(c: Conversation, n: int, priced: Callable[[ModelSet | No
     total, earlier = 0.0, 0
     for m, fact in replies(c, n):
         w = counted(c, saw(c, m), folding=False)
-        if fact.usage.input > 0:
+        if fact.usage.input > 0 and not brought_in(c, m, len(c.facts)):
             without = without_folds(c, m)
             old = round(without * min(earlier, w) / w) if w else 0
             written = fact.usage.output or sum(part.tokens for part in fact.parts)

@@ -10,6 +10,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.encoding import decode, encode
 from helix_desktop.engine.facts import (
     Attachment,
+    BroughtIn,
     ConversationChanged,
     ConversationStarted,
     Cover,
@@ -24,6 +25,7 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     ModelRole,
     ModelSet,
+    Origin,
     PartRef,
     Pinned,
     PolicySet,
@@ -208,6 +210,7 @@ def _other(h: History) -> None:
         TodoSet((("do", "open"),) if h.often(0.7) else ()),
         Spent(h.chance.choice(list(Purpose)), "m", _usage(h)),
         FoldFailed(FoldKind.HANDOVER, "it failed"),
+        BroughtIn(Origin("codex", "s"), "run", _seq(h), undone=h.often(0.1)),
         files,
     ]
     h.add(h.chance.choice(choices))

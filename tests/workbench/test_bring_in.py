@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from helix_desktop.secrets import Secrets
 from helix_desktop.store.workspace import Workspace, Workspaces
 from helix_desktop.workbench import Desk, bring_in
 from helix_desktop.workbench.bring_in import Import, Result
+from helix_desktop.workbench.rows import Rows
 from helix_desktop.workbench.tour import Quick
 from tests.histories import written
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
@@ -300,3 +302,31 @@ async def test_every_kind_goes_on_with_every_protocol(tmp_path: Path, protocol: 
             assert "I look." in json.dumps(server.bodies[-1])
         assert [wrong for body in server.bodies for wrong in RULES[protocol](body)] == []
         await desk.aclose()
+
+
+async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(tmp_path: Path) -> None:
+    """As it is before anybody opens the conversation, and after a restart; what the other program paid today is not ours."""
+    (tmp_path / "project").mkdir()
+    path = written.pi(tmp_path)
+    paid = '"role": "assistant", "usage": {"input": 50, "output": 5, "cost": {"total": 1.25}}'
+    now = datetime.now(UTC).isoformat()
+    path.write_text(path.read_text().replace('"role": "assistant"', paid).replace("2026-01-02T03:04:05.000Z", now))
+    where = places.find(tmp_path / "home")
+    desk = Desk(where, Secrets(where.key_file), clock=Quick())
+    bench = await desk.create("Seen", tmp_path / "project")
+    (one,) = (await bench.bring_in([path])).imported
+    (row,) = bench.conversations()
+    assert sum(row.parts.values()) > 0
+    session = await bench.session(one.id)
+    assert sum(isinstance(fact.fact, ModelReplied) and fact.fact.usage.cost == 1.25 for fact in session.facts) == 3
+    assert abs(sum(row.parts.values()) - session.meter().used) <= 0.5 * session.meter().used
+    assert session.savings().steps == 0
+    await desk.aclose()
+    again = Desk(where, Secrets(where.key_file), clock=Quick())
+    bench = await again.open(bench.id)
+    (row,) = bench.conversations()
+    assert sum(row.parts.values()) > 0
+    rows = Rows(bench.workspace.journal)
+    await rows.read()
+    assert (row.cost, rows.spent()) == (0.0, (0.0, 0.0))
+    await again.aclose()

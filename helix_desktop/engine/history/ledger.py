@@ -3,22 +3,27 @@
 A step's tokens are those the provider reported; where it reported nothing, what was counted, times the model's factor.
 What the same step would have been without any fold is that, in the proportion of the two counted views: where nothing is
 folded the two are equal. Everything is kept as running sums, so that each question about a moment is one look-up.
+What another program asked is no saving of ours, and teaches nothing about ours.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import median
+from typing import TypeVar
 
 from helix_desktop.engine.economics import Prices
-from helix_desktop.engine.facts import ModelReplied, Recorded, Spent, Usage
+from helix_desktop.engine.facts import BroughtIn, ModelReplied, Recorded, Spent, Usage
 
 CLAUDE_FACTOR = 1.32  # measured over 600 requests: what Claude models bill per token of o200k_base
 LEAST, MOST = 0.5, 3.0  # a report outside of this is a mistake of the report
 PRIOR_WEIGHT = 2  # how many reports the expectation counts as
 SAMPLES = 9  # how many reports the factor is learned from
+Run = tuple[int, int]
+T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output")
 
 
@@ -51,11 +56,11 @@ class Reports:
     counted: array[int] = field(default_factory=lambda: array("q"))
     billed: array[int] = field(default_factory=lambda: array("q"))
 
-    def last(self, seq: int) -> list[float]:
-        """The last proportions reported up to `seq`."""
+    def last(self, seq: int) -> Iterator[tuple[int, float]]:
+        """The last proportions reported up to `seq`, each with the number of its reply."""
         end = bisect_right(self.seqs, seq)
-        first = max(0, end - SAMPLES)
-        return [b / c for c, b in zip(self.counted[first:end], self.billed[first:end], strict=True)]
+        for row in range(max(0, end - SAMPLES), end):
+            yield self.seqs[row], self.billed[row] / self.counted[row]
 
 
 @dataclass(slots=True)
@@ -68,6 +73,9 @@ class Ledger:
     sums: dict[str, array[int]] = field(default_factory=lambda: {name: array("q", [0]) for name in COLUMNS})
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
     reports: dict[str, Reports] = field(default_factory=dict)
+    elsewhere: list[Run] = field(
+        default_factory=list
+    )  # facts that were brought in: the first, and the one behind the last
     _before: int = 0  # what the last step without folds would have counted: the provider has it in its cache
 
     def factor(self, model: str, seq: int) -> float:
@@ -76,7 +84,8 @@ class Ledger:
         """
         expected = CLAUDE_FACTOR if "claude" in model.lower() else 1.0
         known = self.reports.get(model)
-        sound = [report for report in known.last(seq) if LEAST <= report <= MOST] if known else []
+        told = known.last(seq) if known else ()
+        sound = [share for at, share in told if LEAST <= share <= MOST and not self._is_elsewhere(at, seq)]
         return median([expected] * PRIOR_WEIGHT + sound) if sound else expected
 
     def take(self, recorded: Recorded) -> None:
@@ -86,6 +95,13 @@ class Ledger:
                 self._step(recorded, reply)
             case Spent(usage=usage):
                 self._row(recorded.seq, usage, sent=usage.input)
+            case BroughtIn(first=first, undone=False):
+                before = self.elsewhere[-1][1] if self.elsewhere else 1
+                self.elsewhere.append((min(max(first, before), recorded.seq), recorded.seq))
+
+    def _is_elsewhere(self, at: int, seq: int) -> bool:
+        """Whether the fact `at` is known to be another program's when `seq` is the newest."""
+        return any(first <= at < behind <= seq for first, behind in self.elsewhere)
 
     def count(self, shown: int, whole: int) -> None:
         """What the view counts after the next fact."""
@@ -104,15 +120,19 @@ class Ledger:
 
     def cached(self, model: str, seq: int) -> int:
         """The tokens a model read in the last request it reported: what its provider may still have in its cache."""
-        reports = self.reports.get(model)
-        row = bisect_right(reports.seqs, seq) if reports else 0
-        return reports.billed[row - 1] if reports and row else 0
+        return self._last(model, seq)[1]
 
     def answered(self, model: str, seq: int) -> int:
         """The last reply of a model that reported what it read, by its number; 0: there is none."""
+        return self._last(model, seq)[0]
+
+    def _last(self, model: str, seq: int) -> tuple[int, int]:
+        """The last reply of a model that reported what it read, and what that was."""
         reports = self.reports.get(model)
         row = bisect_right(reports.seqs, seq) if reports else 0
-        return reports.seqs[row - 1] if reports and row else 0
+        if reports is None or not row or self._is_elsewhere(reports.seqs[row - 1], seq):
+            return 0, 0
+        return reports.seqs[row - 1], reports.billed[row - 1]
 
     def usual_reply(self, seq: int) -> int:
         """The median length of the last replies that were reported, in tokens; 0 before the first."""
@@ -126,13 +146,20 @@ class Ledger:
         """Up to `seq`. `prices` as shares of the input price, which is `per_million` dollars; without them no money is
         told. Money is compared over the steps that the provider reported.
         """
-        row = bisect_right(self.requests, seq)
-        at = {name: column[row] for name, column in self.sums.items()}
+        at = {name: self._own(column, seq) for name, column in self.sums.items()}
         paid_without = 0.0
         if prices is not None and per_million:
             shares = at["old"] * prices.read + at["new"] * prices.write + at["output"] * prices.output
             paid_without = shares * per_million / 1e6
-        return Savings(at["steps"], at["sent"], at["without"], at["read"], self.paid[row], paid_without)
+        return Savings(at["steps"], at["sent"], at["without"], at["read"], self._own(self.paid, seq), paid_without)
+
+    def _own(self, column: array[T], seq: int) -> T:
+        """A running sum up to `seq`, without what was brought in."""
+        total = column[bisect_right(self.requests, seq)]
+        for run in self.elsewhere:
+            first, behind = (bisect_left(self.requests, min(one, seq + 1)) for one in run)
+            total -= column[behind] - column[first]
+        return total
 
     def _step(self, recorded: Recorded, reply: ModelReplied) -> None:
         saw, usage = saw_of(recorded), reply.usage

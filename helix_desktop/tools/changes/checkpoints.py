@@ -240,9 +240,8 @@ class Checkpoints:
         if not changes:
             return None
         added, removed = await self._count(counted)
-        first, second, difference = await self.contents.put_many(
-            [tree.write_checkpoint(before), tree.write_checkpoint(after), tree.write_difference(changes)], ABOUT
-        )
+        written = tree.write_checkpoint(before), tree.write_checkpoint(after), tree.write_difference(changes)
+        first, second, difference = await self.contents.put_many([(content, ABOUT) for content in written])
         names = tuple(self.place(change.path) for change in counted[:NAMES])
         return FilesChanged(
             difference, first.digest, second.digest, len(counted), added, removed, call, by, names=names
@@ -401,7 +400,7 @@ class Checkpoints:
             self._checkpoint = Checkpoint(tuple(map(str, self.roots)), manifest.digest)
             self._room = [max(len(content), 1 << 16), 0]
             return
-        (difference,) = await self.contents.put_many([tree.write_difference(changes)], ABOUT)
+        (difference,) = await self.contents.put_many([(tree.write_difference(changes), ABOUT)])
         self._checkpoint = replace(chain, differences=(*chain.differences, difference.digest))
         self._room[1] += difference.size
 

@@ -29,7 +29,7 @@ _FOLDER = beneath.DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 class Contents(Cache, Protocol):
     """The content store: a cache that takes many at once."""
 
-    async def put_many(self, contents: Sequence[bytes], about: About) -> Sequence[Stored]: ...
+    async def put_many(self, contents: Sequence[tuple[bytes, About]]) -> Sequence[Stored]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _all_of(handle: int, size: int) -> bytes:
 
 async def _put(contents: Contents, held: Sequence[tuple[Wanted, bytes | None, bool]]) -> list[Got]:
     there = [(one, content, restless) for one, content, restless in held if content is not None]
-    stored = await contents.put_many([content for _, content, _ in there], ABOUT)
+    stored = await contents.put_many([(content, ABOUT) for _, content, _ in there])
     got = [Got(one.path, b"") for one, content, _ in held if content is None]
     for (one, _, restless), entry in zip(there, stored, strict=True):
         got.append(Got(one.path, _record(one, entry), restless))

@@ -78,7 +78,7 @@ async def merged(checkpoints: Checkpoints, planned: Planned) -> Item | None:
 
 async def kept(checkpoints: Checkpoints, content: bytes, like: Item) -> Item:
     """A version of a file that stands nowhere yet, as an item."""
-    (stored,) = await checkpoints.contents.put_many([content], ABOUT)
+    (stored,) = await checkpoints.contents.put_many([(content, ABOUT)])
     return Item(Kind.FILE, like.mode, stored.size, stored.digest.raw)
 
 

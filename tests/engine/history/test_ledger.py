@@ -6,12 +6,15 @@ import pytest
 
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationStarted,
     Excluded,
     Fact,
     FoldKind,
     ModelReplied,
     ModelRole,
     ModelSet,
+    Origin,
     PartRef,
     Purpose,
     Recorded,
@@ -127,6 +130,29 @@ def test_a_step_is_what_was_in_the_view_it_answers() -> None:
     assert talk.state.record.ledger.factor("m", talk.state.seq) == 1.0
 
 
+def test_what_another_program_asked_saves_nothing_here_and_teaches_nothing() -> None:
+    origin = Origin("claude-code", "s")
+    steps = [*STEPS, Spent(Purpose.OTHER, "m", Usage(50, cost=2.0))]
+    talk = told(ConversationStarted(origin=origin), *steps[:4])
+    talk.fold("marker-1", PartRef(5), kind=FoldKind.MARKER, tokens=40)
+    for fact in steps[4:]:
+        talk.add(fact)
+    before = talk.state.seq
+    assert (savings(talk).steps, savings(talk).paid) == (2, 2.0)
+    assert savings(talk).share > 0
+    talk.add(BroughtIn(origin, "run", 1))
+    ledger, now = talk.state.record.ledger, talk.state.seq
+    assert savings(talk) == Savings(0, 0, 0, 0, 0.0, 0.0)
+    assert ledger.savings(before).steps == 0
+    assert (ledger.cached("m", now), ledger.answered("m", now), ledger.factor("m", now)) == (0, 0, 1.0)
+    assert (ledger.sent(4), ledger.steps(now)) == (110, 2)
+    talk.add(ModelReplied((), "m", Stop.END, Usage(300, 100)))
+    own = savings(talk)
+    assert (own.steps, own.sent, own.cache_read) == (1, 300, 100)
+    assert own.without > 300
+    assert ledger.cached("m", talk.state.seq) == 300
+
+
 @pytest.mark.parametrize(("saw", "expected"), [(0, 8), (3, 3), (8, 8), (9, 8), (77, 8)])
 def test_what_a_reply_saw_is_before_it(saw: int, expected: int) -> None:
     assert saw_of(Recorded("c", 9, 0.0, ModelReplied((), "m", Stop.END, saw=saw))) == expected
@@ -143,9 +169,10 @@ def test_the_factor_is_learned_from_the_last_nine_sound_reports_that_were_known_
     for billed in (90_000, 50, 100, 110, 120, 130, 140, 150, 160, 170, 180, 290):
         talk.add(ModelReplied((), "m", Stop.END, Usage(billed)))
     ledger = talk.state.record.ledger
-    assert ledger.reports["m"].last(talk.state.seq) == [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 2.9]
-    assert ledger.reports["m"].last(4) == [900.0, 0.5, 1.0]
-    assert ledger.reports["m"].last(1) == []
+    last = ledger.reports["m"].last
+    assert [share for _, share in last(talk.state.seq)] == [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 2.9]
+    assert [*last(4)] == [(2, 900.0), (3, 0.5), (4, 1.0)]
+    assert [*last(1)] == []
     assert ledger.factor("m", talk.state.seq) == 1.4
     assert ledger.factor("m", 3) == 1.0
     assert ledger.factor("claude-9", talk.state.seq) == 1.32
