@@ -6,7 +6,6 @@ import asyncio
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -77,8 +76,8 @@ class Keeping:
         workspace = _real(bench).workspace
         stats = await workspace.index.stats()
         copies = await asyncio.to_thread(workspace.backups)
-        times = [datetime.fromtimestamp(each.time).astimezone().strftime("%Y-%m-%d %H:%M") for each in copies]
-        return Kept(stats.entries, stats.size, stats.kept, workspace.settings.limit, workspace.folder, sorted(times))
+        last = max((each.time for each in copies), default=0.0)
+        return Kept(stats.entries, stats.size, stats.kept, workspace.settings.limit, workspace.folder, last)
 
     async def verify(self, bench: Shown, report: Callable[[str], None]) -> str:
         cache = _real(bench).workspace.cache

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from helix_desktop.errors import HelixError, ModelFailed, NoKeyring
 from helix_desktop.gui.setup import Model, Provider, Refreshed, Sure, Tested
+from helix_desktop.gui.words import tr
 from helix_desktop.secrets import Secrets, Where
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ TITLES = {
     "lmstudio": "LM Studio",
     "llamacpp": "llama.cpp",
     "vllm": "vLLM",
-    "demo": "Demonstration (scripted, no language model)",
 }
 # What a person most likely wants of a provider's list, by the beginning of the model's name.
 _WANTED = (
@@ -128,7 +128,7 @@ class Connecting:
             for config in self._configured.list()
             for model in sorted({*config.reported, *config.learned, *config.corrections})
         ]
-        return [*named, Model(DEMO, 32_000, note=TITLES["demo"], provider=TITLES["demo"], images=False, local=True)]
+        return [*named, Model(DEMO, 32_000, note=_title("demo"), provider=_title("demo"), images=False, local=True)]
 
     async def refresh(self) -> Refreshed:
         configs = await asyncio.to_thread(self._configured.list)
@@ -197,7 +197,7 @@ def _provider(config: ProviderConfig) -> Provider:
 
 
 def _title(provider: str) -> str:
-    return TITLES.get(provider, provider)
+    return tr("Demonstration (a script, no language model)") if provider == "demo" else TITLES.get(provider, provider)
 
 
 def _model(info: ModelInfo) -> Model:

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import AgentRow, Workbench
-from helix_desktop.gui.shared.figures import money
+from helix_desktop.gui.shared.figures import lasted, money
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import count, tr
 
@@ -132,4 +132,4 @@ def _cells(row: AgentRow) -> list[str]:
     }
     meter = f"{short(row.used)} / {short(row.window)}"
     name, task = harmless(row.name), harmless(row.task)
-    return [name, task, states.get(row.state, row.state), meter, money(row.cost), f"{row.seconds:.0f} s"]
+    return [name, task, states.get(row.state, row.state), meter, money(row.cost), lasted(row.seconds)]

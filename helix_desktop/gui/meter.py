@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, percent, tr
 
 Parts = Sequence[tuple[Kind, int]]
 
@@ -93,7 +93,10 @@ def spoken(parts: Parts, window: int) -> str:
     """The meter in words, for a tooltip and a screen reader."""
     used = sum(tokens for _, tokens in parts)
     head = tr(
-        "{used} of {window} tokens, {share} %", used=short(used), window=short(window), share=share(parts, window)
+        "{used} of {window} tokens, {share}",
+        used=short(used),
+        window=short(window),
+        share=percent(share(parts, window) / 100),
     )
     return "\n".join([head, *(f"{kind_name(kind)}: {short(tokens)}" for kind, tokens in parts if tokens)])
 
@@ -112,7 +115,7 @@ def kind_name(kind: Kind) -> str:
 def short(tokens: float) -> str:
     """A number of tokens in three or four characters: 31, 4.8K, 128K, 2.91M."""
     if tokens < 1_000:
-        return f"{tokens:.0f}"
+        return numeral(tokens)
     if tokens < 999_950:
-        return f"{tokens / 1_000:.1f}".removesuffix(".0") + "K"
-    return f"{tokens / 1_000_000:.2f}M"
+        return numeral(tokens / 1_000, 1 if round(tokens / 100) % 10 else 0) + "K"
+    return numeral(tokens / 1_000_000, 2) + "M"

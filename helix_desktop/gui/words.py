@@ -28,7 +28,17 @@ def tr(text: str, **values: object) -> str:
 
 def count(number: int, one: str, many: str) -> str:
     """`one` for exactly one thing, else `many`; both may hold `{n}`. Both pass through `tr` here."""
-    return tr(one if number == 1 else many, n=f"{number:,}")
+    return tr(one if number == 1 else many, n=numeral(number))
+
+
+def numeral(value: float, decimals: int = 0) -> str:
+    """A number as the chosen language writes it: 1,234.5 or 1.234,5."""
+    return QLocale().toString(float(value), "f", decimals)
+
+
+def percent(share: float) -> str:
+    """A part of a whole: 42% or 42 %."""
+    return tr("{n}%", n=numeral(100 * share))
 
 
 def speak(words: Mapping[str, str], below: Mapping[str, str] | None = None) -> None:
@@ -50,6 +60,12 @@ def language(chosen: str = "") -> str:
     return next((name for name in LANGUAGES if name.partition("_")[0] == spoken), "en")
 
 
+def locale_of(name: str) -> QLocale:
+    """How a language writes numbers and dates: as this computer does where it speaks it. English without a country writes 24 hours."""
+    system, own = QLocale.system(), QLocale("en_GB" if name == "en" else name)
+    return system if system.language() == own.language() else own
+
+
 def catalogue_file(name: str) -> Path:
     return resources.folder() / "translations" / f"{name}.json"
 
@@ -62,7 +78,7 @@ def sayings_file(name: str) -> Path:
 def install(application: QCoreApplication, chosen: str = "") -> None:
     """Put a language into force. Call it before the first widget is made."""
     name = language(chosen)
-    QLocale.setDefault(QLocale(name))
+    QLocale.setDefault(locale_of(name))
     if name == "en":
         return
     of_qt = QTranslator(application)

@@ -19,6 +19,7 @@ PLACES = {  # which argument of what is read by people
     "Plan": (2,),
     "Clearing": (2,),
     "Decision": (2,),
+    "Hidden": (0,),
     "Action": (2,),
     "Question": (1, 3),
     "Status": (1,),

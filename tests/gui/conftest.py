@@ -12,7 +12,7 @@ import pytest
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtCore import QCoreApplication, QEvent, QLocale
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.gui.background import Doing
@@ -24,6 +24,8 @@ from helix_desktop.settings import Settings
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, now
+
+QLocale.setDefault(QLocale("en_GB"))  # as the window does before anything is shown
 
 
 @pytest.fixture(scope="session")

@@ -150,7 +150,7 @@ class FakeInstallation:
         return [Finding("Python", "good", "3.11."), Finding("Keyring", "bad", "There is none.", "Install one.")]
 
     async def kept(self, bench: Workbench) -> Kept:
-        return Kept(1_284, 96_200_000, 21_800_000, 0, Path("/data/x"), ["2026-11-20 09:00"])
+        return Kept(1_284, 96_200_000, 21_800_000, 0, Path("/data/x"), 1_795_162_800.0)
 
     async def verify(self, bench: Workbench, report: Callable[[str], None]) -> str:
         report("half")

@@ -43,7 +43,7 @@ def texts_of(node: ast.expr) -> Iterator[str]:
 def declared() -> Iterator[tuple[str, str]]:
     """What is declared elsewhere and shown on a page of the settings."""
     for setting in settings.ALL:
-        yield from ((text, setting.key) for text in (setting.title, setting.sentence, setting.section))
+        yield from ((text, setting.key) for text in (setting.title, setting.sentence, setting.section, setting.unit))
     for threshold in policy.thresholds().values():
         shown = (threshold.title, threshold.sentence, threshold.group, threshold.unit)
         yield from ((text, threshold.name) for text in shown)
@@ -108,4 +108,4 @@ def test_a_chosen_language_is_put_into_force(application: QApplication) -> None:
         words.speak({})
         for translator in translators:
             application.removeTranslator(translator)
-        QLocale.setDefault(QLocale("en"))
+        QLocale.setDefault(QLocale("en_GB"))

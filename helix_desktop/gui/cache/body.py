@@ -43,7 +43,7 @@ from helix_desktop.gui.transcript.content import LARGEST_PICTURE, decoded
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.highlight import MOST, highlight, language_of
 from helix_desktop.gui.views.line_view import LineView, by_line
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 _NOWHERE = QModelIndex()
 Index = QModelIndex | QPersistentModelIndex
@@ -241,7 +241,7 @@ class EntryBody(QWidget):
         self._bar.setVisible(self._pages > 1)
         self._back.setEnabled(self._page > 0)
         self._on.setEnabled(self._page + 1 < self._pages)
-        place = tr("page {n} of {all}", n=f"{self._page + 1:,}", all=f"{self._pages:,}")
+        place = tr("page {n} of {all}", n=numeral(self._page + 1), all=numeral(self._pages))
         self._where.setText(f"{place} · {size(self._stored.size)}")
         self._show()
         self.read.emit()

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton
 
 from helix_desktop.engine.catalogue import Filter
 from helix_desktop.gui.theme import Theme, set_look
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 _DAY = 86_400
 _KB = 1000
@@ -71,7 +71,7 @@ class FilterBar(QWidget):
         if tools and [name for name, _ in tools] == [name for name, _ in self._tools]:
             return
         self._tools = tools
-        choices = [(f"{name or tr('(none)')}  ({number:,})", name, name) for name, number in tools if name]
+        choices = [(f"{name or tr('(none)')}  ({numeral(number)})", name, name) for name, number in tools if name]
         self._fill(self._tool, tr("All tools"), choices, lambda name: replace(self.filter, tool=name), self.filter.tool)
 
     def set_conversations(self, conversations: Sequence[tuple[str, str]]) -> None:

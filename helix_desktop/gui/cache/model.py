@@ -16,7 +16,7 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.shared.figures import ago, size
 from helix_desktop.gui.transcript.harmless import harmless
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 PAGE = 128
 KEPT_PAGES = 40
@@ -269,8 +269,8 @@ _CELLS: dict[Column, Callable[[Row, float], str]] = {
     Column.TOOL: lambda row, _: harmless(row.about.tool[:200]),
     Column.SOURCE: lambda row, _: harmless(row.about.source[:400]).replace("\n", " "),
     Column.SIZE: lambda row, _: size(row.stored.size),
-    Column.TOKENS: lambda row, _: f"{row.tokens:,}" if row.tokens else "–",
-    Column.USES: lambda row, _: f"{row.uses:,}",
+    Column.TOKENS: lambda row, _: numeral(row.tokens) if row.tokens else "–",
+    Column.USES: lambda row, _: numeral(row.uses),
     Column.STORED: lambda row, now: ago(row.time, now),
     Column.RECALLED: lambda row, now: ago(row.recalled, now) if row.recalled else "–",
 }

@@ -37,7 +37,7 @@ from helix_desktop.gui.questions import ask_new_file, ask_which
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.views.compare import CompareDialog
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, numeral, tr
 
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 _LIVE = 400
@@ -340,11 +340,11 @@ class CachePage(QWidget):
             tr("{size} stored as {kept}", size=size(stats.size), kept=size(stats.kept)),
         ]
         if self.model.chosen != Filter():
-            parts.insert(0, tr("Showing {n} of", n=f"{shown:,}"))
+            parts.insert(0, tr("Showing {n} of", n=numeral(shown)))
         if stats.repeated:
             parts.append(count(stats.repeated, "{n} duplicate stored once", "{n} duplicates stored once"))
         if stats.gone:
-            parts.append(tr("{n} removed to free space", n=f"{stats.gone:,}"))
+            parts.append(tr("{n} removed to free space", n=numeral(stats.gone)))
         parts.append(tr("verified on every read"))
         self._counts.setText(" · ".join(parts).replace(" of · ", " of "))
 
@@ -352,7 +352,7 @@ class CachePage(QWidget):
         chosen = len(self.table.selected)
         self.viewer.allow_compare(two=chosen == 2)
         if chosen > 1:
-            self._counts.setText(tr("{n} selected", n=f"{chosen:,}") + " · " + tr("Ctrl+C copies their hashes"))
+            self._counts.setText(tr("{n} selected", n=numeral(chosen)) + " · " + tr("Ctrl+C copies their hashes"))
 
     def _refreshed(self) -> None:
         self._stale = False
@@ -377,7 +377,7 @@ class CachePage(QWidget):
         self._doing.do(copying, name="copy hashes", then=self._copied, owner=self)
 
     def _say_copying(self, done: int, total: int) -> None:
-        self._counts.setText(tr("Copying hashes: {done} of {total}", done=f"{done:,}", total=f"{total:,}"))
+        self._counts.setText(tr("Copying hashes: {done} of {total}", done=numeral(done), total=numeral(total)))
 
     def _copied(self, text: bytes) -> None:
         held = QMimeData()

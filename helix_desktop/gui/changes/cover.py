@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QListWidget, QL
 from helix_desktop.engine.changes.story import written
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 
 class CoverDialog(QDialog):
@@ -52,7 +52,7 @@ class CoverDialog(QDialog):
         """By name, files and bytes; an empty name: what lies in no folder."""
         self.list.clear()
         for name, files, held in folders:
-            words = tr("{name}: {files} files, {size}", name=_name(name), files=f"{files:,}", size=size(held))
+            words = tr("{name}: {files} files, {size}", name=_name(name), files=numeral(files), size=size(held))
             item = QListWidgetItem(words, self.list)
             item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
             if not name or any(letter.isspace() for letter in name):  # a rule cannot name it
@@ -73,7 +73,7 @@ class CoverDialog(QDialog):
         items = [self.list.item(row) for row in range(self.list.count())]
         told = [each.data(Qt.ItemDataRole.UserRole) for each in items if each.checkState() == Qt.CheckState.Checked]
         files, held = sum(one[1] for one in told), sum(one[2] for one in told)
-        self.state.setText(tr("{files} files, {size} are covered.", files=f"{files:,}", size=size(held)))
+        self.state.setText(tr("{files} files, {size} are covered.", files=numeral(files), size=size(held)))
 
 
 def _name(name: str) -> str:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOpti
 
 from helix_desktop.engine.changes.story import FileChange, Left, TurnOfChanges, written
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
 _Index = QModelIndex | QPersistentModelIndex
@@ -146,7 +146,7 @@ class _Painter(QStyledItemDelegate):
         """`+38 −29`; returns its width."""
         painter.setFont(self._theme.font(11))
         measure = QFontMetricsF(painter.font()).horizontalAdvance
-        plus, minus = (f"+{added:,}" if added else ""), (f"−{removed:,}" if removed else "")
+        plus, minus = (f"+{numeral(added)}" if added else ""), (f"−{numeral(removed)}" if removed else "")
         gap = self._theme.px(4) if plus and minus else 0
         whole = measure(plus) + gap + measure(minus)
         left = place.right() - whole if flags & Qt.AlignmentFlag.AlignRight else place.left()

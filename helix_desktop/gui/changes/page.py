@@ -25,7 +25,7 @@ from helix_desktop.gui.changes_port import Changes, Progress, Undone
 from helix_desktop.gui.questions import ask_text
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, numeral, tr
 
 WIDTH = 268
 MOST_STEPS = 8  # of a turn, that can be undone one by one
@@ -219,9 +219,9 @@ class ChangesPage(QWidget):
         self.cover_button.setVisible(progress.state == "too much")
         first = tr(
             "The first checkpoint: {files} files, {size}, {seconds} seconds.",
-            files=f"{progress.files:,}",
+            files=numeral(progress.files),
             size=size(progress.bytes),
-            seconds=f"{progress.seconds:.1f}",
+            seconds=numeral(progress.seconds, 1),
         )
         self._note.setToolTip(first if progress.state == "ready" and progress.files else "")
 

@@ -36,7 +36,7 @@ from helix_desktop.gui.engine_sentences import said, said_of
 from helix_desktop.gui.links import open_link
 from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, numeral, tr
 
 LOW = 400  # pixels of a window that has no room for more than what is asked
 WORDS = 120  # pixels of the field for what to do instead
@@ -84,7 +84,7 @@ def uncovered_words(state: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     shown = [exact.one_line(name) for name in names[:NAMED]]
-    more = [tr("and {n} more", n=f"{len(names) - NAMED:,}")] if len(names) > NAMED else []
+    more = [tr("and {n} more", n=numeral(len(names) - NAMED))] if len(names) > NAMED else []
     return tr("Undo does not cover: {names}", names=", ".join([*shown, *more]))
 
 
@@ -94,7 +94,7 @@ def asked_by(question: Question) -> str:
         return ""
     task, more = exact.shown(question.by[:LONGEST]), len(question.by) - LONGEST
     words = tr("Asked by a sub-agent working on: {task}", task=task)
-    return words + (tr(" … {n} more characters", n=f"{more:,}") if more > 0 else "")
+    return words + (tr(" … {n} more characters", n=numeral(more)) if more > 0 else "")
 
 
 class QuestionCard(QWidget):

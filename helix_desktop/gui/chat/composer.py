@@ -24,7 +24,7 @@ from helix_desktop.gui.meter import Meter, short, spoken
 from helix_desktop.gui.ports import ALLOW_ALL
 from helix_desktop.gui.shared.figures import money
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 BAR = 60
 AGING = 15_000  # milliseconds
@@ -180,7 +180,7 @@ class Composer(QWidget):
         ordered = [(kind, parts.get(kind, 0) + more.get(kind, 0)) for kind in Kind]
         self.meter.show_parts(ordered, window)
         figures = f"{short(sum(parts.values()) + attached)} / {short(window)}"
-        self._figures.setText(f"{figures} · ${cost:,.2f}" if cost >= 0.005 else figures)
+        self._figures.setText(f"{figures} · {tr('${n}', n=numeral(cost, 2))}" if cost >= 0.005 else figures)
         self._figures.setToolTip(spoken(ordered, window))
 
     def show_price(self, price: NextMessage | None, saves: Callable[[], float] = float) -> None:

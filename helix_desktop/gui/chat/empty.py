@@ -9,7 +9,6 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
 WIDTH = 460
-SCRIPTED = "Show me what you can do"
 
 
 class EmptyChat(QWidget):
@@ -41,10 +40,11 @@ class EmptyChat(QWidget):
         for widget in (self._title, words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(12)
-        self.first = QPushButton(SCRIPTED, self)  # the script understands English alone
+        scripted = tr("Show me what you can do")  # in every language with a word the script understands: tour, demo
+        self.first = QPushButton(scripted, self)
         self.first.setAutoDefault(False)
         self.first.setProperty("look", "primary")
-        self.first.clicked.connect(lambda: self.asked.emit(SCRIPTED))
+        self.first.clicked.connect(lambda: self.asked.emit(scripted))
         column.addWidget(self.first, 0, Qt.AlignmentFlag.AlignHCenter)
         self._others: list[QPushButton] = []
         for suggestion in (

@@ -21,7 +21,7 @@ from helix_desktop.engine import exact
 from helix_desktop.gui.ports import Brought
 from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 
 class TrustDialog(QDialog):
@@ -88,7 +88,7 @@ class TrustDialog(QDialog):
         self._agree.setEnabled(bool(self._seen))
         if len(self._items) > 1:
             self._agree.setText(
-                tr("Trust the {n} of {all} you have seen", n=f"{len(self._seen):,}", all=f"{len(self._items):,}")
+                tr("Trust the {n} of {all} you have seen", n=numeral(len(self._seen)), all=numeral(len(self._items)))
             )
 
     def _label(self, words: str, look: str) -> QLabel:
@@ -124,7 +124,7 @@ def asks(items: Sequence[Brought]) -> str:
     """That there is something new to look at, in a line."""
     item = items[0]
     if len(items) > 1:
-        return tr("The folder brings {n} things for agents. They are used once you trust them.", n=f"{len(items):,}")
+        return tr("The folder brings {n} things for agents. They are used once you trust them.", n=numeral(len(items)))
     words = {
         "rules": tr("{name} has rules for agents. They are used once you trust them.", name=item.name),
         "skill": tr("The folder brings a skill: {name}. It is used once you trust it.", name=item.name),

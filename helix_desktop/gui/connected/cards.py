@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWi
 
 from helix_desktop.gui.connected.port import AgentRow
 from helix_desktop.gui.shared.figures import ago
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, percent, tr
 
 
 class Tile(QWidget):
@@ -105,7 +105,7 @@ def state_words(row: AgentRow, now: float) -> str:
             count(row.conversations, "{n} conversation today", "{n} conversations today") if row.conversations else "",
             count(row.requests, "{n} request", "{n} requests"),
             tr("last request {when}", when=ago(row.last, now)),
-            tr("{share} saved", share=f"{1 - row.sent / row.without:.0%}") if row.without > row.sent else "",
+            tr("{share} saved", share=percent(1 - row.sent / row.without)) if row.without > row.sent else "",
         ]
         return " · ".join(filter(None, parts))
     if row.connected:

@@ -17,7 +17,7 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.shared.figures import money
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, numeral, percent, tr
 
 WIDTH, HEIGHT = 1_060, 780
 EVERY = 1_000  # milliseconds between two looks
@@ -118,11 +118,11 @@ class AgentsDialog(QDialog):
         requests = count(today.requests, "{n} request", "{n} requests")
         self._without.show_figure(tr("Today, without Helix"), told(whole), tr("what the agents asked to send"))
         self._billed.show_figure(tr("Billed") if paid else tr("Sent"), told(billed), requests)
-        share = f"{saved / whole:.0%}" if whole else "0%"
+        share = percent(saved / whole) if whole else percent(0)
         self._saved.show_figure(tr("Saved"), told(saved), tr("{share}, recalls included", share=share))
-        read = f"{today.cache_read / today.sent:.0%}" if today.sent else "0%"
+        read = percent(today.cache_read / today.sent) if today.sent else percent(0)
         cached = tr("{share} read from the provider's cache", share=read)
-        self._recalls.show_figure(tr("Recalls answered here"), f"{today.recalls:,}", cached)
+        self._recalls.show_figure(tr("Recalls answered here"), numeral(today.recalls), cached)
 
     def _card(self, row: AgentRow) -> AgentCard:
         card = self._cards.get(row.name)

@@ -32,7 +32,7 @@ from helix_desktop.gui.ports import ConversationRow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.drawing import right_to_left
 from helix_desktop.gui.transcript.harmless import hint
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import percent, tr
 
 FETCHED = 200
 DAY = 86_400
@@ -264,7 +264,7 @@ class ConversationPainter(QStyledItemDelegate):
         painter.setPen(theme.colour("faint"))
         metrics = QFontMetrics(painter.font())
         right = line.right() + 1
-        for text in (when(row.updated, time.time()), f"{share(tuple(row.parts.items()), row.window)}%"):
+        for text in (when(row.updated, time.time()), percent(share(tuple(row.parts.items()), row.window) / 100)):
             width = metrics.horizontalAdvance(text)
             box = self._placed(line, QRect(right - width, line.top(), width + 1, line.height()))
             painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)

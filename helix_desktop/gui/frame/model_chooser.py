@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import (
     QAbstractListModel,
     QEvent,
+    QLocale,
     QModelIndex,
     QObject,
     QPersistentModelIndex,
@@ -95,8 +96,9 @@ def window_words(model: Model) -> str:
 
 
 def price_words(model: Model) -> str:
-    if model.price_input or model.price_output:
-        return f"${model.price_input:g} / ${model.price_output:g}"
+    prices = (model.price_input, model.price_output)
+    if any(prices):
+        return " / ".join(tr("${n}", n=QLocale().toString(price, "g", 6)) for price in prices)
     return tr("free") if model.local else ""
 
 

@@ -25,7 +25,7 @@ from helix_desktop.gui.shared.figures import money
 from helix_desktop.gui.shared.folds import title
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.tool_lines import called
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import percent, tr
 
 PER_MILLION = 1_000_000
 
@@ -132,4 +132,4 @@ def savings(figures: Savings) -> list[tuple[str, str, bool]]:
 
 def _percent(share: float) -> str:
     """Never all of it where some is left."""
-    return f"{min(round(share * 100), 100 if share >= 1 else 99)}%"
+    return percent(min(share, 1 if share >= 1 else 0.99))

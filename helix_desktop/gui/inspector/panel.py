@@ -38,7 +38,7 @@ from helix_desktop.gui.transcript.boxes import Box, Key, More, Toggle, note
 from helix_desktop.gui.transcript.drawing import Ink
 from helix_desktop.gui.transcript.intents import OpenEntry, OpenFold, ShowInChat
 from helix_desktop.gui.views.boxes_view import BoxesView
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, numeral, tr
 
 SOON = 120
 SLICE = 0.005
@@ -185,15 +185,15 @@ class Inspector(QWidget):
             return
         if self._is_now:
             self.looked_at.emit(None)
-            self._step.setText(tr("Now, after step {n}", n=f"{len(self._steps):,}"))
+            self._step.setText(tr("Now, after step {n}", n=numeral(len(self._steps))))
             self._past.forget()
             self._show(self._session.conversation.state)
             return
         step = self._steps[self.slider.value()]
         words = tr(
             "Step {n} of {all} · {when}",
-            n=f"{self.slider.value() + 1:,}",
-            all=f"{len(self._steps):,}",
+            n=numeral(self.slider.value() + 1),
+            all=numeral(len(self._steps)),
             when=clock(step.time),
         )
         self._step.setText(words)
@@ -236,10 +236,10 @@ class Inspector(QWidget):
         held = short(figures.recallable(state) * meter.factor)
         yield FigureBox(ink, width, tr("Cached, recallable"), held, dot=ink.theme.kind(Kind.OUTPUT), ring=True)
         tools = state.settings.tools
-        sent = tr("Tools sent: {n}", n=f"{len(tools.tools):,}")
+        sent = tr("Tools sent: {n}", n=numeral(len(tools.tools)))
         yield FigureBox(ink, width, sent, short(round(tools.tokens * meter.factor)))
         if tools.withheld:
-            words = tr("Tools found by search: {n}", n=f"{tools.withheld:,}")
+            words = tr("Tools found by search: {n}", n=numeral(tools.withheld))
             yield FigureBox(ink, width, words, short(round(tools.withheld_tokens * meter.factor)))
 
     def _next(self, ink: Ink, width: float) -> Iterator[Box]:
@@ -273,7 +273,7 @@ class Inspector(QWidget):
                 ink, width, name, short(part.tokens), dot=dot, ring=ring, mono=part.code, act=_block(part), more=cost
             )
         if len(self._parts) > SHOWN_BLOCKS:
-            yield note(ink, width, tr("and {n} more", n=f"{len(self._parts) - SHOWN_BLOCKS:,}"))
+            yield note(ink, width, tr("and {n} more", n=numeral(len(self._parts) - SHOWN_BLOCKS)))
         for ref in state.branch.exclusions:
             name = tr("left out: #{n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
             yield FigureBox(ink, width, name, tr("Include"), accent=True, act=Toggle(("include", ref)))
@@ -324,7 +324,7 @@ class Inspector(QWidget):
         return menu
 
     def _about(self, menu: QMenu, part: Part) -> None:
-        figure = tr("{n} tokens", n=f"{part.tokens:,}")
+        figure = tr("{n} tokens", n=numeral(part.tokens))
         cost = " · " + tr("{money} a request", money=money(part.cost)) if part.cost else ""
         said = menu.addAction(f"{kind_name(part.block.kind)} · {source(part.block)} · {figure}{cost}")
         said.setEnabled(False)
@@ -354,7 +354,7 @@ class Inspector(QWidget):
         """What the model was sent for the reply `seq`."""
         number = next((at for at, step in enumerate(self._steps, 1) if step.seq == seq), 0)
         if self._session is not None:
-            self._open_request(self._session, seq, tr("Step {n}", n=f"{number:,}") if number else "")
+            self._open_request(self._session, seq, tr("Step {n}", n=numeral(number)) if number else "")
 
     def _open_request(self, session: Session, step: int | None, title: str) -> None:
         def show(found: tuple[str, dict[str, list[str]]]) -> None:

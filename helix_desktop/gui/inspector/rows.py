@@ -13,6 +13,7 @@ from helix_desktop.gui.transcript.bars import paint_ring
 from helix_desktop.gui.transcript.boxes import Act, Box, Hot, Words
 from helix_desktop.gui.transcript.drawing import Ink, Marks
 from helix_desktop.gui.transcript.markdown import Paragraph, Span
+from helix_desktop.gui.words import percent
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 
@@ -28,7 +29,7 @@ class MeterBox(Box):
         self._window = window
         self._words = words
         used = sum(parts.values())
-        self._share = f"{used / window:.0%}" if window else ""
+        self._share = percent(used / window) if window else ""
         self.height = float(ink.px(12 + 6 + 17))
         self.hots = []
         self.text = spoken(self._parts, window)

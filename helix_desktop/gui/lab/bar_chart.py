@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.gui.lab.port import Played
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import percent, tr
 
 LINE, BAR, GAP = 20, 10, 24
 
@@ -32,8 +32,8 @@ class Bars(QWidget):
             tr(
                 "{name}: cost {cost}, peak {peak}",
                 name=self._name(each),
-                cost=f"{each.cost:.0%}",
-                peak=f"{each.peak:.0%}",
+                cost=percent(each.cost),
+                peak=percent(each.peak),
             )
             for each in played
         ]
@@ -72,7 +72,7 @@ class Bars(QWidget):
             self._bar(painter, bar, share / most, each.policy)
             beside = QRectF(bar.right() + 6, top, figure - 6, line)
             painter.setPen(self._theme.colour("muted"))
-            painter.drawText(beside, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, f"{share:.0%}")
+            painter.drawText(beside, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, percent(share))
         if most > 1.0:
             painter.setPen(self._theme.colour("text"))
             whole = room.left() + room.width() / most

@@ -15,7 +15,7 @@ from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.shared.plot import Plot, Pyramid
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 # Never colour alone: each policy's line is dashed in a way of its own.
 DASHES: Mapping[str, Sequence[float]] = {
@@ -85,7 +85,7 @@ class Lines(Plot):
 
     def words_at(self, step: int) -> str:
         """What each policy sent at a step, a line for each."""
-        lines = [tr("Step {n} of {total}", n=f"{step + 1:,}", total=f"{self._count:,}")]
+        lines = [tr("Step {n} of {total}", n=numeral(step + 1), total=numeral(self._count))]
         for line in self._lines:
             if step < len(line.course.steps):
                 name, tokens = self._names.get(line.policy, line.policy), short(line.course.steps[step])

@@ -15,7 +15,7 @@ from helix_desktop.gui.lab.port import Outcome, Played
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import percent, tr
 
 
 class Results(QWidget):
@@ -79,7 +79,7 @@ class Results(QWidget):
         return (
             self._label(self._names.get(played.policy, played.policy), ""),
             self._label(short(played.sent), "small"),
-            self._label(f"{played.kept:.0%}", "small"),
+            self._label(percent(played.kept), "small"),
             self._label(folds or tr("none"), "small"),
             self._take_button(played.policy),
         )

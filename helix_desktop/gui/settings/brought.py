@@ -15,7 +15,7 @@ from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Brought, Workbench
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 
 class BroughtPage(Page):
@@ -44,7 +44,7 @@ class BroughtPage(Page):
             self._items.addWidget(self._label(tr("There is nothing of the kind here."), "faint"))
         asking = [item for item in found if item.state.endswith("not trusted yet")]
         if len(asking) > 1:
-            review = QPushButton(tr("Review all {n} that are new or changed", n=f"{len(asking):,}"), self.inside)
+            review = QPushButton(tr("Review all {n} that are new or changed", n=numeral(len(asking))), self.inside)
             review.setAutoDefault(False)
             review.clicked.connect(lambda _checked=False: self._review(asking))
             self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)

@@ -12,7 +12,7 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.words import tr
-from helix_desktop.settings import ALL, LANGUAGES, SHORTCUTS, Setting, Settings
+from helix_desktop.settings import ALL, ASK_ABOVE, LANGUAGES, SHORTCUTS, Setting, Settings
 
 
 class DeclaredPage(Page):
@@ -43,8 +43,8 @@ class DeclaredPage(Page):
             [choice_words(choice) for choice in setting.choices],
             setting.least or 0,
             setting.most or 0,
-            setting.unit,
-            tr("System font") if setting.font else "",
+            tr(setting.unit) if setting.unit else "",
+            tr("System font") if setting.font else tr("Never") if setting is ASK_ABOVE else "",
             long=setting.long,
             font=setting.font,
         )

@@ -107,7 +107,7 @@ class Number(QDoubleSpinBox):
         event.ignore()
 
     def textFromValue(self, value: float) -> str:
-        return f"{value:g}"
+        return self.locale().toString(value, "g", 6)
 
 
 def field(declared: Declared, changed: Changed, parent: QWidget | None = None) -> QWidget:
@@ -179,6 +179,7 @@ def _limit(whole: QSpinBox, declared: Declared) -> None:
     largest = 2**31 - 1
     whole.setRange(max(int(declared.least), -largest), min(int(declared.most) if declared.most else largest, largest))
     whole.setSuffix(f" {declared.unit}" if declared.unit else "")
+    whole.setSpecialValueText(declared.unset)
     whole.setGroupSeparatorShown(True)
     whole.setSingleStep(max(10 ** (len(str(abs(int(declared.value)))) - 2), 1))
 

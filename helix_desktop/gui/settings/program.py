@@ -32,7 +32,7 @@ class Kept:
     taken: int
     limit: int
     folder: Path
-    backups: Sequence[str] = ()
+    backup: float = 0.0  # when the last one was made; 0: none
 
 
 @dataclass(frozen=True, slots=True)

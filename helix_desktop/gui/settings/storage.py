@@ -16,7 +16,7 @@ from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Going, Installation, Kept
-from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.figures import day, size
 from helix_desktop.gui.words import count, tr
 
 MEGABYTE = 1_000_000
@@ -44,6 +44,7 @@ class StoragePage(Page):
             least=0,
             most=2_000_000,
             unit="MB",
+            unset=tr("No limit"),
         )
         self.add(row(declared, self._set_limit, self.inside))
         self.heading(tr("Maintenance"))
@@ -77,7 +78,7 @@ class StoragePage(Page):
         figures = tr(
             "{entries}, {size} stored as {taken}", entries=entries, size=size(kept.size), taken=size(kept.taken)
         )
-        last = kept.backups[-1] if kept.backups else tr("none")
+        last = day(kept.backup) if kept.backup else tr("none")
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")
         self._folder.setText(str(kept.folder))
         over = kept.taken - kept.limit if kept.limit else 0

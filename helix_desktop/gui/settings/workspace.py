@@ -158,6 +158,7 @@ class CheckpointsPage(Page):
                 covered.most_files,
                 least=0,
                 most=100_000_000,
+                unset=tr("No limit"),
             ),
             Declared(
                 "most_bytes",
@@ -167,6 +168,7 @@ class CheckpointsPage(Page):
                 least=0,
                 most=100_000_000,
                 unit="MB",
+                unset=tr("No limit"),
             ),
             Declared(
                 "keep_days",
@@ -200,7 +202,8 @@ class LimitsPage(Page):
         chosen = program.chosen(bench).limits
         for name, title, sentence, usual, most in LIMITS:
             value = type(usual)(chosen.get(name, usual))
-            declared = Declared(name, tr(title), tr(sentence), value, least=0, most=most)
+            unset = "" if usual else tr("No limit")
+            declared = Declared(name, tr(title), tr(sentence), value, least=0, most=most, unset=unset)
             self.add(row(declared, partial(self._set, name), self.inside))
 
     def _set(self, name: str, value: Value) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import time
+import re
+from datetime import datetime
 
-from helix_desktop.gui.words import count, tr
+from PySide6.QtCore import QDateTime, QLocale
+
+from helix_desktop.gui.words import count, numeral, tr
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
@@ -15,7 +18,7 @@ def size(amount: int) -> str:
     while value >= 999.5 and unit < len(_UNITS) - 1:
         value /= 1000
         unit += 1
-    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 99.95 else f"{value:.1f} {_UNITS[unit]}"
+    return f"{numeral(value, 0 if unit == 0 or value >= 99.95 else 1)} {_UNITS[unit]}"
 
 
 def ago(then: float, now: float) -> str:
@@ -29,25 +32,39 @@ def ago(then: float, now: float) -> str:
         return tr("{n} h ago", n=int(seconds // 3600))
     if seconds < 30 * 86_400:
         return count(int(seconds // 86_400), "{n} day ago", "{n} days ago")
-    return time.strftime("%Y-%m-%d", time.localtime(then))
+    return date(then)
+
+
+def date(then: float) -> str:
+    """The day, with its month in letters or unmistakable: 21 Nov 2026, 21. Nov. 2026, 2026年11月21日."""
+    long = QLocale().dateFormat(QLocale.FormatType.LongFormat)
+    return _told(then, re.sub(r",? ?dddd,? ?", "", long).replace("MMMM", "MMM"))
 
 
 def clock(then: float) -> str:
     """The time of day."""
-    return time.strftime("%H:%M", time.localtime(then))
+    return _told(then, QLocale().timeFormat(QLocale.FormatType.ShortFormat))
 
 
 def day(then: float) -> str:
     """The day and the time of day."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(then))
+    return f"{date(then)} {clock(then)}"
+
+
+def today(then: float) -> bool:
+    return datetime.fromtimestamp(then).astimezone().date() == datetime.now().astimezone().date()
+
+
+def _told(then: float, form: str) -> str:
+    return QLocale().toString(QDateTime.fromSecsSinceEpoch(int(then)), form)
 
 
 def lasted(seconds: float) -> str:
     """A length of time: 0.3 s, 42 s, 3 min 05 s, 2 h 10 min."""
     if seconds < 9.95:
-        return tr("{n} s", n=f"{seconds:.1f}")
+        return tr("{n} s", n=numeral(seconds, 1))
     if seconds < 59.5:
-        return tr("{n} s", n=f"{seconds:.0f}")
+        return tr("{n} s", n=numeral(seconds))
     whole = round(seconds)
     if whole < 3600:
         return tr("{m} min {s} s", m=whole // 60, s=f"{whole % 60:02}")
@@ -56,6 +73,5 @@ def lasted(seconds: float) -> str:
 
 def money(dollars: float) -> str:
     """US dollars, with more figures where the amount is small."""
-    if abs(dollars) >= 0.995:
-        return f"${dollars:,.2f}"
-    return f"${dollars:.3f}" if abs(dollars) >= 0.0005 else "$0"
+    decimals = 2 if abs(dollars) >= 0.995 else 3 if abs(dollars) >= 0.0005 else 0
+    return tr("${n}", n=numeral(dollars if decimals else 0, decimals))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, Span
 from helix_desktop.gui.meter import short
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, numeral, tr
 
 KIND: dict[FoldKind, Kind] = {
     FoldKind.MARKER: Kind.OUTPUT,
@@ -64,8 +64,8 @@ def kept(details: DetailsKept) -> str:
         return ""
     return tr(
         "{kept} of {found} details kept",
-        kept=f"{details.kept + details.added + details.entry:,}",
-        found=f"{details.found:,}",
+        kept=numeral(details.kept + details.added + details.entry),
+        found=numeral(details.found),
     )
 
 

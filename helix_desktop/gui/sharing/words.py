@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.shared.figures import clock
 from helix_desktop.gui.sharing_port import Standing
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, numeral, tr
 
 
 def line(standing: Standing) -> str:
     """In a few words, for the workspace's line; empty where it is not shared."""
     if standing.state == "away":
-        return tr("Shared: away since {time}", time=_time(standing.since))
+        return tr("Shared: away since {time}", time=clock(standing.since))
     if standing.state == "waiting":
-        return tr("Shared: {n} waiting", n=f"{standing.waiting:,}")
+        return tr("Shared: {n} waiting", n=numeral(standing.waiting))
     words = {
         "starting": tr("Shared: connecting…"),
         "in step": tr("Shared: in step"),
@@ -35,12 +34,8 @@ def whole(standing: Standing) -> str:
         "starting": [tr("Connecting to the shared store…")],
         "in step": [tr("Everything is in step with the shared store.")],
         "waiting": [waiting],
-        "away": [tr("The shared store has not answered since {time}.", time=_time(standing.since)), waiting],
+        "away": [tr("The shared store has not answered since {time}.", time=clock(standing.since)), waiting],
         "refused": [waiting] if standing.waiting else [],
     }
     found = sentences.get(standing.state, [])
     return "\n".join([*found, said(standing.why)] if standing.why else found)
-
-
-def _time(moment: float) -> str:
-    return datetime.fromtimestamp(moment).astimezone().strftime("%H:%M")

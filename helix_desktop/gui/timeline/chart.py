@@ -18,7 +18,7 @@ from helix_desktop.gui.shared.folds import title as fold_title
 from helix_desktop.gui.shared.plot import Plot, Pyramid
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.story import Event, Story
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 Threshold = tuple[str, Kind, float]
 
@@ -71,8 +71,8 @@ class Chart(Plot):
             begun = bool(events) and not events[0].folds  # the beginning is an event as well
             words = tr(
                 "{steps} steps, {folds} folds, now {tokens} tokens",
-                steps=f"{self._story.steps[-1]:,}",
-                folds=f"{len(events) - begun:,}",
+                steps=numeral(self._story.steps[-1]),
+                folds=numeral(len(events) - begun),
                 tokens=short(points[-1]),
             )
             self.setAccessibleDescription(words)
@@ -149,7 +149,7 @@ class Chart(Plot):
         story = self._story
         words = tr(
             "step {n} · {tokens} tokens · {when}",
-            n=f"{story.steps[point]:,}",
+            n=numeral(story.steps[point]),
             tokens=short(story.points[point]),
             when=day(story.times[point]),
         )

@@ -16,7 +16,7 @@ from helix_desktop.gui.shared.folds import title as fold_title
 from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.timeline.story import Event, Story
 from helix_desktop.gui.transcript.tool_lines import called
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, numeral, tr
 
 NAMED = 2  # calls in a title
 NEAR = 400  # facts between a call and its output, at most
@@ -158,7 +158,7 @@ def as_markdown(story: Story, heading: str) -> str:
         "",
         tr(
             "{steps} steps · {sent} tokens sent · {all} without folding",
-            steps=f"{totals.steps:,}",
+            steps=numeral(totals.steps),
             sent=short(totals.sent),
             all=short(totals.without),
         ),

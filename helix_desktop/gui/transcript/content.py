@@ -18,7 +18,7 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.transcript.formula import Drawn, Wanted, draw
 from helix_desktop.gui.transcript.projection import Items
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 FIRST = 64 * 1024
 LARGEST_PICTURE = 24 << 20
@@ -142,7 +142,7 @@ class Content(QObject):
     async def _read(self, stored: Stored) -> str:
         content = await self._source.read(stored.digest, 0, min(stored.size, FIRST))
         if b"\0" in content[:4096]:
-            return tr("[{n} bytes of {kind}, not text]", n=f"{stored.size:,}", kind=stored.media_type)
+            return tr("[{n} bytes of {kind}, not text]", n=numeral(stored.size), kind=stored.media_type)
         return content.decode("utf-8", "replace")
 
     async def _picture(self, stored: Stored) -> QImage:

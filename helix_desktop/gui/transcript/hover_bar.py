@@ -5,7 +5,6 @@ It stands in the gap above the message and takes no room. The pointer over the m
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 
 from helix_desktop.gui.icons import icon
-from helix_desktop.gui.shared.figures import clock, day
+from helix_desktop.gui.shared.figures import clock, day, today
 from helix_desktop.gui.transcript.answers import Choice
 from helix_desktop.gui.transcript.boxes import Act, Box, CopyText, Hot
 from helix_desktop.gui.transcript.drawing import Ink, Marks
@@ -69,8 +68,7 @@ def _choosing(choice: Choice) -> list[Button]:
 
 def time_of(then: float) -> str:
     """The time of day; before today with the day."""
-    today = time.strftime("%Y-%m-%d") == time.strftime("%Y-%m-%d", time.localtime(then))
-    return clock(then) if today else day(then)
+    return clock(then) if today(then) else day(then)
 
 
 class HoverBar(Box):

@@ -37,7 +37,7 @@ from helix_desktop.gui.transcript.markdown import Paragraph, Span, coded
 from helix_desktop.gui.transcript.page import Page
 from helix_desktop.gui.transcript.prose import prose
 from helix_desktop.gui.transcript.tool_lines import CallLine, Chip, Look, about, call_line, called
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, numeral, tr
 
 LIMIT = 48_000
 USER_LIMIT = 4_000
@@ -142,7 +142,7 @@ def _reply(at: At) -> Iterator[Box]:
 
 def _rest(page: Page, item: Item, length: int, limit: int) -> Iterator[Box]:
     if length > limit:
-        words = tr("Show more ({rest} characters)", rest=f"{length - limit:,}")
+        words = tr("Show more ({rest} characters)", rest=numeral(length - limit))
         act = Toggle(page.key("limit", item.seq, item.part), MORE)
         yield More(page.ink, page.width, words, act, gap=float(page.ink.px(7)))
 
@@ -300,7 +300,7 @@ def _arguments(text: str) -> str:
 def _live_call(at: At) -> Iterator[Box]:
     page, index = at.page, at.index
     name, arguments = page.items.live_call(index)
-    right = tr("writing… {n} characters", n=f"{len(arguments):,}")
+    right = tr("writing… {n} characters", n=numeral(len(arguments)))
     line = CallLine(called(name, arguments), Look.RUNNING, (), right)
     yield CallBox(page.ink, page.width, line, Toggle(page.key("live", index)))
 

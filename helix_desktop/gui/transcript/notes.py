@@ -17,7 +17,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.shared.folds import kind_words
-from helix_desktop.gui.words import count, tr
+from helix_desktop.gui.words import count, numeral, tr
 
 
 def note(fact: Fact) -> str:
@@ -60,7 +60,7 @@ def changed_files(facts: Sequence[FilesChanged]) -> str:
     named = {name for fact in facts for name in fact.names}
     files = len(named) + sum(max(0, fact.files - len(fact.names)) for fact in facts)
     added, removed = sum(fact.added for fact in facts), sum(fact.removed for fact in facts)
-    return count(files, "{n} file changed", "{n} files changed") + f" +{added:,} −{removed:,}"
+    return count(files, "{n} file changed", "{n} files changed") + f" +{numeral(added)} −{numeral(removed)}"
 
 
 def _cut_short(stop: Stop) -> str:

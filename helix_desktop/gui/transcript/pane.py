@@ -15,7 +15,7 @@ from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.content import Content, Source
 from helix_desktop.gui.transcript.finding import Finding
 from helix_desktop.gui.transcript.gestures import TranscriptView
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
 
 ScrollPlace = tuple[int, int, bool]
 
@@ -51,7 +51,7 @@ class FindBar(QWidget):
         if not self.field.text():
             self.counts.setText("")
         elif total:
-            self.counts.setText(tr("{n} of {total}{more}", n=f"{number + 1:,}", total=f"{total:,}", more=more))
+            self.counts.setText(tr("{n} of {total}{more}", n=numeral(number + 1), total=numeral(total), more=more))
         else:
             self.counts.setText(tr("Nothing found") if done else tr("Loading…"))
 

@@ -1,0 +1,380 @@
+"""Pictures of everything a person meets in the real program, to be looked at: in any language, scheme, size and scale.
+
+`python -m tests.gui.surfaces FOLDER [--language de] [--scheme dark] [--size 900x600] [--scale 2] [--only NAME…]`; needs Xvfb and openbox.
+A picture is named after its surface. Nothing is checked here but that each surface opens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Coroutine, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtWidgets import QApplication, QDialog
+
+from helix_desktop import places, tasks
+from helix_desktop.desktop.program import Program
+from helix_desktop.engine.facts import (
+    Fact,
+    ModelReplied,
+    Stop,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.engine.ports import About
+from helix_desktop.gui.settings.dialog import SettingsDialog
+from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.secrets import Secrets
+from helix_desktop.settings import LANGUAGE, THEME, Settings
+from helix_desktop.workbench import Desk, Workbench
+from helix_desktop.workbench.tour import Quick, make_folder, take
+from tests.gui import screen, story
+from tests.soak.driven import HOME, drive, opened, until
+
+MODELS = 350
+MATH = r"""The waiting time of a queue with one server is
+
+$$W_q = \frac{\lambda}{\mu(\mu-\lambda)} = \int_0^\infty t\,\mathrm{d}F(t)$$
+
+so with $\rho = \lambda/\mu$ close to 1 it grows like $\frac{1}{1-\rho}$.
+
+| load | waiting time | served |
+|------|-------------:|--------|
+| 0.5 | 1.0 s | all of them |
+| 0.9 | 9.0 s | all of them, late, and in the order in which they came |
+| 0.99 | 99.0 s | *some* |
+
+1. Measure the load **before** changing anything.
+2. Then look at `src/lock/manager.rs`, and at [the notes](https://example.com/notes).
+
+> A queue that is never empty is not a queue.
+
+```sql
+select day, count(*) from waits where seconds > 9 group by day order by 2 desc limit 20;
+```
+"""
+
+
+class Listing(BaseHTTPRequestHandler):
+    """An aggregator's list of models, and nothing else."""
+
+    def do_GET(self) -> None:
+        if self.path != "/v1/models":
+            self.send_error(404)
+            return
+        makers = ("anthropic", "google", "meta-llama", "mistralai", "openai", "qwen", "a-maker-with-a-rather-long-name")
+        models = [
+            {
+                "id": f"{makers[number % len(makers)]}/model-{number:03}" + ("-instruct-preview-2026-05" if number % 5 == 0 else ""),
+                "context_length": (8_192, 131_072, 1_048_576)[number % 3],
+                "architecture": {"input_modalities": ["text", "image"] if number % 2 else ["text"]},
+                "supported_parameters": ["tools", "reasoning"] if number % 4 else [],
+                "pricing": {"prompt": f"{number / 1e8:.9f}", "completion": f"{number / 2e7:.9f}"},
+            }
+            for number in range(MODELS)
+        ]  # fmt: skip
+        body = json.dumps({"data": models}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+def listing() -> int:
+    """Serve it while the program lives; its port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Listing)
+    tasks.thread(server.serve_forever, name="listing", daemon=True)
+    return server.server_port
+
+
+def prepare(home: Path, port: int) -> None:
+    """A user's home after some weeks."""
+
+    async def make() -> None:
+        where = places.find(home / HOME)
+        desk = Desk(where, Secrets(where.key_file, environ={}), clock=Quick())
+        desk.configured.put(ProviderConfig("aggregator", base_url=f"http://127.0.0.1:{port}/v1"))
+        desk.configured.put(ProviderConfig("dead", base_url="http://127.0.0.1:9/v1"))
+        folder = home / "storage-engine"
+        make_folder(folder)
+        for line in (["init", "-q", "."], ["add", "."], ["commit", "-qm", "first"]):
+            subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *line], cwd=folder, check=True)
+        (home / "website").mkdir()
+        other = await desk.create("A website with quite a long name", home / "website")
+        await other.choose_model("demo/demo")
+        bench = await desk.create("storage-engine", folder)
+        await take(bench, lambda _: None)
+        await bench.choose_model("demo/demo")
+        await bench.choose_mode("allow all")
+        for title in ("Why is the second test flaky? A long question that does not fit in the list", "Release notes"):
+            await bench.new_conversation(title)
+        await bench.workspace.journal.append((await bench.new_conversation("Queues")).id, await _hard(bench))
+        session = await bench.new_conversation("Extract the lock manager")
+        for text in story.CONTENT.values():
+            await bench.workspace.cache.put(text.encode(), About("read_file", "src/lock/table.rs"))
+        await bench.workspace.journal.append(session.id, story.facts()[1:])
+        changing = await bench.new_conversation("Rename the values")
+        changing.send(
+            (
+                Text(
+                    "run sed -i 's/self/this/' src/*.py && rm README.md && echo new > src/new.txt && mkdir -p a/b && date > a/b/c"
+                ),
+            )
+        )
+        await _idle(changing)
+        await desk.aclose()
+
+    asyncio.run(make())
+
+
+async def _idle(session: object) -> None:
+    async with asyncio.timeout(60):
+        while not any(isinstance(each.fact, TurnEnded) for each in session.facts):  # type: ignore[attr-defined]
+            await asyncio.sleep(0.05)
+
+
+async def _hard(bench: Workbench) -> Sequence[Fact]:
+    """What is hard to draw: a picture, a group of calls, math, a table, a failure."""
+    picture = QImage(900, 500, QImage.Format.Format_RGB32)
+    picture.fill(QColor("#2f6bd8"))
+    painter = QPainter(picture)
+    painter.fillRect(60, 60, 300, 380, QColor("#e5a13a"))
+    painter.end()
+    file = bench.folder / "queue.png"
+    picture.save(str(file))
+    attached = await bench.attach("queue.png", file.read_bytes(), "image/png")
+    calls = [
+        ToolCall(f"q{n}", "read_file", json.dumps({"path": f"src/lock/module_{n}.rs"}), tokens=40) for n in range(4)
+    ]
+    done = [ToolReturned(call.id, story.stored(story.TABLE), 4_812, seconds=0.02, head=story.TABLE) for call in calls]
+    long = ToolCall(
+        "q9",
+        "run_command",
+        json.dumps({"command": "cargo test --workspace --all-features -- --nocapture " * 3}),
+        tokens=40,
+    )
+    return (
+        UserSaid((Text("What does this picture of our queue mean? It costs $5 on Monday and $10 on Friday.", 20), attached)),
+        ModelReplied((Text("I look at the modules first.", 8), *calls, long), story.MODEL, Stop.CALLS, Usage(input=9_000, output=90, cost=0.03)),
+        *done,
+        ToolReturned("q9", story.stored(story.TESTS), 18_240, ok=False, exit_code=101, seconds=41.0, head=story.TESTS),
+        ModelReplied((Text(MATH, 400),), story.MODEL, Stop.END, Usage(input=30_000, cache_read=27_000, output=400, cost=0.05)),
+        TurnEnded(TurnEnd.DONE),
+        UserSaid((Text("And with two servers?", 6),)),
+        TurnEnded(TurnEnd.FAILED, "The model dead/model could not be reached: connection refused.", "connection"),
+    )  # fmt: skip
+
+
+class Tour:
+    """Goes from surface to surface. `only`: their names; empty: all."""
+
+    def __init__(self, run: Program, folder: Path, size: tuple[int, int], only: Sequence[str]) -> None:
+        self.window, self.front, self.folder, self.only, self.size = run.window, run, folder, only, size
+
+    async def shot(self, name: str, seconds: float = 0.6) -> None:
+        await asyncio.sleep(seconds)
+        if not self.only or any(name.startswith(each) for each in self.only):
+            QApplication.primaryScreen().grabWindow(0).save(str(self.folder / f"{name}.png"))
+
+    def wants(self, *names: str) -> bool:
+        return not self.only or any(
+            name.startswith(each) or each.startswith(name) for name in names for each in self.only
+        )
+
+    def act(self, name: str) -> None:
+        self.window.actions_[name].trigger()
+
+    async def full(self) -> None:
+        shell = self.window.window()
+        shell.showFullScreen()
+        await until(lambda: shell.size().width() == self.size[0], 10)
+        await asyncio.sleep(0.5)
+
+    async def first(self) -> None:
+        """An empty home: the first start, connecting, and the first steps of the tour."""
+        window = self.window
+        await until(lambda: window.page == "welcome" and window.welcome.tour.isEnabled())
+        await self.full()
+        await self.shot("01-welcome", 2.5)
+        window.create_workspace(self.folder)
+        await until(lambda: window.bench is not None)
+        await self.shot("02-empty-workspace", 1.5)
+        window.chat.composer.text.setPlainText("What is in this folder?")
+        window.chat.composer.send(steer=False)
+        await self.shot("03-connect", 2)
+        await self.close()
+        self.act("tour")
+        await self.shot("04-tour", 2.5)
+
+    async def used(self) -> None:
+        """A home after some weeks."""
+        window = self.window
+        await until(lambda: window.bench is not None)
+        await opened(self.front, "storage-engine")
+        await self.full()
+        for part in (self.chat, self.pages, self.dialogs, self.settings):
+            await part()
+
+    async def open(self, title: str) -> None:
+        window = self.window
+        row = next(row for row in window.rows() if row.title.startswith(title))
+        window.show_page("chat")
+        window.open_conversation(row.id)
+        await until(lambda: window.session is not None and window.session.id == row.id)
+        await asyncio.sleep(0.5)
+
+    async def chat(self) -> None:
+        view = self.window.chat.transcript.view
+        await self.open("Extract the lock")
+        await self.shot("10-chat", 1)
+        await self.open("Queues")
+        await self.shot("11-chat-failure", 1.5)
+        view.show_index(0)
+        await self.shot("12-chat-picture", 1.5)
+        group = next((at for at in range(len(view.items.all)) if view.items.group(at) is not None), None)
+        if group is not None:
+            view.show_index(min(group + 1, len(view.items.all) - 1))
+            await self.shot("13-chat-math", 1.5)
+        await self.open("Release")
+        await self.shot("14-chat-empty")
+        if self.wants("15", "16"):
+            await self.window.bench.choose_mode("ask")  # type: ignore[union-attr]
+            composer = self.window.chat.composer
+            composer.text.setPlainText(
+                'run for f in src/*.py; do python3 -m py_compile "$f" || echo bad; done && git status --short && curl -s https://example.com/install.sh | sh'
+            )
+            await self.shot("15-composer")
+            composer.send(steer=False)
+            await until(lambda: self.window.chat.approvals.card is not None)
+            await self.shot("16-approval", 1)
+            self.act("refuse")
+            await asyncio.sleep(1.5)
+            self.act("refuse")
+            await asyncio.sleep(1)
+
+    async def pages(self) -> None:
+        window = self.window
+        await self.open("Tour")
+        await self.shot("20-tour-chat", 1)
+        for number, page in enumerate(("changes", "cache", "timeline"), 21):
+            window.show_page(page)
+            await self.shot(f"{number}-{page}", 2)
+        await self.open("Extract the lock")
+        window.show_page("timeline")
+        await self.shot("24-timeline-handover", 1.5)
+        await self.open("Rename")
+        window.show_page("changes")
+        await self.shot("25-changes-command", 2)
+        window.show_page("chat")
+
+    async def dialogs(self) -> None:
+        await self.open("Queues")
+        for number, (name, wait) in enumerate(
+            (("model", 2.0), ("palette", 0.6), ("policy", 0.6), ("mode", 0.6), ("side-by-side", 1.0), ("share-workspace", 1.0), ("bring-in", 2.0),
+             ("connect-agent", 1.5), ("lab", 1.0), ("brought", 1.0), ("forget-text", 1.0), ("workspace-trash", 1.0)), 30
+        ):  # fmt: skip
+            if self.wants(f"{number}-{name}"):
+                if name in ("policy", "mode"):
+                    asyncio.get_running_loop().call_later(wait + 0.9, self.pop)
+                    asyncio.get_running_loop().call_later(wait, self.grab, f"{number}-{name}")
+                    self.act(name)
+                    await asyncio.sleep(wait + 1.2)
+                    continue
+                self.act(name)
+                if name == "palette":
+                    self.window.palette_.line.setText("lock")
+                await self.shot(f"{number}-{name}", wait)
+                await self.close()
+
+    def grab(self, name: str) -> None:
+        QApplication.primaryScreen().grabWindow(0).save(str(self.folder / f"{name}.png"))
+
+    def pop(self) -> None:
+        popup = QApplication.activePopupWidget()
+        if popup is not None:
+            popup.close()
+
+    async def settings(self) -> None:
+        self.act("settings")
+        await until(
+            lambda: any(
+                isinstance(each, SettingsDialog) and each.isVisible() for each in QApplication.topLevelWidgets()
+            )
+        )
+        dialog = next(
+            each for each in QApplication.topLevelWidgets() if isinstance(each, SettingsDialog) and each.isVisible()
+        )
+        for number, name in enumerate(dialog.names(), 50):
+            if self.wants(f"{number}-{name}"):
+                dialog.open_at(name)
+                await self.shot(f"{number}-{name}", 1)
+        await self.close()
+
+    async def close(self) -> None:
+        for each in QApplication.topLevelWidgets():
+            if isinstance(each, QDialog) and each.isVisible():
+                each.reject()
+        self.pop()
+        self.window.palette_.leave()
+        chooser = self.front._front.models.chooser
+        if chooser.isVisible():
+            chooser.leave()
+        await asyncio.sleep(0.3)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--language", default="en")
+    parser.add_argument("--scheme", default="light")
+    parser.add_argument("--size", default="1440x900")
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--inside", choices=("first", "used"))
+    chosen = parser.parse_args()
+    width, height = map(int, chosen.size.split("x"))
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    if not chosen.inside:
+        with screen.screen(f"{round(width * chosen.scale)}x{round(height * chosen.scale)}") as own:
+            environment = {**own.environment, "QT_SCALE_FACTOR": f"{chosen.scale:g}"}
+            for inside in ("first", "used"):
+                subprocess.run(
+                    [sys.executable, "-m", "tests.gui.surfaces", *sys.argv[1:], "--inside", inside],
+                    env=environment,
+                    check=False,
+                )
+        return 0
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
+        home = Path(made)
+        if chosen.inside == "used":
+            prepare(home, listing())
+        settings = Settings(places.find(home / HOME).settings)
+        settings.change(LANGUAGE, chosen.language)
+        settings.change(THEME, chosen.scheme)
+
+        def walk(run: Program) -> Coroutine[Any, Any, None]:
+            tour = Tour(run, chosen.folder, (width, height), chosen.only)
+            return tour.first() if chosen.inside == "first" else tour.used()
+
+        return drive(home, walk)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
