@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
+from helix_desktop.mcp_host.starting import started
+
 SECONDS = 5.0
 _GONE = 0.5
 _MARK = b"helix-path-begins:"
@@ -36,7 +38,8 @@ def _shell(environment: Mapping[str, str]) -> str:
 
 async def _asked(shell: str, environment: Mapping[str, str]) -> str:
     try:
-        process = await asyncio.create_subprocess_exec(
+        process = await started(
+            _gone,
             shell,
             "-l",
             "-i",
@@ -46,7 +49,6 @@ async def _asked(shell: str, environment: Mapping[str, str]) -> str:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env=dict(environment),
-            start_new_session=True,
         )
     except OSError:
         return ""
@@ -56,9 +58,7 @@ async def _asked(shell: str, environment: Mapping[str, str]) -> str:
     except TimeoutError:
         return ""
     finally:
-        await _hang_up(process)
-        cast(Any, process)._transport.close()  # noqa: SLF001 - what it has started may hold the pipe for ever
-        await asyncio.sleep(0)
+        await _gone(process)
 
 
 async def _told(printed: asyncio.StreamReader) -> str:
@@ -68,6 +68,12 @@ async def _told(printed: asyncio.StreamReader) -> str:
             if line.startswith(_MARK):
                 return line.removeprefix(_MARK).decode("utf-8", "replace").strip()
     return ""
+
+
+async def _gone(process: asyncio.subprocess.Process) -> None:
+    await _hang_up(process)
+    cast(Any, process)._transport.close()  # noqa: SLF001 - what it has started may hold the pipe for ever
+    await asyncio.sleep(0)
 
 
 async def _hang_up(process: asyncio.subprocess.Process) -> None:

@@ -21,6 +21,8 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from helix_desktop.mcp_host.starting import started
+
 LONGEST = 24 << 20  # bytes of one message
 IN_THREAD = 1 << 20  # what is longer is parsed beside the event loop
 MOST_LOG_LINES = 500
@@ -47,14 +49,14 @@ async def process_streams(
     argv: Sequence[str], environment: Mapping[str, str], folder: str, record: Log, lost: Callable[[], None]
 ) -> AsyncIterator[Streams]:
     """Start it, give the SDK's streams to it, and leave nothing of it behind. `lost` is called when its output ends."""
-    process = await asyncio.create_subprocess_exec(
+    process = await started(
+        _gone,
         *argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=dict(environment),
         cwd=folder or None,
-        start_new_session=True,
     )
     to_session, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -68,8 +70,7 @@ async def process_streams(
             finally:
                 group.cancel_scope.cancel()
     finally:
-        with anyio.CancelScope(shield=True):
-            await _end(process)
+        await _gone(process)
 
 
 async def _take(
@@ -139,6 +140,11 @@ async def _listen(process: asyncio.subprocess.Process, record: Log) -> None:
         rest = rest[-4_000:]
     if rest:
         record.add(rest.decode("utf-8", "replace"))
+
+
+async def _gone(process: asyncio.subprocess.Process) -> None:
+    with anyio.CancelScope(shield=True):
+        await _end(process)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
