@@ -50,9 +50,15 @@ class Net:
         return await restore.put_back(self.checkpoints, restore.steps(planned, chosen))
 
 
-def state(folder: Path) -> State:
-    """Everything below a folder, as bytes, kinds, modes, links and names that are one file."""
+Read = dict[bytes, tuple[tuple[int, ...], bytes]]  # by path: what its times and inode were, and its bytes
+
+
+def state(folder: Path, read: Read | None = None) -> State:
+    """Everything below a folder, as bytes, kinds, modes, links and names that are one file. `read`: files whose inode, size and times
+    are those of the last time are not read again.
+    """
     found: State = {}
+    read = {} if read is None else read
     inodes: dict[int, list[str]] = {}
     for at, names, files in os.walk(os.fsencode(folder)):
         names[:] = [name for name in names if name != b".git"]
@@ -62,7 +68,10 @@ def state(folder: Path) -> State:
             inside = os.fsdecode(os.path.relpath(path, os.fsencode(folder)))
             match stat.S_IFMT(st.st_mode):
                 case stat.S_IFREG:
-                    found[inside] = (stat.S_IMODE(st.st_mode), Path(os.fsdecode(path)).read_bytes())
+                    times = (st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)
+                    if path not in read or read[path][0] != times:
+                        read[path] = times, Path(os.fsdecode(path)).read_bytes()
+                    found[inside] = (stat.S_IMODE(st.st_mode), read[path][1])
                     inodes.setdefault(st.st_ino, []).append(inside)
                 case stat.S_IFLNK:
                     found[inside] = os.readlink(path)  # noqa: PTH115 -- bytes
