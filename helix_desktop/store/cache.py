@@ -30,6 +30,7 @@ _FIRST_CHUNK = bytes(4)
 _RAW, _ZSTD = bytes((records.RAW,)), bytes((records.ZSTD,))
 _PINNED, _QUARANTINED, _FORGOTTEN = b"p", b"q", b"t"
 BY_HAND = About()
+THOROUGH = 12  # zstd's level for what is little: a tenth smaller, and ten times as long
 CHECKPOINT = "checkpoint"  # About.tool of what checkpoints store; the index does not list it
 
 
@@ -40,6 +41,7 @@ class CacheFolder:
         self.level = Level(folder)
         self.now = now
         self._compressor = zstandard.ZstdCompressor(level=1)
+        self._thorough = zstandard.ZstdCompressor(level=THOROUGH)
         self._decompressor = zstandard.ZstdDecompressor()
         self._staged: dict[bytes, Staged] = {}  # by SHA-256: what is on its way
         self.put_again: set[Digest] | None = (
@@ -99,7 +101,8 @@ class CacheFolder:
         self.commit([staged])
         return staged.record.stored
 
-    def stage(self, content: bytes, about: About) -> Staged:
+    def stage(self, content: bytes, about: About, *, thorough: bool = False) -> Staged:
+        """`thorough`: take time to make it small."""
         digest = Digest.of(content)
         if (known := self.known(digest)) is not None:
             return self.adopted(known, about, line_count(content, about))
@@ -108,7 +111,7 @@ class CacheFolder:
             incoming.write(content)
             return incoming.finish()
         number = self.take()
-        value = self.encoded(content)
+        value = self.encoded(content, thorough=thorough)
         record = Record(number, number, digest, len(content), len(value), line_count(content, about), self.now(), about)
         return self.ready(record, [(records.chunk_key(number, 0), value)])
 
@@ -196,8 +199,8 @@ class CacheFolder:
         self._next += 1
         return self._next - 1
 
-    def encoded(self, content: bytes) -> bytes:
-        packed = self._compressor.compress(content)
+    def encoded(self, content: bytes, *, thorough: bool = False) -> bytes:
+        packed = (self._thorough if thorough else self._compressor).compress(content)
         if len(packed) < len(content):
             return _ZSTD + packed
         return _RAW + content

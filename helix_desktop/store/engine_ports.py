@@ -13,7 +13,7 @@ from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import About, Entry
 from helix_desktop.errors import Ambiguous, CacheCorrupt, JournalCorrupt, NotThere, StoreFailed
 from helix_desktop.store import maintenance
-from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.cache import CHECKPOINT, CacheFolder
 from helix_desktop.store.conversations import Row
 from helix_desktop.store.incoming_content import Incoming, Staged
 from helix_desktop.store.journal import JournalFile
@@ -24,6 +24,7 @@ from helix_desktop.store.thread import StoreThread
 
 __all__ = ["Cache", "Index", "Journal"]  # the three ports of an open workspace
 
+LITTLE = 256 << 10  # bytes of checkpoints put at once, up to which time is taken to make them small
 _PAGE = 500  # facts read before others get their turn
 _SLICE = 1 << 20  # bytes of puts that wait for one commit
 Batch = tuple[str, Sequence[Fact]]  # of one conversation
@@ -199,13 +200,14 @@ class Cache:
     def _put_many(self, contents: Sequence[tuple[bytes, About]]) -> list[Stored]:
         found: list[Stored] = []
         staged: list[Staged] = []
+        little = sum(len(content) for content, _ in contents) <= LITTLE
         try:
             for content, about in contents:
                 digest = Digest.of(content)
                 if self._folder.forgotten(digest):
                     found.append(Stored(digest, len(content), 0, about.media_type))
                     continue
-                staged.append(self._folder.stage(content, about))
+                staged.append(self._folder.stage(content, about, thorough=little and about.tool == CHECKPOINT))
                 found.append(staged[-1].record.stored)
         except BaseException:
             for one in staged:

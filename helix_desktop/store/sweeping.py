@@ -20,16 +20,19 @@ _PAGE = 500
 
 class Sweeping:
     """One sweep, in slices on the thread that owns the stores. What a fact leads to: a checkpoint, its manifest and differences, and all
-    files these name.
+    files these name. `now`: the checkpoint the next one will be made from, which no fact may name yet.
     """
 
-    def __init__(self, journal: JournalFile, cache: CacheFolder, until: float, keep: frozenset[Digest]) -> None:
+    def __init__(
+        self, journal: JournalFile, cache: CacheFolder, until: float, keep: frozenset[Digest], now: Digest | None
+    ) -> None:
         self.entries = self.freed = 0
         self._journal = journal
         self._cache = cache
         self._until = until
         self._live = set(keep)
-        self._read: set[Digest] = set()  # manifests and differences whose files are known
+        self._now = now
+        self._whole: set[Digest] = set()  # states of which everything is known to be live
 
     def run(self) -> Iterator[bool]:
         old = []
@@ -50,6 +53,8 @@ class Sweeping:
                 yield True
 
     def _mark(self) -> Iterator[bool]:
+        if self._now is not None:
+            yield from self._state(self._now)
         after = 0
         while lines := self._journal.since(after, _PAGE):
             after = lines[-1].id
@@ -60,41 +65,37 @@ class Sweeping:
                     continue
                 self._live.update(digest for _, digest in used(fact))
                 if isinstance(fact, FilesChanged):
-                    yield from self._follow(fact)
+                    self._difference(fact.difference.digest)
+                    yield from self._state(fact.before)
+                    yield from self._state(fact.after)
             yield True
 
-    def _follow(self, fact: FilesChanged) -> Iterator[bool]:
-        self._differs(fact.difference.digest)
-        for digest in (fact.before, fact.after):
-            if digest in self._read:
-                continue
-            self._read.add(digest)
-            self._live.add(digest)
-            content = self._get(digest)
-            if not content:
-                continue
-            checkpoint = tree.read_checkpoint(content)
-            if checkpoint.manifest not in self._read:
-                self._read.add(checkpoint.manifest)
-                self._live.add(checkpoint.manifest)
-                if manifest := self._get(checkpoint.manifest):
-                    self._name(tree.read_manifest(manifest).values())
-                yield True
-            for difference in checkpoint.differences:
-                self._differs(difference)
-            yield True
-
-    def _differs(self, digest: Digest) -> None:
-        if digest in self._read:
-            return
-        self._read.add(digest)
+    def _difference(self, digest: Digest) -> None:
         self._live.add(digest)
         if content := self._get(digest):
             for change in tree.read_difference(content):
-                self._name(item for item in (change.before, change.after) if item is not None)
+                self._name(change[1:])
 
-    def _name(self, items: Iterable[Item]) -> None:
-        self._live.update(Digest(item.content) for item in items if item.kind is Kind.FILE)
+    def _state(self, state: Digest) -> Iterator[bool]:
+        """The entries that lead to a state, the last first, and the files it names: of each path the last."""
+        waiting, met = [state], set[str]()
+        while waiting:
+            digest = waiting.pop()
+            if digest in self._whole:
+                continue
+            self._live.add(digest)
+            content = self._get(digest)
+            found, behind = dict(tree.puts(content)), tree.behind(content)
+            self._name(item for path, item in found.items() if path not in met or not behind)
+            met.update(found)
+            waiting += behind
+            if not behind:
+                self._whole.add(digest)
+            yield True
+        self._whole.add(state)
+
+    def _name(self, items: Iterable[Item | None]) -> None:
+        self._live.update(Digest(item.content) for item in items if item is not None and item.kind is Kind.FILE)
 
     def _get(self, digest: Digest) -> bytes:
         """The content; nothing where it was forgotten or is damaged."""

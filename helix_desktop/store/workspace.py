@@ -449,9 +449,13 @@ class Workspace:
         await stores.background.run(forgetting.drop_remains, self.folder)
         return await stores.thread.run(emptying.remove)
 
-    async def collect_checkpoints(self, days: int, keep: frozenset[Digest] = frozenset()) -> Collected:
-        """Remove contents that only checkpoints had, that no fact leads to and that are older than `days`. `keep`: those in use now."""
-        sweeping = Sweeping(self._stores.journal, self._stores.cache, clock.time() - days * 86_400, keep)
+    async def collect_checkpoints(
+        self, days: int, keep: frozenset[Digest] = frozenset(), now: Digest | None = None
+    ) -> Collected:
+        """Remove contents that only checkpoints had, that no fact leads to and that are older than `days`. `keep`: those in use now;
+        `now`: the checkpoint of now.
+        """
+        sweeping = Sweeping(self._stores.journal, self._stores.cache, clock.time() - days * 86_400, keep, now)
         await self._stores.thread.through(sweeping.run())
         if sweeping.entries:
             await self.index.checkpoints_removed(sweeping.entries, sweeping.freed)

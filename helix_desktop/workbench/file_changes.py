@@ -76,10 +76,8 @@ class FileChanges:
     async def sweep(self) -> tuple[int, int]:
         """Remove what no conversation needs any more; entries and bytes."""
         named = self.checkpoints.items().values()
-        keep = {Digest(item.content) for item in named if item.kind is Kind.FILE}
-        if (now := self.checkpoints.now) is not None:
-            keep |= {now.manifest, *now.differences}
-        found = await self._bench.workspace.collect_checkpoints(self.keep_days, frozenset(keep))
+        keep = frozenset(Digest(item.content) for item in named if item.kind is Kind.FILE)
+        found = await self._bench.workspace.collect_checkpoints(self.keep_days, keep, self.checkpoints.now)
         return found.entries, found.bytes
 
     @property

@@ -25,6 +25,7 @@ from tests.benchmarks.row import Figure, Row
 
 FIRST, UNCHANGED, WATCHED, ROOM = 5_000, 3.0, 20, 1.1
 RUNS = 7
+STEPS = 60
 
 
 def rows(*, quick: bool = False) -> list[Row]:
@@ -88,17 +89,19 @@ async def _took(checkpoints: Checkpoints, *, thorough: bool) -> float:
 
 
 async def _room(folder: Path, checkpoints: Checkpoints, home: Path, name: str) -> Row:
-    """What 20 steps, each with five changed files, add to the store, as a share of their contents compressed by themselves."""
+    """What steps, each with five changed files, add to the store, as a share of their contents compressed by themselves."""
     chance = random.Random(5)
     packer = zstandard.ZstdCompressor(level=1)
     paths = sorted(path for path in folder.rglob("*.py"))
     before, alone = await _kept(checkpoints), 0
-    for number in range(20):
+    for number in range(STEPS):
+        window = await checkpoints.begin("call", "conversation", "command")
         for path in chance.sample(paths, 5):
             content = _source(chance, 120) + b"# %d\n" % number
             path.write_bytes(content)
             alone += len(packer.compress(content))
-        await checkpoints.look()
+        if window is not None:
+            await checkpoints.end(window)
     share = (await _kept(checkpoints) - before) / alone
     return Row(f"room of a step, {name}", "× compressed", Figure(share, share, share), {}, "at most 1.1", share <= ROOM)
 

@@ -77,7 +77,9 @@ async def _hostile(base: Path, count: int, files: int, seed: int, found: Counter
     (folder / "large.bin").write_bytes(chance.randbytes(1 << 20) * 101)
     subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
     subprocess.run(["git", "config", "gc.auto", "0"], cwd=folder, check=True)  # nothing in .git changes behind our back
-    (folder / ".git" / "info" / "exclude").write_text("large.bin\n")  # so `git clean -fdx` deletes it, and no commit has it
+    (folder / ".git" / "info" / "exclude").write_text(
+        "large.bin\n"
+    )  # so `git clean -fdx` deletes it, and no commit has it
     subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
     subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"], cwd=folder, check=True)
     subprocess.run(["git", "repack", "-adq"], cwd=folder, check=True)  # one file to compare, not one for each object

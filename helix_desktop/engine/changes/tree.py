@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import NewerVersion, WrongUse
 
-VERSION = 1
-LONGEST_CHAIN = 50  # differences behind a manifest, before a new one is written
+LONGEST_CHAIN = 2_000  # differences behind a manifest, before a new one is written
+_VERSIONS = {"manifest": 1, "difference": 2}
 _BODY = struct.Struct("<cIQH")  # kind, mode, size, length of the content that follows
 _LENGTH = struct.Struct("<H")
 
@@ -57,15 +56,6 @@ class Change(NamedTuple):
         return Change(self.path, self.after, self.before)
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A state as the cache holds it: a manifest, and the differences since, in order."""
-
-    roots: tuple[str, ...]
-    manifest: Digest
-    differences: tuple[Digest, ...] = ()
-
-
 Tree = Mapping[str, Item]
 
 
@@ -94,7 +84,7 @@ def write_manifest(bodies: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
 
 
 def read_manifest(content: bytes) -> dict[str, Item]:
-    fields = _fields(_headed(content, "manifest"))
+    fields = _fields(_headed(content, "manifest")[1])
     found = {}
     for path, body in zip(fields, fields, strict=True):
         item = unpack(body)
@@ -103,47 +93,52 @@ def read_manifest(content: bytes) -> dict[str, Item]:
     return found
 
 
-def write_difference(changes: Iterable[Change]) -> bytes:
-    return _head("difference") + b"".join(
+def write_difference(changes: Iterable[Change], behind: Digest) -> bytes:
+    """`behind`: the state the changes were made to. With it, the difference is also the state they lead to."""
+    return (_head("difference") + behind.raw) + b"".join(
         _sized(_raw(path)) + _sized(pack(before)) + _sized(pack(after)) for path, before, after in changes
     )
 
 
 def read_difference(content: bytes) -> tuple[Change, ...]:
-    fields = _fields(_headed(content, "difference"))
+    version, body = _headed(content, "difference")
+    fields = _fields(body[32:] if version > 1 else body)
     return tuple(
         Change(_path(path), unpack(before), unpack(after))
         for path, before, after in zip(fields, fields, fields, strict=True)
     )
 
 
-def write_checkpoint(checkpoint: Checkpoint) -> bytes:
-    body = {
-        "checkpoint": VERSION,
-        "roots": checkpoint.roots,
-        "manifest": checkpoint.manifest.hex,
-        "differences": [digest.hex for digest in checkpoint.differences],
-    }
-    return json.dumps(body).encode("utf-8", "surrogateescape")
+def behind(content: bytes) -> tuple[Digest, ...]:
+    """What has to be read for the state that an entry stands for, in order, before the entry itself."""
+    if content.startswith(b"{"):  # a checkpoint of version 1
+        body = json.loads(content)
+        if body["checkpoint"] > 1:
+            raise _newer()
+        return tuple(map(Digest.parse, (body["manifest"], *body["differences"])))
+    if not content.startswith(b"helix difference "):
+        return ()
+    version, left = _headed(content, "difference")
+    return (Digest(bytes(left[:32])),) if version > 1 else ()
 
 
-def read_checkpoint(content: bytes) -> Checkpoint:
-    body = json.loads(content)
-    if body["checkpoint"] > VERSION:
-        raise NewerVersion("This checkpoint was written by a newer Helix Desktop.", remedy="Update the program.")
-    differences = tuple(Digest.parse(text) for text in body["differences"])
-    return Checkpoint(tuple(body["roots"]), Digest.parse(body["manifest"]), differences)
+def puts(content: bytes) -> Iterator[tuple[str, Item | None]]:
+    """What an entry that leads to a state puts at which path."""
+    if content.startswith(b"helix manifest "):
+        yield from read_manifest(content).items()
+    elif content.startswith(b"helix difference "):
+        yield from ((path, after) for path, _, after in read_difference(content))
 
 
-def applied(tree: Tree, changes: Iterable[Change]) -> dict[str, Item]:
-    """The state after the changes."""
-    found = dict(tree)
-    for path, _, after in changes:
-        if after is None:
-            found.pop(path, None)
+def built(contents: Iterable[bytes]) -> dict[str, Item]:
+    """The state that entries lead to, in their order."""
+    state: dict[str, Item] = {}
+    for path, item in (each for content in contents for each in puts(content)):
+        if item is None:
+            state.pop(path, None)
         else:
-            found[path] = after
-    return found
+            state[path] = item
+    return state
 
 
 def compared(before: Tree, after: Tree) -> tuple[Change, ...]:
@@ -188,17 +183,22 @@ def _is_folder(change: Change) -> bool:
 
 
 def _head(what: str) -> bytes:
-    return f"helix {what} {VERSION}\n".encode()
+    return f"helix {what} {_VERSIONS[what]}\n".encode()
 
 
-def _headed(content: bytes, what: str) -> memoryview:
+def _headed(content: bytes, what: str) -> tuple[int, memoryview]:
+    """The version, and what follows the head."""
     head, _, _ = content[:40].partition(b"\n")
     words = head.split(b" ")
     if len(words) != 3 or words[:2] != [b"helix", what.encode()]:
         raise WrongUse(f"This entry is not a {what} of a checkpoint.")
-    if int(words[2]) > VERSION:
-        raise NewerVersion("This checkpoint was written by a newer Helix Desktop.", remedy="Update the program.")
-    return memoryview(content)[len(head) + 1 :]
+    if int(words[2]) > _VERSIONS[what]:
+        raise _newer()
+    return int(words[2]), memoryview(content)[len(head) + 1 :]
+
+
+def _newer() -> NewerVersion:
+    return NewerVersion("This checkpoint was written by a newer Helix Desktop.", remedy="Update the program.")
 
 
 def _sized(field: bytes) -> bytes:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from helix_desktop.engine.changes import hunks, tree
-from helix_desktop.engine.changes.tree import Change, Checkpoint, Item, Kind
+from helix_desktop.engine.changes.tree import Change, Item, Kind
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import HelixError, StoreFailed
@@ -27,6 +27,7 @@ from helix_desktop.tools.changes.watching import Watch
 
 FEW = 200  # folders that may have changed, up to which only those are looked at
 COUNTED = 16 << 20  # bytes of a step's changes in which lines are counted
+ROOM = 2  # a new manifest is written when the differences behind the last one take so many times its room
 NAMES = 5
 USUAL = Coverage()
 SHORT = 0.25  # seconds; after a command every file is looked at where that takes no longer
@@ -52,7 +53,7 @@ class Window:
     conversation: str
     by: str
     since: int  # of the looks
-    checkpoint: Checkpoint
+    checkpoint: Digest
 
 
 @dataclass(slots=True)
@@ -86,14 +87,14 @@ class Checkpoints:
         self._seen: dict[str, walk.Seen] = {}
         self._left: dict[str, list[Left]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
-        self._checkpoint: Checkpoint | None = None
-        self._room = [0, 0]  # bytes of the manifest, and of the differences behind it
+        self._checkpoint: Digest | None = None
+        self._chain = (0, 0, 0)  # bytes of the manifest, of the differences behind it, and their number
         self._looks = 0
         self._moments: dict[int, _Moment] = {}
         self._windows: list[Window] = []
         self._lock = asyncio.Lock()
         self._watch = Watch()
-        self._saved: Checkpoint | None = None
+        self._saved: Digest | None = None
         self.leftovers: list[str] = []  # what an undo that was cut short left beside its files, found by the first look
         self._unsure: set[str] = set()  # folders with files whose times cannot be trusted yet
         self._seconds = 0.0  # that the last look at everything took
@@ -224,7 +225,7 @@ class Checkpoints:
         return tuple(window for window in self._windows if window.conversation == conversation)
 
     @property
-    def now(self) -> Checkpoint | None:
+    def now(self) -> Digest | None:
         """The state at the last look."""
         return self._checkpoint
 
@@ -233,19 +234,16 @@ class Checkpoints:
         return self._claim(since, paths)
 
     async def noted(
-        self, changes: Sequence[Change], before: Checkpoint, after: Checkpoint, *, call: str = "", by: str = "command"
+        self, changes: Sequence[Change], before: Digest, after: Digest, *, call: str = "", by: str = "command"
     ) -> FilesChanged | None:
         """The fact of some changes, with all it names in the cache."""
         counted = tree.files_of(changes)
         if not changes:
             return None
         added, removed = await self._count(counted)
-        written = tree.write_checkpoint(before), tree.write_checkpoint(after), tree.write_difference(changes)
-        first, second, difference = await self.contents.put_many([(content, ABOUT) for content in written])
+        (difference,) = await self.contents.put_many([(tree.write_difference(changes, before), ABOUT)])
         names = tuple(self.place(change.path) for change in counted[:NAMES])
-        return FilesChanged(
-            difference, first.digest, second.digest, len(counted), added, removed, call, by, names=names
-        )
+        return FilesChanged(difference, before, after, len(counted), added, removed, call, by, names=names)
 
     async def aclose(self) -> None:
         """Keep the stamps for the next start."""
@@ -265,7 +263,7 @@ class Checkpoints:
             self.leftovers = found.leftovers
         await self._read(found, began)
         changes = self._taken(found)
-        await self._chain(changes)
+        await self._link_on(changes)
         if not self.ready:
             files = sum(len(names) for names in self._known.values())
             self._tell(Progress("ready", files, files, found.bytes, time.monotonic() - began))
@@ -294,16 +292,14 @@ class Checkpoints:
         digests = {
             Digest(record[-32:]) for names in kept.known.values() for record in names.values() if _is_file(record)
         }
-        named = [kept.checkpoint.manifest, *kept.checkpoint.differences]
-        lacking = set(await self.contents.lacking([*digests, *named]))
-        if lacking.intersection(named):
+        lacking = set(await self.contents.lacking([*digests, kept.checkpoint]))
+        if kept.checkpoint in lacking:
             return
         for names in kept.known.values():
             for name, record in list(names.items()):
                 if _is_file(record) and Digest(record[-32:]) in lacking:
                     names[name] = walk.UNSURE + record[STAMP.size :]
-        self._known, self._checkpoint = kept.known, kept.checkpoint
-        self._room = [1 << 20, 0]
+        self._known, self._checkpoint, self._chain = kept.known, kept.checkpoint, kept.chain
 
     async def _read(self, found: Found, began: float) -> None:
         """Have the contents that are wanted in the cache, and their records in what was found."""
@@ -389,28 +385,27 @@ class Checkpoints:
 
     # --- what the cache gets of it
 
-    async def _chain(self, changes: Sequence[Change]) -> None:
+    async def _link_on(self, changes: Sequence[Change]) -> None:
         """The state as a checkpoint: one more difference, or a manifest where there is none or the chain is long."""
-        chain = self._checkpoint
-        if chain is not None and not changes:
+        if self._checkpoint is not None and not changes:
             return
-        if chain is None or len(chain.differences) >= tree.LONGEST_CHAIN or self._room[1] > self._room[0]:
+        manifest, room, length = self._chain
+        if self._checkpoint is None or length >= tree.LONGEST_CHAIN or room > ROOM * manifest:
             content = await asyncio.to_thread(lambda: b"".join(tree.write_manifest(walk.items(self._known))))
-            manifest = await self.contents.put(content, ABOUT)
-            self._checkpoint = Checkpoint(tuple(map(str, self.roots)), manifest.digest)
-            self._room = [max(len(content), 1 << 16), 0]
+            self._checkpoint = (await self.contents.put(content, ABOUT)).digest
+            self._chain = (max(len(content), 1 << 16), 0, 0)
             return
-        (difference,) = await self.contents.put_many([(tree.write_difference(changes), ABOUT)])
-        self._checkpoint = replace(chain, differences=(*chain.differences, difference.digest))
-        self._room[1] += difference.size
+        (stored,) = await self.contents.put_many([(tree.write_difference(changes, self._checkpoint), ABOUT)])
+        self._checkpoint = stored.digest
+        self._chain = (manifest, room + stored.size, length + 1)
 
     async def state(self, digest: Digest) -> dict[str, Item]:
         """The state a checkpoint names."""
-        checkpoint = tree.read_checkpoint(await self.contents.get(digest))
-        found = tree.read_manifest(await self.contents.get(checkpoint.manifest))
-        for each in checkpoint.differences:
-            found = tree.applied(found, tree.read_difference(await self.contents.get(each)))
-        return found
+        waiting, read = [digest], list[bytes]()
+        while waiting:
+            read.append(await self.contents.get(waiting.pop()))
+            waiting += tree.behind(read[-1])
+        return await asyncio.to_thread(tree.built, read[::-1])
 
     async def content(self, item: Item | None, among: dict[str, Item] | None = None) -> bytes:
         """What a file held, where a link leads; nothing for the rest."""
@@ -463,8 +458,9 @@ class Checkpoints:
         if self._file is None or self._checkpoint is None or self._saved == self._checkpoint:
             return
         with suppress(StoreFailed):
-            kept = kept_known.Kept(self._known, self._checkpoint)
-            await asyncio.to_thread(kept_known.write, self._file, kept, self.coverage)
+            kept = kept_known.Kept(self._known, self._checkpoint, self._chain)
+            roots = tuple(map(str, self.roots))
+            await asyncio.to_thread(kept_known.write, self._file, kept, roots, self.coverage)
             self._saved = self._checkpoint
 
 

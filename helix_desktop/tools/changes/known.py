@@ -10,25 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop import durable
-from helix_desktop.engine.changes.tree import Checkpoint, read_checkpoint, write_checkpoint
+from helix_desktop.engine.digest import Digest
 from helix_desktop.tools.changes.coverage import Coverage
 from helix_desktop.tools.changes.walk import Known
 
 NAME = "folders.known"
-_HEAD = b"helix folders 1\n"
+_HEAD = b"helix folders 2\n"
 _SIZE = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """`left`: the paths that were not covered, and why."""
+    """`chain`: bytes of the checkpoint's manifest, bytes of the differences behind it, and their number."""
 
     known: Known
-    checkpoint: Checkpoint
+    checkpoint: Digest
+    chain: tuple[int, int, int]
 
 
-def write(path: Path, kept: Kept, coverage: Coverage) -> None:
-    fields = [_rules(coverage), write_checkpoint(kept.checkpoint)]
+def write(path: Path, kept: Kept, roots: tuple[str, ...], coverage: Coverage) -> None:
+    fields = [_made_for(roots, coverage), json.dumps([kept.checkpoint.hex, *kept.chain]).encode()]
     for folder, names in kept.known.items():
         fields.append(_raw(folder))
         fields.append(b"".join(_sized(_raw(name)) + _sized(record) for name, record in names.items()))
@@ -43,22 +44,22 @@ def read(path: Path, roots: tuple[str, ...], coverage: Coverage) -> Kept | None:
         body = memoryview(content)[len(_HEAD) + 32 :]
         if not content.startswith(_HEAD) or hashlib.sha256(body).digest() != content[len(_HEAD) : len(_HEAD) + 32]:
             return None
-        rules, checkpoint, *folders = _fields(body)
-        held = read_checkpoint(bytes(checkpoint))
-        if bytes(rules) != _rules(coverage) or held.roots != roots:
+        made_for, state, *folders = _fields(body)
+        if bytes(made_for) != _made_for(roots, coverage):
             return None
+        checkpoint, *chain = json.loads(bytes(state))
         known = {}
         for folder, names in zip(folders[::2], folders[1::2], strict=True):
             parts = _fields(names)
             known[_text(folder)] = {
                 _text(name): bytes(record) for name, record in zip(parts[::2], parts[1::2], strict=True)
             }
-        return Kept(known, held)
+        return Kept(known, Digest.parse(checkpoint), (chain[0], chain[1], chain[2]))
     return None
 
 
-def _rules(coverage: Coverage) -> bytes:
-    return json.dumps(coverage.leave_out).encode()
+def _made_for(roots: tuple[str, ...], coverage: Coverage) -> bytes:
+    return json.dumps([roots, coverage.leave_out]).encode()
 
 
 def _sized(field: bytes) -> bytes:

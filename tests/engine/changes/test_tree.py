@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.changes import tree
-from helix_desktop.engine.changes.tree import Change, Checkpoint, Item, Kind
+from helix_desktop.engine.changes.tree import Change, Item, Kind
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import NewerVersion, WrongUse
 
@@ -19,6 +19,7 @@ ITEMS = st.one_of(
     st.builds(Item, st.just(Kind.LINK), st.just(0o777), st.just(0), st.binary(max_size=20)),
     st.builds(Item, st.just(Kind.FOLDER), st.integers(0, 0o777), st.just(0), st.just(b"")),
 )
+FIRST = Digest(b"1" * 32)
 TREES = st.dictionaries(NAMES, ITEMS, max_size=12)
 
 
@@ -30,9 +31,13 @@ def test_a_manifest_comes_back(state: dict[str, Item]) -> None:
 
 @given(TREES, TREES)
 def test_a_difference_leads_from_one_state_to_the_other(before: dict[str, Item], after: dict[str, Item]) -> None:
-    changes = tree.read_difference(tree.write_difference(tree.compared(before, after)))
-    assert tree.applied(before, changes) == after
-    assert tree.applied(after, [change.back for change in changes]) == before
+    changes = tree.compared(before, after)
+    first = b"".join(tree.write_manifest((path, tree.pack(item)) for path, item in before.items()))
+    there = tree.write_difference(changes, FIRST)
+    back = tree.write_difference([change.back for change in changes], FIRST)
+    assert tree.read_difference(there) == changes
+    assert tree.built([first, there]) == after
+    assert tree.built([first, there, back]) == before
 
 
 @given(TREES, TREES, TREES)
@@ -55,10 +60,16 @@ def test_a_folder_is_counted_only_where_nothing_in_it_changed() -> None:
     assert [change.path for change in tree.files_of(changes)] == ["0/a/b", "0/empty"]
 
 
-def test_a_checkpoint_comes_back_and_a_newer_one_is_refused() -> None:
-    checkpoint = Checkpoint(("/home/\udcffme",), Digest(bytes(32)), (Digest(b"1" * 32),))
-    assert tree.read_checkpoint(tree.write_checkpoint(checkpoint)) == checkpoint
-    with pytest.raises(NewerVersion):
-        tree.read_manifest(b"helix manifest 2\n")
+def test_what_has_to_be_read_for_a_state() -> None:
+    old = b'{"checkpoint": 1, "roots": ["/a"], "manifest": "%s", "differences": ["%s"]}' % (b"00" * 32, b"11" * 32)
+    assert tree.behind(old) == (Digest(bytes(32)), Digest(b"\x11" * 32))
+    assert tree.behind(tree.write_difference([], FIRST)) == (FIRST,)
+    assert tree.behind(b"helix difference 1\n") == tree.behind(b"helix manifest 1\n") == ()
+
+
+def test_newer_forms_are_refused() -> None:
+    for content in (b"helix manifest 2\n", b"helix difference 3\n", b'{"checkpoint": 2}'):
+        with pytest.raises(NewerVersion):
+            (tree.behind(content), tree.built([content]))
     with pytest.raises(WrongUse):
         tree.read_manifest(b"helix difference 1\n")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from helix_desktop.engine.changes import tree
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.tools.changes.coverage import Coverage
+from helix_desktop.tools.changes.reading import ABOUT
 from tests.tools.changes.conftest import Net
 
 
@@ -118,14 +123,32 @@ async def test_what_was_forgotten_is_not_stored_again(net: Net, tmp_path: Path) 
     assert list(await net.cache.lacking([item.digest])) == []
 
 
-async def test_a_long_chain_becomes_a_manifest_again(net: Net) -> None:
+async def test_a_long_chain_becomes_a_manifest_again(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "LONGEST_CHAIN", 5)
     await net.checkpoints.prepare()
-    for number in range(tree.LONGEST_CHAIN + 3):
+    for number in range(8):
         (net.folder / "a").write_text(str(number))
         await net.checkpoints.look()
-    now = net.checkpoints.now
-    assert now is not None
-    assert len(now.differences) < 10
+        assert net.checkpoints.now is not None
+        assert await net.checkpoints.state(net.checkpoints.now) == net.checkpoints.items()
+    assert net.checkpoints.now is not None
+    assert await entries_for(net, net.checkpoints.now) == 3
+
+
+async def entries_for(net: Net, digest: Digest) -> int:
+    behind = tree.behind(await net.cache.get(digest))
+    return 1 + sum([await entries_for(net, each) for each in behind])
+
+
+async def test_a_checkpoint_of_the_first_form_is_read(net: Net) -> None:
+    item = tree.Item(tree.Kind.FILE, 0o644, 1, b"1" * 32)
+    manifest = b"".join(tree.write_manifest([("0/a", tree.pack(item)), ("0/b", tree.pack(item))]))
+    linked = tree.write_difference([tree.Change("0/a", item, None)], Digest(bytes(32)))
+    difference = b"helix difference 1\n" + linked[len(b"helix difference 2\n") + 32 :]
+    first, second = await net.cache.put_many([(manifest, ABOUT), (difference, ABOUT)])
+    named = {"checkpoint": 1, "roots": ["/x"], "manifest": first.digest.hex, "differences": [second.digest.hex]}
+    (old,) = await net.cache.put_many([(json.dumps(named).encode(), ABOUT)])
+    assert await net.checkpoints.state(old.digest) == {"0/b": item}
 
 
 async def test_writing_through_another_name_is_seen(net: Net) -> None:
