@@ -58,7 +58,7 @@ async def test_a_shell_is_gone_when_nobody_waits_for_it_any_more(
     monkeypatch.setattr(module, "_GONE", 20.0)  # a busy machine takes longer to tidy up
     told = tmp_path / "pid"
     tidied = tmp_path / "tidied"
-    script = f"trap 'echo yes > {tidied}; exit' HUP; /bin/sleep 1000 & echo $$ > {told}; wait"
+    script = f"trap 'echo yes > {tidied}; exit' HUP; echo $$ > {told}; while :; do :; done"
     program = shell(tmp_path, script)
     asking = asyncio.ensure_future(login_path({"PATH": "/ours", "SHELL": program}))  # noqa: TID251 - a test's own task
     async with asyncio.timeout(module.SECONDS):
