@@ -27,6 +27,7 @@ from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.words import count, tr
 
 WIDTH = 480
+MARGIN = 18
 
 
 def ask(window: MainWindow, parent: QWidget | None = None) -> None:
@@ -77,7 +78,10 @@ class ForgetText(QDialog):
             label = QLabel(words, self)
             label.setTextFormat(Qt.TextFormat.PlainText)
             label.setWordWrap(True)
+            label.setMinimumWidth(WIDTH - 2 * MARGIN)  # else it asks for the height of a narrower one
             column.addWidget(label)
+        column.setContentsMargins(MARGIN, 16, MARGIN, 14)
+        column.setSpacing(10)
         row = QHBoxLayout()
         row.addWidget(self.text, 1)
         row.addWidget(self.show_)

@@ -127,6 +127,8 @@ class BringInDialog(QDialog):
         told = tr("{found} ({size}). They are copied; the files of the other programs stay as they are.", found=words, size=amount)  # fmt: skip
         self._words.setText(told if groups else tr("No conversations of other programs were found on this computer."))
         self._choose()
+        if not groups:
+            self.resize(self.width(), self.minimumSizeHint().height())
         if self._at_once and groups:
             self.begin()
 

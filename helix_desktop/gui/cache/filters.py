@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtGui import QActionGroup, QKeyEvent, Qt
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.catalogue import Filter
 from helix_desktop.gui.theme import Theme, set_look
@@ -17,6 +17,7 @@ from helix_desktop.gui.words import numeral, tr
 _DAY = 86_400
 _KB = 1000
 PAUSE = 250
+TWO_LINES = 700  # pixels: in less, what is searched for stands above what is chosen
 
 
 class FilterBar(QWidget):
@@ -38,10 +39,14 @@ class FilterBar(QWidget):
         self._hint = QLabel(self.field)
         set_look(self._hint, "kbd")
         self._tool, self._conversation, self._time, self._more = (self._pill() for _ in range(4))
-        row = QHBoxLayout(self)
-        theme.fit(self, row.setContentsMargins, 20, 12, 20, 12)
+        self._theme = theme
+        self._rows = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
+        theme.fit(self, self._rows.setContentsMargins, 20, 12, 20, 12)
+        theme.fit(self, self._rows.setSpacing, 10)
+        self._rows.addWidget(self.field, 1)
+        row = QHBoxLayout()
         theme.fit(self, row.setSpacing, 10)
-        row.addWidget(self.field, 1)
+        self._rows.addLayout(row)
         for pill in (self._tool, self._conversation, self._time, self._more):
             row.addWidget(pill)
         self._pause = QTimer(self, interval=PAUSE, singleShot=True)
@@ -87,6 +92,8 @@ class FilterBar(QWidget):
 
     def resizeEvent(self, event: object) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]
+        beside = self.width() >= self._theme.px(TWO_LINES)
+        self._rows.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
         self._put_hint()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

@@ -67,7 +67,7 @@ class CachePage(QWidget):
         self.table = EntryTable(theme, self.model, self)
         self.viewer = EntryViewer(theme, doing, self)
         self._counts = QLabel(self)
-        self._counts.setTextFormat(Qt.TextFormat.PlainText)
+        self._counts.setWordWrap(True)
         set_look(self._counts, "small")
         theme.fit(self, self._counts.setContentsMargins, 20, 6, 20, 6)
         self._over = QPushButton(self)

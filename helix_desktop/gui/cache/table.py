@@ -50,9 +50,11 @@ NARROW = {
     Column.SIZE: 82,
     Column.TOKENS: 78,
     Column.USES: 58,
-    Column.STORED: 98,
+    Column.STORED: 112,
     Column.RECALLED: 98,
 }
+GIVE_WAY = (Column.USES, Column.TOKENS)  # hidden where there is no room
+LEAST_SOURCE = 120
 _MONO = frozenset({Column.HASH, Column.SOURCE})
 _MUTED = frozenset({Column.STORED, Column.RECALLED})
 
@@ -139,6 +141,7 @@ class EntryTable(QTableView):
         self._anchor = 0
         self._at = -1
         self._waiting = False
+        self._dropped: set[Column] = set()
         self.cells = Cells(theme, self)
         self.setModel(entries)
         self.setItemDelegate(self.cells)
@@ -196,13 +199,22 @@ class EntryTable(QTableView):
         """The source takes what the others leave; where there is little, they give way."""
         header = self.horizontalHeader()
         narrow = self.viewport().width() < self._theme.px(900)
-        others = 0
-        for column, width in (NARROW if narrow else WIDTHS).items():
-            if not header.isSectionHidden(column):
-                wide = self._theme.px(width)
-                header.resizeSection(column, wide)
-                others += wide
-        header.resizeSection(Column.SOURCE, max(self._theme.px(120), self.viewport().width() - others))
+        least, room = self._theme.px(LEAST_SOURCE), self.viewport().width()
+        wide = {
+            column: self._theme.px(width)
+            for column, width in (NARROW if narrow else WIDTHS).items()
+            if column in self._dropped or not header.isSectionHidden(column)
+        }
+        for column in GIVE_WAY:
+            drop = column in wide and sum(wide.values()) + least > room
+            if drop or column in self._dropped:
+                header.setSectionHidden(column, drop)
+            if drop:
+                del wide[column]
+            (self._dropped.add if drop else self._dropped.discard)(column)
+        for column, width in wide.items():
+            header.resizeSection(column, width)
+        header.resizeSection(Column.SOURCE, max(least, room - sum(wide.values())))
 
     # --- what is chosen
 

@@ -100,7 +100,13 @@ class EntryViewer(QWidget):
         roomy = self._theme.px(840)
         for button in (self._copy, self._save, self._show):
             button.setVisible(self.width() >= roomy)
-        self._hash.setVisible(self.width() >= roomy * 2 // 3)
+        self._show_hash()
+
+    def _show_hash(self) -> None:
+        if self.row is not None:
+            digest = self.row.stored.digest
+            roomy = self.width() >= self._theme.px(840)
+            self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short)
 
     def _button(self, words: str, act: Callable[[], None], look: str = "") -> QPushButton:
         button = QPushButton(words, self)
@@ -143,7 +149,7 @@ class EntryViewer(QWidget):
             return
         self.uses = ()
         digest = row.stored.digest
-        self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}")
+        self._show_hash()
         self._hash.setToolTip(digest.hex)
         self._checked.hide()
         self._shape.hide()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
@@ -33,7 +33,7 @@ class AgentsDialog(QDialog):
         self._cards: dict[str, AgentCard] = {}
         self.setWindowTitle(tr("Connect an agent"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.resize(WIDTH, HEIGHT)
+        self.resize(QSize(WIDTH, HEIGHT).boundedTo(self.screen().availableGeometry().size() * 0.92))
         self.switch = QPushButton(tr("Turn on"), self)
         self.switch.setAutoDefault(False)
         self.switch.clicked.connect(lambda _checked=False: self._switched())

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QDialog,
     QFrame,
-    QHBoxLayout,
     QLabel,
     QListWidget,
     QListWidgetItem,
@@ -24,6 +23,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing, Work
+from helix_desktop.gui.chat.attachments import Flow
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.lab.port import Outcome, Play, Wanted
 from helix_desktop.gui.lab.results import Results
@@ -34,7 +34,7 @@ from helix_desktop.gui.save_text import save
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 
-HEIGHT, LIST, LIST_BESIDE_RESULTS = 720, 150, 80
+HEIGHT, LINES, LINES_BESIDE_RESULTS = 720, 6, 3
 USUAL = 128_000
 WINDOWS = (32_000, 64_000, 128_000, 200_000, 1_000_000)
 
@@ -111,10 +111,10 @@ class Lab(QDialog):
         self._said.setTextFormat(Qt.TextFormat.PlainText)
         self.run_.setProperty("look", "primary")
         self.run_.clicked.connect(self._run)
-        choices = QHBoxLayout()
+        choices = Flow(gap=12)
         for widget in (*self.checks.values(), self.window_, self.run_):
             choices.addWidget(widget)
-        self.list.setMaximumHeight(self._theme.px(LIST))
+        self._show_lines(LINES)
         self._room.setWidgetResizable(True)
         self._room.setFrameShape(QFrame.Shape.NoFrame)
         self._room.hide()
@@ -126,6 +126,11 @@ class Lab(QDialog):
         column.addWidget(self._said)
         column.addWidget(self._room, 1)
         column.addStretch(0)
+
+    def _show_lines(self, most: int) -> None:
+        """Whole lines, so that none is cut in half."""
+        lines = min(max(self.list.count(), 1), most)
+        self.list.setFixedHeight(lines * self.list.sizeHintForRow(0) + 2 * self.list.frameWidth() + 8)
 
     def _own_window(self) -> int:
         """That of the model the chosen conversation has; else the usual one."""
@@ -198,7 +203,7 @@ class Lab(QDialog):
         self._room.setWidget(results)
         self._room.show()
         self.results = results
-        self.list.setMaximumHeight(self._theme.px(LIST_BESIDE_RESULTS))
+        self._show_lines(LINES_BESIDE_RESULTS)
         self._grow(max(self.height(), self._theme.px(HEIGHT)))
 
     def _grow(self, height: int) -> None:

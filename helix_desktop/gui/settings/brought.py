@@ -41,7 +41,7 @@ class BroughtPage(Page):
         clear(self._items)
         found = list(items) if isinstance(items, tuple | list) else []
         if not found:
-            self._items.addWidget(self._label(tr("There is nothing of the kind here."), "faint"))
+            self._items.addWidget(self._label(tr("This folder has none yet."), "faint"))
         asking = [item for item in found if item.state.endswith("not trusted yet")]
         if len(asking) > 1:
             review = QPushButton(tr("Review all {n} that are new or changed", n=numeral(len(asking))), self.inside)

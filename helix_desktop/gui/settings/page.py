@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea,
 from helix_desktop.gui.layouts import clear
 
 W = TypeVar("W", bound=QWidget)
+INTRODUCED = 3  # the title, a first sentence, and the room below
 
 
 class Page(QScrollArea):
@@ -42,7 +43,10 @@ class Page(QScrollArea):
         return self._put(label)
 
     def sentence(self, text: str, look: str = "muted") -> QLabel:
-        return self._put(self._label(text, look))
+        label = self._put(self._label(text, look))
+        if text and look == "muted" and self._column.count() == INTRODUCED:
+            label.setContentsMargins(0, 0, 0, 8)
+        return label
 
     def add(self, widget: W) -> W:
         return self._put(widget)

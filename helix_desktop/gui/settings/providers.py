@@ -67,6 +67,8 @@ class ProvidersPage(Page):
         state = QLabel(self._state(provider), row)
         state.setProperty("look", "small")
         state.setTextFormat(Qt.TextFormat.PlainText)
+        state.setToolTip(state.text())
+        state.setMinimumWidth(1)  # a long address is cut, and what can be done stays in sight
         line.addWidget(state, 1)
         said = QLabel(row)
         said.setTextFormat(Qt.TextFormat.PlainText)

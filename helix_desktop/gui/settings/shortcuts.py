@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import QGridLayout, QKeySequenceEdit, QLabel, QWidget
+from PySide6.QtWidgets import QGridLayout, QKeySequenceEdit, QLabel, QLineEdit, QWidget
 
 from helix_desktop.gui.actions import Actions
 from helix_desktop.gui.settings.page import Page
@@ -37,6 +37,8 @@ class ShortcutsPage(Page):
         edit = QKeySequenceEdit(self._actions[name].shortcut(), self.inside)
         edit.setMaximumSequenceLength(1)
         edit.setClearButtonEnabled(True)
+        if (line_edit := edit.findChild(QLineEdit)) is not None:
+            line_edit.setPlaceholderText(tr("Press keys"))
         edit.setAccessibleName(tr("Shortcut for {action}", action=title))
         edit.editingFinished.connect(partial(self._changed, name))
         self._edits[name] = edit

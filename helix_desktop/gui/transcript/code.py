@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QTextLayout
+from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout
 
 from helix_desktop.gui.transcript.boxes import Box, CopyText, Hot, Key, Toggle, across, lay
 from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, format_range, wrapping
@@ -166,7 +166,7 @@ class CodeBox(Box):
 
     def _copy(self) -> None:
         if self._whole:
-            width = self.ink.px(52)
+            width = max(QFontMetricsF(self.ink.chip).horizontalAdvance(tr("Copy")) + self.ink.px(16), self.ink.px(52))
             place = QRectF(self.width - width - self.ink.px(8), self.ink.px(7), width, self.ink.px(22))
             self.hots.append(Hot(place, CopyText(self._whole), tr("Copy"), quiet=not self._label))
 
