@@ -1,6 +1,7 @@
 """A gigabyte of histories: listed, brought in, found, brought in again; what it takes of memory and of the event loop meanwhile.
 
 python -m tests.benchmarks.bring_in [--quick: 50 MB] [--size MB] [--traces DIR]      sessions of Claude Code made from the traces, each copy unlike the others
+    [--folder DIR --seconds N]      in slices of so long, each run goes on where the last one was stopped; figures are those of all of them
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,46 +38,65 @@ WORDS = [f"word{number}" for number in range(5_000)]
 def rows(*, quick: bool, traces: Path = TRACES, size: int = SIZE) -> list[Row]:
     base = Path(tempfile.mkdtemp(prefix="helix-bring-in-"))
     try:
-        size = _written(base / "home" / ".claude" / "projects", QUICK if quick else size, traces)
-        return asyncio.run(_measured(base, size))
+        _written(base / "home" / ".claude" / "projects", QUICK if quick else size, traces)
+        return asyncio.run(_measured(base))
     finally:
         shutil.rmtree(base)
 
 
-async def _measured(base: Path, size: int) -> list[Row]:
+def slice_of(folder: Path, seconds: float, traces: Path, size: int) -> list[Row]:
+    """The files are written by the first run, which measures nothing; each further one goes on for so long."""
+    if not folder.exists():
+        _written(folder / "home" / ".claude" / "projects", size, traces)
+        return []
+    return asyncio.run(_measured(folder, seconds))
+
+
+@dataclass
+class Sums:
+    """What the slices came to; in a file between them."""
+
+    taken: float = 0.0
+    worked: float = 0.0
+    memory: int = 0
+    late: list[float] = field(default_factory=list)
+    imported: int = 0
+
+
+async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
     sys.setswitchinterval(TURN)
     begun = time.perf_counter()
     found = list(finding.find(finding.Places(base / "home", {})))
     listed = time.perf_counter() - begun
+    kept = base / "sums.json"
+    sums = Sums(**json.loads(kept.read_text())) if kept.exists() else Sums()
     workspaces = Workspaces(base / "workspaces", count=(counter := Counter()).count)
-    workspace = await workspaces.open(workspaces.create("Big", base).id)
+    there = [one.id for one in workspaces.list()]
+    workspace = await workspaces.open(there[0] if there else workspaces.create("Big", base).id)
     counter.count("The vocabulary is there before anything is measured.")
     idle = Lateness()
     with suppress(TimeoutError):
         await asyncio.wait_for(idle.watch(), 5.0)
-    memory, late = Highest(), Lateness()
     files = [file for one in found for file in finding.belonging(one)]
-    watching = [asyncio.ensure_future(one.watch()) for one in (memory, late)]  # noqa: TID251 - a benchmark's own
-    begun, worked = time.perf_counter(), time.process_time()
-    result = await Import(workspace, counter).read(files)
-    taken = time.perf_counter() - begun
-    await workspace.index.caught_up()
-    searchable, worked = time.perf_counter() - begun, time.process_time() - worked
-    for one in watching:
-        one.cancel()
+    whole = await _import(workspace, counter, files, sums, seconds)
+    kept.write_text(json.dumps(asdict(sums)))
+    if not whole:
+        await workspace.aclose()
+        print(f"{sums.imported} of {len(files)} files in {sums.taken:.1f} s; run it again for the rest")
+        return []
     answers = [await _search(workspace) for _ in range(20)]
     begun = time.perf_counter()
     again = await Import(workspace, counter).read(files)
     second = time.perf_counter() - begun
     await workspace.aclose()
-    note = f"{size / 1e6:,.0f} MB in {len(found)} files, {len(result.imported)} conversations, {len(again.imported)} new in the second import"
+    size, late = sum(one.size for one in found), Lateness(sums.late)
+    note = f"{size / 1e6:,.0f} MB in {len(found)} files, {sums.imported} conversations, {len(again.imported)} new in the second import"
     return [
         _row("listed", "s", listed, "≤ 60", listed <= 60, note),
-        _row("brought in", "s", taken, "≤ 300", taken <= 300, note),
-        _row("brought in and searchable", "s", searchable, "", None, note),
-        _row("processor time of both", "s", worked, "", None, note),
+        _row("brought in and searchable", "s", sums.taken, "≤ 300", sums.taken <= 300, note),
+        _row("processor time", "s", sums.worked, "", None, note),
         _row("brought in again", "s", second, "", None, note),
-        _row("memory more at most", "MB", memory.more / 1e6, "≤ 100", memory.more <= 100e6, note),
+        _row("memory more at most", "MB", sums.memory / 1e6, "≤ 100", sums.memory <= 100e6, note),
         _row(
             "event loop late, p99",
             "ms",
@@ -93,6 +114,30 @@ async def _measured(base: Path, size: int) -> list[Row]:
             f"slowest {max(answers) * 1e3:.0f} ms",
         ),
     ]
+
+
+async def _import(
+    workspace: Workspace, counter: Counter, files: list[Path], sums: Sums, seconds: float | None
+) -> bool:
+    """Bring in the files until the time is over; whether that was all."""
+    memory, late = Highest(), Lateness()
+    watching = [asyncio.ensure_future(one.watch()) for one in (memory, late)]  # noqa: TID251 - a benchmark's own
+    begun, worked = time.perf_counter(), time.process_time()
+    run = Import(workspace, counter)
+    try:
+        await asyncio.wait_for(run.read(files), seconds)
+        whole = True
+    except TimeoutError:
+        whole = False
+    await workspace.index.caught_up()
+    sums.taken += time.perf_counter() - begun
+    sums.worked += time.process_time() - worked
+    sums.memory = max(sums.memory, memory.more)
+    sums.late += late.late
+    sums.imported += len(run.result.imported)
+    for one in watching:
+        one.cancel()
+    return whole
 
 
 def _row(name: str, unit: str, value: float, asked: str, met: bool | None, note: str) -> Row:
@@ -121,8 +166,8 @@ class Highest:
 class Lateness:
     """How late the event loop is, look after look."""
 
-    def __init__(self) -> None:
-        self.late: list[float] = []
+    def __init__(self, late: Sequence[float] = ()) -> None:
+        self.late = [*late]
 
     async def watch(self) -> None:
         while True:
@@ -143,8 +188,8 @@ def _resident() -> int:
 # --- what is brought in -----------------------------------------------------------------------------------------------
 
 
-def _written(projects: Path, size: int, traces: Path) -> int:
-    """Sessions of Claude Code until there are so many bytes; the bytes. Each line of an output is unlike that of the other copies."""
+def _written(projects: Path, size: int, traces: Path) -> None:
+    """Sessions of Claude Code until there are so many bytes. Each line of an output is unlike that of the other copies."""
     recordings = [one for one in reading.read_all([traces]).recordings if not one.forked_from and one.steps > 3]
     chance, written, number = random.Random(7), 0, 0
     while written < size:
@@ -156,7 +201,6 @@ def _written(projects: Path, size: int, traces: Path) -> int:
         (folder / f"session-{number}.jsonl").write_text(content, encoding="utf-8", errors="replace")
         written += len(content)
         number += 1
-    return written
 
 
 def _lines(
@@ -202,8 +246,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--size", type=int, default=SIZE >> 20, help="megabytes")
     parser.add_argument("--traces", type=Path, default=TRACES)
+    parser.add_argument("--folder", type=Path, help="for slices; it is made by the first run")
+    parser.add_argument("--seconds", type=float, default=100.0, help="a slice")
     arguments = parser.parse_args()
-    for row in rows(quick=arguments.quick, traces=arguments.traces, size=arguments.size << 20):
+    size = QUICK if arguments.quick else arguments.size << 20
+    if arguments.folder:
+        measured = slice_of(arguments.folder, arguments.seconds, arguments.traces, size)
+    else:
+        measured = rows(quick=arguments.quick, traces=arguments.traces, size=size)
+    for row in measured:
         met = {None: "", True: "met", False: "NOT met"}[row.met]
         print(f"{row.name:<28} {row.ours.median:>9,.2f} {row.unit:<3} {row.asked:>6} {met:<8} {row.note}")
 
