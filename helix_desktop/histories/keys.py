@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _MARKS = (
@@ -57,8 +57,6 @@ class Keys:
 
     places: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def look(self, conversation: str, texts: Iterable[str]) -> None:
-        for text in texts:
-            for key in found(text):
-                counts = self.places.setdefault(key, {})
-                counts[conversation] = counts.get(conversation, 0) + 1
+    def note(self, conversation: str, key: str) -> None:
+        counts = self.places.setdefault(key, {})
+        counts[conversation] = counts.get(conversation, 0) + 1

@@ -113,9 +113,11 @@ class Journal:
         self._changed()
         return recorded
 
-    async def bring_in(self, conversation: str, facts: Sequence[tuple[float, Fact]]) -> Sequence[Recorded]:
-        """Append facts of another program's history, each with its own time; all of them or none."""
-        recorded = await self._thread.run(self._file.bring_in, conversation, facts)
+    async def bring_in(
+        self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = ""
+    ) -> Sequence[Recorded]:
+        """Append facts of another program's history, each with its own time; all of them or none. `meter`: for lists."""
+        recorded = await self._thread.run(self._file.bring_in, conversation, facts, meter)
         self._changed()
         return recorded
 

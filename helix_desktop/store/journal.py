@@ -126,7 +126,7 @@ class JournalFile:
         with self._writing():
             return [self.append(conversation, facts) for conversation, facts in batches]
 
-    def bring_in(self, conversation: str, facts: Sequence[tuple[float, Fact]]) -> tuple[Recorded, ...]:
+    def bring_in(self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = "") -> tuple[Recorded, ...]:
         """Like `append`, for facts that happened at other times: each has its own, and none is before the one in front of it."""
         with self._writing():
             row = self._row(conversation) or empty(conversation, facts[0][0] if facts else self._now())
@@ -135,6 +135,8 @@ class JournalFile:
                 time = max(time, when)
                 recorded.append(Recorded(conversation, number, time, fact))
             self._insert(row, recorded)
+            if meter:
+                self.set_meter(conversation, meter)
         return tuple(recorded)
 
     def brought_in(self) -> tuple[Recorded, ...]:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from helix_desktop.engine import budget, policy
@@ -40,9 +41,8 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import HelixError, NotThere, WrongUse
-from helix_desktop.histories import as_facts, reading, sqlite_files
+from helix_desktop.histories import as_facts, keys, reading, sqlite_files
 from helix_desktop.histories.as_facts import Draft
-from helix_desktop.histories.keys import Keys
 from helix_desktop.histories.recording import Recording, texts
 from helix_desktop.histories.rows import Told
 from helix_desktop.store.thread import StoreThread
@@ -96,7 +96,7 @@ class Result:
     imported: list[Brought] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     unchanged: int = 0
-    keys: Keys = field(default_factory=Keys)
+    keys: keys.Keys = field(default_factory=keys.Keys)
 
 
 def new_run() -> str:
@@ -127,6 +127,8 @@ class _Held:
     recording: Recording
     made: list[Draft]
     stamp: tuple[int, int]
+    meter: str  # what stands in its window, for the list
+    keys: list[tuple[int, str]]  # what looks like a key, by message
 
 
 @dataclass(slots=True)
@@ -161,7 +163,7 @@ class Import:
                 if done[one.file] - ahead > AHEAD:
                     await self.workspace.index.caught_up(but=BEHIND)
                     ahead = done[one.file]
-                await self._one(thread, one)
+                await self._one(one)
         finally:
             await thread.aclose()
         report(sum(sizes), sum(sizes), "")
@@ -197,18 +199,22 @@ class Import:
             recording = next(read, None)
             while recording is not None:
                 after = next(read, None)
-                yield _Held(file, recording, self._drafts(recording), stamp if after is None else (0, 0))
+                made = as_facts.drafts(recording, self.tokens, partial(conversation_of, recording.kind))
+                known = stamp if after is None else (0, 0)
+                yield _Held(file, recording, made, known, self._meter(made), _keys(recording))
                 recording = after
         except (NotThere, WrongUse) as error:
             self.result.complaints.append(str(error))
         self.result.complaints.extend(told.sentences(str(file)))
 
-    def _drafts(self, recording: Recording) -> list[Draft]:
-        return as_facts.drafts(recording, self.tokens, lambda child: conversation_of(recording.kind, child))
+    def _meter(self, made: Sequence[Draft]) -> str:
+        after = [Draft(0.0, fact) for fact in self.settings]
+        state = state_of(Recorded("", at, draft.time, draft.fact) for at, draft in enumerate([*made, *after], 1))
+        return rows.written(budget.meter(state, policy.from_fact(state.settings.policy)))
 
     # --- on the event loop
 
-    async def _one(self, thread: StoreThread, held: _Held) -> None:
+    async def _one(self, held: _Held) -> None:
         recording = held.recording
         if not any(message.role == "assistant" for message in recording.messages):
             self.result.complaints.append(f"{recording.name}: nothing was answered in it, so it was left out.")
@@ -216,23 +222,15 @@ class Import:
         for message in recording.messages:
             if message.child:
                 self._calls[recording.kind, message.child] = message.answers
-        writing = _Writing(self, recording, held.made, self._here(recording), held.stamp)
+        writing = _Writing(self, held, self._here(recording))
         try:
             await writing.write()
         except HelixError as error:
             self.result.complaints.append(f"{recording.name}: {error}")
             return
-        await thread.run(self.result.keys.look, writing.conversation, _texts(recording, writing.new_from))
-        if writing.facts:
-            meter = await thread.run(self._meter, writing.facts)
-            await self.workspace.journal.set_meter(writing.conversation, meter)
-
-    def _meter(self, facts: Sequence[Recorded]) -> str:
-        """What stands in its window, for the list."""
-        state = state_of(facts)
-        for at, fact in enumerate(self.settings, len(facts) + 1):
-            state.advance(Recorded("", at, facts[-1].time, fact))
-        return rows.written(budget.meter(state, policy.from_fact(state.settings.policy)))
+        for at, key in held.keys:
+            if at >= writing.new_from:
+                self.result.keys.note(writing.conversation, key)
 
     def _here(self, recording: Recording) -> str:
         known = self._known.get((recording.kind, recording.session))
@@ -259,13 +257,18 @@ class _Writing:
     """One recording on its way into its conversation."""
 
     run: Import
-    recording: Recording
-    made: list[Draft]
+    held: _Held
     conversation: str
-    stamp: tuple[int, int]
     new_from: int = 0  # the first message that is new
-    facts: Sequence[Recorded] = ()  # all of it, where something was appended
     _seqs: dict[int, int] = field(default_factory=dict)  # of a draft's number: where its fact stands
+
+    @property
+    def recording(self) -> Recording:
+        return self.held.recording
+
+    @property
+    def made(self) -> list[Draft]:
+        return self.held.made
 
     async def write(self) -> None:
         async with self.run.hold(self.conversation):
@@ -292,7 +295,7 @@ class _Writing:
         self._place(1, range(1, shared + 1))
         self._place(shared + 1 + bool(source), range(shared + 1, len(self.made) + 1))
         await self._put(self.made)
-        await self._append([(draft.time, self._placed(draft, at)) for at, draft in enumerate(facts, 1)], "new")
+        await self._append(await asyncio.to_thread(self._all_placed, facts), "new")
 
     def _first(self) -> float:
         return next((draft.time for draft in self.made if draft.time), clock.time())
@@ -397,6 +400,9 @@ class _Writing:
 
     # --- facts in their places
 
+    def _all_placed(self, drafts: Sequence[Draft]) -> list[tuple[float, Fact]]:
+        return [(draft.time, self._placed(draft, at)) for at, draft in enumerate(drafts, 1)]
+
     def _placed(self, draft: Draft, seq: int) -> Fact:
         match draft.fact:
             case Folded(cover=cover) as fold:
@@ -424,13 +430,13 @@ class _Writing:
 
     async def _append(self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()) -> None:
         """Behind what is there already, in one transaction, with the fact that says where it comes from."""
-        size, modified = self.stamp
+        size, modified = self.held.stamp
         origin, said = as_facts.origin_of(self.recording), [fact for _, fact in facts]
         paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))
         paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
         brought = BroughtIn(origin, self.run.result.run, len(before) + 1, size, modified, cost=paid)
-        appended = await self.run.workspace.journal.bring_in(self.conversation, [*facts, (0.0, brought)])
-        self.facts = [*before, *appended]
+        whole = [*facts, (0.0, brought)]
+        appended = await self.run.workspace.journal.bring_in(self.conversation, whole, self.held.meter)
         self.run.remember(self.recording, appended[-1])
         self.run.result.imported.append(
             Brought(
@@ -484,9 +490,9 @@ def _path_of(recorded: Recorded) -> str:
     return recorded.fact.origin.path.partition("#")[0] if isinstance(recorded.fact, BroughtIn) else ""
 
 
-def _texts(recording: Recording, first: int) -> Iterator[str]:
-    for message in recording.messages[first:]:
-        yield from texts(message)
+def _keys(recording: Recording) -> list[tuple[int, str]]:
+    texts_of = ((at, text) for at, message in enumerate(recording.messages) for text in texts(message))
+    return [(at, key) for at, text in texts_of for key in keys.found(text)]
 
 
 def _size(file: Path) -> int:

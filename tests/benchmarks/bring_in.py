@@ -116,9 +116,7 @@ async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
     ]
 
 
-async def _import(
-    workspace: Workspace, counter: Counter, files: list[Path], sums: Sums, seconds: float | None
-) -> bool:
+async def _import(workspace: Workspace, counter: Counter, files: list[Path], sums: Sums, seconds: float | None) -> bool:
     """Bring in the files until the time is over; whether that was all."""
     memory, late = Highest(), Lateness()
     watching = [asyncio.ensure_future(one.watch()) for one in (memory, late)]  # noqa: TID251 - a benchmark's own

@@ -24,5 +24,6 @@ def test_a_private_key_is_found_whole() -> None:
 def test_ordinary_text_has_none_and_each_place_is_counted() -> None:
     assert list(found("ask-me, task-force, AKIA, sk-short")) == []
     keys = Keys()
-    keys.look("a", [MADE_UP[0], f"{MADE_UP[0]} {MADE_UP[0]}"])
+    for key in found(f"{MADE_UP[0]} {MADE_UP[0]} {MADE_UP[0]}"):
+        keys.note("a", key)
     assert keys.places == {MADE_UP[0]: {"a": 3}}
