@@ -174,6 +174,7 @@ class Question:
     apart: str = (
         ""  # the name of what must be allowed by itself, not with the tool: outside_sandbox, runs_later, hidden, held
     )
+    command: str = ""  # the slash command of the user's that asks
     plan: bool = False  # a plan to approve: `preview` may be changed, and comes back in the answer's `values`
 
 

@@ -162,9 +162,13 @@ class Session:
         if future is not None and not future.done():
             future.set_result(answer)
 
-    async def run_tool(self, call: ToolCall) -> Outcome:
-        """A call of the user's own: it asks as the agent's calls do, and nothing of it is recorded."""
-        return await self._crew.tools.run(call, CallContext(self.id, self._ask, lambda _: None))
+    async def run_for(self, command: str, call: ToolCall) -> Outcome:
+        """A call of the user's slash command: it asks as the agent's calls do, and nothing of it is recorded."""
+
+        async def ask(question: Question) -> Answer:
+            return await self._ask(replace(question, command=command))
+
+        return await self._crew.tools.run(call, CallContext(self.id, ask, lambda _: None))
 
     async def text_of(self, stored: Stored, most: int) -> str:
         """The beginning of an entry as text, `most` bytes of it."""

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import (
     QDialog,
     QHBoxLayout,
+    QHeaderView,
     QLabel,
     QPushButton,
     QTreeWidget,
@@ -33,7 +34,7 @@ class AgentsDialog(QDialog):
     ) -> None:
         super().__init__(parent)
         self._bench, self._conversation, self._open = bench, conversation, open_conversation
-        self._rows: tuple[AgentRow, ...] = ()
+        self._items: dict[str, QTreeWidgetItem] = {}
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(tr("Agents"))
         self.resize(860, 420)
@@ -42,8 +43,10 @@ class AgentsDialog(QDialog):
         self._tree = QTreeWidget(self)
         self._tree.setHeaderLabels([tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")])
         self._tree.setAccessibleName(tr("Agents"))
-        for number, width in enumerate((160, 290, 90, 110, 80)):
+        for number, width in enumerate((160, 0, 90, 110, 80, 60)):
             self._tree.setColumnWidth(number, width)
+        self._tree.header().setStretchLastSection(False)
+        self._tree.header().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
         self._tree.itemDoubleClicked.connect(lambda item, _column: self._show(item))
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 16, 20, 16)
@@ -70,35 +73,36 @@ class AgentsDialog(QDialog):
             button.setAutoDefault(False)
             button.clicked.connect(lambda _checked=False, a=act: a())
             row.addWidget(button)
+            if act == self._stop_all:
+                self._all = button
         return row
 
     def look(self) -> None:
-        """Show them as they are now; nothing is painted where nothing has changed."""
-        rows = tuple(self._bench.agents(self._conversation))
-        if rows == self._rows and rows:
-            return
-        self._rows = rows
-        items: dict[str, QTreeWidgetItem] = {}
-        chosen = self._chosen()
-        self._tree.clear()
+        """Show them as they are now; only what has changed is painted, and what was folded stays so."""
+        rows = self._bench.agents(self._conversation)
         for row in rows:
-            item = QTreeWidgetItem(_cells(row))
-            item.setData(0, Qt.ItemDataRole.UserRole, row.id)
-            item.setToolTip(1, harmless(row.task))
-            above = items.get(row.parent)
-            if above is not None:
-                above.addChild(item)
-            else:
-                self._tree.addTopLevelItem(item)
-            items[row.id] = item
-            if row.id == chosen:
-                self._tree.setCurrentItem(item)
-        self._tree.expandAll()
-        working = sum(row.state in ("working", "asking", "waiting") for row in rows)
+            item = self._items.get(row.id) or self._added(row)
+            for column, text in enumerate(_cells(row)):
+                if item.text(column) != text:
+                    item.setText(column, text)
+        working = sum(row.state in ("working", "asking") for row in rows)
         said = count(len(rows), "{n} agent", "{n} agents")
         cost = money(sum(row.cost for row in rows))
         words = tr("{agents}, {working} at work, {cost}", agents=said, working=working, cost=cost)
         self._sum.setText(words if rows else tr("Nothing was delegated in this conversation."))
+        self._all.setEnabled(working > 0 or any(row.state == "waiting" for row in rows))
+
+    def _added(self, row: AgentRow) -> QTreeWidgetItem:
+        item = self._items[row.id] = QTreeWidgetItem()
+        item.setData(0, Qt.ItemDataRole.UserRole, row.id)
+        item.setToolTip(1, harmless(row.task))
+        above = self._items.get(row.parent)
+        if above is not None:
+            above.addChild(item)
+            above.setExpanded(above.childCount() == 1 or above.isExpanded())
+        else:
+            self._tree.addTopLevelItem(item)
+        return item
 
     def _chosen(self) -> str:
         item = self._tree.currentItem()

@@ -79,7 +79,13 @@ def _of_user(mine: Path, folders: Sequence[Path]) -> Iterator[Item]:
 
 def _judged(item: Item, trusted: Mapping[str, object], off: frozenset[str]) -> Item:
     agreed = item.own or trusted.get(item.key) == item.sha256
-    return replace(item, trusted=agreed, known=item.key in trusted, off=item.key in off)
+    outside = trusted.get(outside_key(item)) == item.sha256
+    return replace(item, trusted=agreed, known=item.key in trusted, off=item.key in off, outside=outside)
+
+
+def outside_key(item: Item) -> str:
+    """How settings name that a hook may run outside the sandbox."""
+    return f"{item.key}#outside"
 
 
 def _without_copies(items: Iterable[Item]) -> tuple[Item, ...]:

@@ -27,7 +27,7 @@ _PATHS = re.compile(r"[\w./${}~-]+\.(?:py|sh|js|ts|rb|pl|mjs|cjs|bash)\b")
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One command for one event. `outside`: the user approved this content to run outside of the sandbox."""
+    """One command for one event. `outside`: it runs outside the sandbox."""
 
     event: str
     matcher: str
@@ -130,11 +130,10 @@ def _scripts(command: str, folder: Path) -> str:
     return "".join(shown)
 
 
-def hook_of(item: Item, folder: Path, *, outside: bool) -> Hook:
+def hook_of(item: Item, folder: Path) -> Hook:
     values = item.values
-    return Hook(
-        values["event"], values["matcher"], values["command"], values["timeout"], folder, outside, values.get("if", "")
-    )
+    event, matcher, command, seconds = (values[key] for key in ("event", "matcher", "command", "timeout"))
+    return Hook(event, matcher, command, seconds, folder, item.outside, values.get("if", ""))
 
 
 # --- what Claude Code calls things -----------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def _file(path: Path, root: Path, why: str, below: Path | None = None) -> Iterat
     if text is not None and text.strip():
         whole, notes = with_imports(text, path, root)
         why = why or "it belongs to the workspace's folder"
-        yield Item("rules", path.name, path, whole, whole, why=why, notes=notes, below=below)
+        yield Item("rules", path.relative_to(root).as_posix(), path, whole, whole, why=why, notes=notes, below=below)
 
 
 def with_imports(text: str, path: Path, root: Path) -> tuple[str, tuple[str, ...]]:
@@ -89,20 +89,20 @@ def _cursor(folder: Path, root: Path, touched: Sequence[Path]) -> Iterator[Item]
     except OSError:
         return
     for path in files:
-        text = text_of(path, root)
+        text, name = text_of(path, root), path.relative_to(root).as_posix()
         if text is None:
             continue
         try:
             values, body = front_matter(text)
         except WrongUse as error:
-            yield Item("rules", path.name, path, text, text, notes=(str(error),), broken=True)
+            yield Item("rules", name, path, text, text, notes=(str(error),), broken=True)
             continue
         always, globs = plain(values.get("alwaysApply")).lower() == "true", listed(values.get("globs"))
         below = None if always and folder == root else folder
         if not always and not globs:
             continue  # for the model to ask for: what it says of itself is no reason to send it
         about = plain(values.get("description"))
-        item = Item("rules", path.name, path, text, body.strip(), about, below=below, globs=() if always else globs)
+        item = Item("rules", name, path, text, body.strip(), about, below=below, globs=() if always else globs)
         if why := _why(item, touched):
             yield replace(item, why=why)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fnmatch
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from helix_desktop.errors import Refused, WrongUse
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text
 
 DEEPEST = 2
-MOST_AT_ONCE = 4
 MOST_IN_ALL = 32
 _LONGEST_TASK = 100_000
 
@@ -24,7 +22,6 @@ class Bounds:
 
     depth: int = DEEPEST
     number: int = MOST_IN_ALL
-    at_once: int = MOST_AT_ONCE
 
 
 @dataclass(slots=True)
@@ -93,18 +90,12 @@ class Delegating:
         self._start = start_child
         self._place = place or Place()
         self._names = names
-        self._room: asyncio.Semaphore | None = None
 
     async def delegate(self, args: Arguments, use: Use) -> Result:
-        """Run it to its end. More than a few at once wait for their turn; cancelling stops the child."""
+        """Run it to its end; cancelling stops the child."""
         wish = self._wish(args, use)
         self._place.tree.started += 1
-        if wish.background:
-            child = await self._start(wish, use.context)
-        else:
-            self._room = self._room or asyncio.Semaphore(self._place.bounds().at_once)
-            async with self._room:
-                child = await self._start(wish, use.context)
+        child = await self._start(wish, use.context)
         title = " ".join(wish.task.split())[:100]
         shown = f"{wish.role}: {title}" if wish.role else title
         answer = child.answer or "[it came back without a result]"

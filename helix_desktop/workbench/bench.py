@@ -663,9 +663,9 @@ class Workbench:
         """Use a rules file, a skill, a command, a hook or an agent, or do not."""
         await self.project.switch(key, on=on)
 
-    async def trust_outside(self, item: Item) -> None:
-        """A hook with exactly this content may run outside of the sandbox."""
-        await self.project.trust_outside(item)
+    async def run_outside(self, item: Item, *, on: bool) -> None:
+        """A trusted hook with exactly this content runs outside the sandbox, or inside again."""
+        await self.project.run_outside(item, on=on)
 
     def agents(self, conversation: str) -> Sequence[AgentRow]:
         """All agents below a conversation, at every depth."""

@@ -106,11 +106,9 @@ class Hooks:
 
     async def _fire(self, event: str, conversation: str, about: str, values: Mapping[str, Any]) -> list[Answer]:
         """All hooks for it, side by side."""
-        trusted = self.workspace.settings.trusted
         found: list[tuple[str, Hook]] = []
         for item in self.project.now.in_force("hook"):
-            outside = trusted.get(f"{item.key}#outside") == item.sha256
-            hook = hook_of(item, self._folder, outside=outside)
+            hook = hook_of(item, self._folder)
             if hook.event == event and hook.fits(about) and hook.is_for(values.get("tool_input") or {}):
                 found.append((item.key, hook))
         payload = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from helix_desktop.engine.facts import Attachment, Text, ToolCall, UserPart
 from helix_desktop.engine.ports import Outcome, Tokens
@@ -28,7 +28,7 @@ async def expanded(
     arguments = f"{rest}{' ' if rest else ''}{arguments}" if newline else arguments
     item = brought.find("command", name)
     if item is not None:
-        return (*await _filled(commands.prompt(item, arguments), session, tokens), *parts[1:])
+        return (*await _filled(name, commands.prompt(item, arguments), session, tokens), *parts[1:])
     if brought.find("skill", name) is not None:
         words = f'Use the skill "{name}" (call_tool, use_skill). {arguments}'.strip()
         return (Text(words), *parts[1:])
@@ -45,14 +45,17 @@ def _values(names: Sequence[str], arguments: str) -> dict[str, str]:
     return dict(zip(names, words, strict=False))
 
 
-async def _filled(prompt: commands.Prompt, session: Session, tokens: Tokens) -> list[UserPart]:
+async def _filled(name: str, prompt: commands.Prompt, session: Session, tokens: Tokens) -> list[UserPart]:
+    async def run(tool: ToolName, **values: str) -> Outcome:
+        return await session.run_for(name, ToolCall("slash", tool, json.dumps(values)))
+
     outputs = {}
     for line in prompt.shell:
-        done = await _run(session, ToolName.RUN_COMMAND, {"command": line})
+        done = await run(ToolName.RUN_COMMAND, command=line)
         outputs[line] = await session.text_of(done.output, MOST_OUTPUT)
     found: list[UserPart] = [Text(prompt.filled(outputs))]
     for path in prompt.files:
-        done = await _run(session, ToolName.READ_FILE, {"path": path})
+        done = await run(ToolName.READ_FILE, path=path)
         if done.ok:
             text = await session.text_of(done.output, MOST_OUTPUT)
             found.append(
@@ -61,7 +64,3 @@ async def _filled(prompt: commands.Prompt, session: Session, tokens: Tokens) -> 
                 )
             )
     return found
-
-
-async def _run(session: Session, tool: ToolName, values: Mapping[str, object]) -> Outcome:
-    return await session.run_tool(ToolCall("slash", tool, json.dumps(values)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from helix_desktop.engine.collaborators import Limits, Spawn
@@ -53,6 +54,7 @@ class Agent:
     ended: float = 0.0
     state: str = "waiting"
     cost: float = 0.0
+    waits: int = 0  # for how many it has delegated to
 
     @property
     def label(self) -> str:
@@ -61,11 +63,19 @@ class Agent:
 
 @dataclass(slots=True)
 class Team(Tree):
-    """All agents below one conversation of the user's."""
+    """All agents below one conversation of the user's. `working`: how many work now; `freed`: one of them has ended or waits."""
 
     agents: dict[str, Agent] = field(default_factory=dict)
     cost: float = 0.0
     began: float = 0.0
+    working: int = 0
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def free(self, places: int) -> None:
+        """Whoever waits looks again."""
+        self.working -= places
+        self.freed.set()
+        self.freed.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,6 @@ class Workforce:
     _teams: dict[str, Team] = field(default_factory=dict)
     _roots: dict[str, str] = field(default_factory=dict)  # of each agent, the conversation of the user's above it
     _chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _rooms: dict[str, asyncio.Semaphore] = field(default_factory=dict)
     _closed: bool = False
 
     # --- where a conversation stands
@@ -127,7 +136,7 @@ class Workforce:
 
     def _bounds(self) -> Bounds:
         limits = self.limits()
-        return Bounds(limits.agents_depth, limits.agents, limits.agents_at_once)
+        return Bounds(limits.agents_depth, limits.agents)
 
     # --- delegating
 
@@ -141,7 +150,8 @@ class Workforce:
             self.spawn(self._in_background(agent, wish, context.ask, team), name=f"agent {agent.label}")
             words = f"{agent.label} works in the background; its id is {agent.id}. Its answer comes as a message."
             return Child(agent.id, words)
-        return await self._run(agent, wish, context.ask, team)
+        async with self._resting(team.agents.get(wish.parent), team):
+            return await self._run(agent, wish, context.ask, team)
 
     def _refuse_spent(self, team: Team) -> None:
         limits = self.limits()
@@ -172,9 +182,7 @@ class Workforce:
         self._chains[conversation] = (*self._chains.get(wish.parent, ()), *((wish.role,) if wish.role else ()))
 
     async def _in_background(self, agent: Agent, wish: Delegation, ask: Ask, team: Team) -> None:
-        room = self._rooms.setdefault(wish.parent, asyncio.Semaphore(self._bounds().at_once))
-        async with room:
-            child = await self._run(agent, wish, ask, team)
+        child = await self._run(agent, wish, ask, team)
         parent = self.find(wish.parent)
         if parent is not None and not self._closed:
             parent.say_for(
@@ -182,6 +190,17 @@ class Workforce:
             )
 
     async def _run(self, agent: Agent, wish: Delegation, ask: Ask, team: Team) -> Child:
+        """From its turn to its end."""
+        try:
+            async with self._at_work(agent, team):
+                return await self._work(agent, wish, ask, team)
+        finally:
+            agent.ended = time.time()
+            if agent.state != "stopped":
+                agent.state = _end(agent.session)
+            self._tell()
+
+    async def _work(self, agent: Agent, wish: Delegation, ask: Ask, team: Team) -> Child:
         """Its questions are asked in the conversation that started it."""
         session, late = agent.session, ""
         if agent.state == "stopped" or self._closed:
@@ -196,6 +215,7 @@ class Workforce:
             else:
                 await session.idle()
         except TimeoutError:
+            agent.state = "stopped"
             late = f"[It ended early: the agents in this conversation have used all of their {seconds:g} s.]"
             session.stop()
             await session.idle()
@@ -205,11 +225,40 @@ class Workforce:
             raise
         finally:
             session.ask_instead(None)  # who goes on with it by hand is asked where they are
-            agent.ended = time.time()
-            agent.state = "stopped" if late else _end(session)
-            self._tell()
         child = result_of(session)
         return Child(child.conversation, f"{child.answer}\n{late}".strip(), child.ok and not late)
+
+    @asynccontextmanager
+    async def _at_work(self, agent: Agent, team: Team) -> AsyncIterator[None]:
+        """One of those that work side by side."""
+        try:
+            await self._room(agent, team)
+            yield
+        finally:
+            team.free(1)
+
+    @asynccontextmanager
+    async def _resting(self, agent: Agent | None, team: Team) -> AsyncIterator[None]:
+        """Who waits for the answers of others leaves its place to them."""
+        if agent is None:
+            yield
+            return
+        agent.waits += 1
+        team.free(agent.waits == 1)
+        try:
+            yield
+        finally:
+            agent.waits -= 1
+            if not agent.waits:
+                await self._room(agent, team)
+
+    async def _room(self, agent: Agent, team: Team) -> None:
+        """Take a place, once there is one in the whole tree. One that is stopped takes it at once, to leave."""
+        try:
+            while agent.state != "stopped" and not self._closed and team.working >= self.limits().agents_at_once:
+                await team.freed.wait()
+        finally:
+            team.working += 1
 
     # --- the agents that work
 
@@ -219,26 +268,18 @@ class Workforce:
 
     def stop(self, agent: str) -> None:
         """End one, with all it has delegated itself."""
-        found = self._find(agent)
-        for each in self.team(agent).agents.values():
-            if each is found or self._below(each, agent):
-                self._end(each)
+        found, team = self._find(agent), self.team(agent)
+        _end_all([each for each in team.agents.values() if each is found or self._below(each, agent)], team)
 
     def stop_all(self, conversation: str) -> None:
-        for each in self.team(conversation).agents.values():
-            self._end(each)
+        team = self.team(conversation)
+        _end_all(team.agents.values(), team)
 
     def close(self) -> None:
         """Nothing is begun any more."""
         self._closed = True
         for team in self._teams.values():
-            for agent in team.agents.values():
-                self._end(agent)
-
-    def _end(self, agent: Agent) -> None:
-        if not agent.ended:
-            agent.state = "stopped"
-            agent.session.stop()
+            _end_all(team.agents.values(), team)
 
     def _below(self, agent: Agent, above: str) -> bool:
         agents = self.team(above).agents
@@ -331,6 +372,15 @@ def _row(agent: Agent) -> AgentRow:
     return AgentRow(
         agent.id, agent.parent, agent.label, agent.task, state, meter.used, meter.window, agent.cost, seconds
     )  # fmt: skip
+
+
+def _end_all(agents: Iterable[Agent], team: Team) -> None:
+    """Those that work and those that wait for their turn."""
+    for agent in agents:
+        if not agent.ended:
+            agent.state = "stopped"
+            agent.session.stop()
+    team.free(0)
 
 
 def _end(session: Session) -> str:

@@ -502,8 +502,8 @@ class FakeWorkbench:
     async def switch_item(self, key: str, *, on: bool) -> None:
         self.switched.append((key, on))
 
-    async def trust_outside(self, item: Item) -> None:
-        self.switched.append((f"{item.key}#outside", True))
+    async def run_outside(self, item: Item, *, on: bool) -> None:
+        self.switched.append((f"{item.key}#outside", on))
 
     def agents(self, conversation: str) -> Sequence[AgentRow]:
         return self.team

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtWidgets import QLabel, QPushButton, QTreeWidget, QWidget
 
 from helix_desktop.gui.agents import AgentsDialog
@@ -32,6 +34,12 @@ def test_the_tree_is_shown_and_one_or_all_are_stopped(theme: Theme, desk: FakeDe
     assert below is not None
     assert below.text(0) == "tester"
     assert any("2 agents, 1 at work, $0.030" in label.text() for label in dialog.findChildren(QLabel))
+    top.setExpanded(False)
+    bench.team[0] = replace(bench.team[0], seconds=13.0)
+    dialog.look()
+    assert tree.topLevelItem(0) is top
+    assert top.text(5) == "13 s"
+    assert not top.isExpanded()
     tree.setCurrentItem(below)
     for text in ("Open", "Stop", "Stop all"):
         next(each for each in dialog.findChildren(QPushButton) if each.text() == text).click()

@@ -25,7 +25,7 @@ def test_every_hook_is_an_item_with_the_script_it_runs(tmp_path: Path) -> None:
         tmp_path, {"PreToolUse": [{"matcher": "Bash", "hooks": [command, {"type": "command", "command": "x"}]}]}
     )
     assert (one.name, two.name, one.about) == ("PreToolUse", "PreToolUse 2", "PreToolUse Bash")
-    assert hook_of(one, tmp_path, outside=False).seconds == 5
+    assert hook_of(one, tmp_path).seconds == 5
     before = one.sha256
     (tmp_path / ".claude" / "check.sh").write_text("exit 0")
     assert read(tmp_path, {"PreToolUse": [{"matcher": "Bash", "hooks": [command]}]})[0].sha256 != before

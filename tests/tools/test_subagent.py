@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.ports import CallContext
-from helix_desktop.tools import subagent
 from helix_desktop.tools.subagent import Bounds, Child, Delegation, Place
 from tests.tools.world import World
 
@@ -37,18 +36,6 @@ async def test_only_the_result_comes_back_with_the_childs_conversation(here: Wor
     outcome = await here.run("delegate", task="look", context="in src", tools=["read_file", "read_file"])
     assert (here.text(outcome), outcome.child, outcome.ok) == ("did look", "child1", True)
     assert children.wishes == [Delegation("c", "call1", "look", "in src", ("read_file",), 1)]
-
-
-async def test_several_run_side_by_side_but_not_all_at_once(here: World) -> None:
-    children = Children()
-    here.box = here.kit.toolbox(start_child=children)
-    waiting = asyncio.gather(*(here.run("delegate", task=str(number)) for number in range(7)))
-    async with asyncio.timeout(5):
-        while children.running < subagent.MOST_AT_ONCE:
-            await asyncio.sleep(0)
-    children.go.set()
-    assert sorted(here.text(outcome) for outcome in await waiting) == [f"did {number}" for number in range(7)]
-    assert children.most == subagent.MOST_AT_ONCE
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,13 @@ async def test_inside_the_sandbox_a_hook_writes_only_in_the_folder(
     assert (folder / "inside").exists()
     assert not outside.exists()
     (item,) = bench.project.now.in_force("hook")
-    await bench.project.trust_outside(item)
+    await bench.run_outside(item, on=True)
     await told(bench, session, model, calls("read_file", path="src/pairs.py"))
     assert outside.exists()
+    outside.unlink()
+    await bench.run_outside(item, on=False)
+    await told(bench, session, model, calls("read_file", path="src/pairs.py"))
+    assert not outside.exists()
 
 
 async def test_what_a_hook_says_after_a_call_is_told_once(desks: Desks, folder: Path, model: ScriptedModel) -> None:

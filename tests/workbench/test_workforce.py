@@ -40,6 +40,7 @@ class Team:
     requests: list[Request] = field(default_factory=list)
     hold: asyncio.Event | None = None
     working: int = 0
+    most: int = 0  # that worked at the same time
     cost: float = 0.0
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
@@ -49,9 +50,12 @@ class Team:
         key = max((key for key in self.answers if key in words), key=len, default="")
         script = self.answers.get(key, [])
         self.working += 1
+        self.most = max(self.most, self.working)
         try:
             if self.hold is not None and not script:
                 await self.hold.wait()
+            for _ in range(20):  # long enough for others to begin beside it
+                await asyncio.sleep(0)
         finally:
             self.working -= 1
         reply = script.pop(0) if script else says(f"done with {key or 'it'}")
@@ -222,3 +226,32 @@ async def test_a_tree_of_agents_keeps_its_number_exactly_and_stops_at_once(
     assert team.working == 0
     assert {row.state for row in bench.workforce.rows(session.id)} == {"stopped"}
     assert bench.workforce.team(session.id).started == 20
+
+
+async def test_no_more_work_side_by_side_in_the_whole_tree_than_may(desks: Desks, folder: Path, team: Team) -> None:
+    bench, session = await begun(desks, folder, agents_depth=2, agents_at_once=2)
+    middle = [{"task": f"MIDDLE {n}"} for n in range(4)]
+    team.answers = {"ROOT": [delegates(*middle)]}
+    for n in range(4):
+        team.answers[f"MIDDLE {n}"] = [delegates(*({"task": f"LEAF {n}.{m}"} for m in range(3)))]
+    await told(session, "ROOT")
+    assert team.most == 2
+    assert [row.state for row in bench.agents(session.id)] == ["done"] * 16
+    assert bench.workforce.team(session.id).working == 0
+
+
+async def test_stopping_all_ends_those_that_wait_for_their_turn(desks: Desks, folder: Path, team: Team) -> None:
+    bench, session = await begun(desks, folder, agents_at_once=2)
+    team.hold = asyncio.Event()
+    team.answers = {"ROOT": [delegates(*({"task": f"TASK {n}"} for n in range(6)))], "TASK": []}
+    session.send((Text("ROOT"),))
+    async with asyncio.timeout(10):
+        while len(bench.agents(session.id)) < 6 or team.working < 2:
+            await asyncio.sleep(0.01)
+    assert sorted(row.state for row in bench.agents(session.id)) == ["waiting"] * 4 + ["working"] * 2
+    bench.stop_agents(session.id)
+    team.hold.set()
+    await asyncio.wait_for(session.idle(), 10)
+    assert {row.state for row in bench.agents(session.id)} == {"stopped"}
+    assert sum("TASK" in str(request.messages[0]) for request in team.requests) == 2
+    assert all("stopped" in result.head for result in results(session)[2:])

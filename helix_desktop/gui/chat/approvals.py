@@ -90,6 +90,8 @@ def uncovered_words(state: str, names: Sequence[str]) -> str:
 
 def asked_by(question: Question) -> str:
     """Who asks, where it is not the conversation's own agent."""
+    if question.command:
+        return tr("Your slash command /{name} runs this.", name=exact.one_line(question.command))
     if not question.by:
         return ""
     task, more = exact.shown(question.by[:LONGEST]), len(question.by) - LONGEST
@@ -118,8 +120,8 @@ class QuestionCard(QWidget):
         self._inside.setContentsMargins(14, 11, 14, 11)
         self._inside.setSpacing(8)
         self._label(title_words(question), "title")
-        if question.by:
-            self._label(asked_by(question), "small")
+        if who := asked_by(question):
+            self._label(who, "small")
         why = question.why if of_a_server(question) and not question.form else said(question.why)
         self._why = self._label(exact.shown(why[:1].upper() + why[1:]), "small")
         self._why.setVisible(bool(why))
@@ -254,8 +256,9 @@ class QuestionCard(QWidget):
         self.allow("once")
 
     def _buttons(self, keys: Mapping[str, str]) -> QBoxLayout:
-        self._words.setPlaceholderText(tr("Tell the agent what to do instead"))
-        self._words.setAccessibleName(tr("Tell the agent what to do instead"))
+        hint = tr("Say what is missing") if self._question.plan else tr("Tell the agent what to do instead")
+        self._words.setPlaceholderText(hint)
+        self._words.setAccessibleName(hint)
         self._words.returnPressed.connect(self.refuse)
         row = self._answers = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         row.setSpacing(8)

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QHBoxLayout,
     QLabel,
+    QLineEdit,
     QListWidget,
     QPushButton,
     QSizePolicy,
@@ -18,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine import exact
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.ports import Brought
 from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
@@ -26,11 +28,17 @@ from helix_desktop.gui.words import numeral, tr
 
 class TrustDialog(QDialog):
     """One item, or a list of them, each shown when it is chosen. `trust` is called with those whose end has been shown when
-    the user agrees; closing it otherwise changes nothing.
+    the user agrees; closing it otherwise changes nothing. `outside`: whether a hook may run outside the sandbox is asked.
     """
 
     def __init__(
-        self, theme: Theme, items: Sequence[Brought], trust: Callable[[Sequence[Brought]], object], parent: QWidget
+        self,
+        theme: Theme,
+        items: Sequence[Brought],
+        trust: Callable[[Sequence[Brought]], object],
+        parent: QWidget,
+        *,
+        outside: bool = False,
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -41,17 +49,26 @@ class TrustDialog(QDialog):
         self._path, self._means = self._label("", "mono"), self._label("", "muted")
         self._text: ExactText | None = None
         self._length = self._label("", "faint")
-        self._agree = QPushButton(tr("Trust"), self)
+        self._outside = outside
+        self._agree = QPushButton(tr("Run outside the sandbox") if outside else tr("Trust"), self)
         self._list = QListWidget(self)
         self._list.setFixedWidth(240)
         self._list.setAccessibleName(tr("What is new or has changed"))
-        self._list.setVisible(len(items) > 1)
+        self.filter = QLineEdit(self)
+        self.filter.setPlaceholderText(tr("Filter"))
+        self.filter.setAccessibleName(tr("Filter"))
+        self.filter.setClearButtonEnabled(True)
+        self.filter.textChanged.connect(self._narrow)
         self._right = QVBoxLayout()
         for widget in (self._path, self._means, self._length):
             self._right.addWidget(widget)
         across = QHBoxLayout()
         across.setSpacing(16)
-        across.addWidget(self._list)
+        left = QVBoxLayout()
+        for one in (self.filter, self._list):
+            one.setVisible(len(items) > 1)
+            left.addWidget(one)
+        across.addLayout(left)
         across.addLayout(self._right, 1)
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 20, 20, 20)
@@ -62,10 +79,19 @@ class TrustDialog(QDialog):
         self._list.currentRowChanged.connect(self._show)
         self._list.setCurrentRow(0)
 
+    def _narrow(self, words: str) -> None:
+        """Only those with these words in their kind or name."""
+        rows = [self._list.item(row) for row in range(self._list.count())]
+        for item in rows:
+            item.setHidden(words.casefold() not in item.text().casefold())
+        fits = [item for item in rows if not item.isHidden()]
+        if fits and self._list.currentItem() not in fits:
+            self._list.setCurrentItem(fits[0])
+
     def _show(self, row: int) -> None:
         item = self._items[row]
         self._path.setText(exact.one_line(str(item.path)))
-        self._means.setText("\n".join([_means(item), *item.notes]))
+        self._means.setText("\n".join([_outside_means() if self._outside else _means(item), *map(said, item.notes)]))
         if self._text is not None:
             self._right.removeWidget(self._text)
             self._text.hide()
@@ -109,6 +135,17 @@ class TrustDialog(QDialog):
         return buttons
 
 
+def many() -> dict[str, str]:
+    """What several items of a kind are called."""
+    return {
+        "rules": tr("Rules for agents"),
+        "skill": tr("Skills"),
+        "command": tr("Slash commands"),
+        "hook": tr("Hooks"),
+        "agent": tr("Agents"),
+    }
+
+
 def kinds() -> dict[str, str]:
     """What each kind of item is called."""
     return {
@@ -133,6 +170,10 @@ def asks(items: Sequence[Brought]) -> str:
         "agent": tr("The folder brings an agent: {name}. It works once you trust it.", name=item.name),
     }
     return words.get(item.kind, item.name)
+
+
+def _outside_means() -> str:
+    return tr("Outside the sandbox, this program can do everything you can. That holds until it or its script changes.")
 
 
 def _means(item: Brought) -> str:

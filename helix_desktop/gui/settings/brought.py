@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine import exact
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.chat.trust_dialog import TrustDialog, kinds
+from helix_desktop.gui.chat.trust_dialog import TrustDialog, many
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Brought, Workbench
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import numeral, tr
+
+FEW = 8  # items that need no filter
 
 
 class BroughtPage(Page):
@@ -29,6 +32,12 @@ class BroughtPage(Page):
                 "Rules, skills, slash commands, hooks and agents of the folder. Nothing new or changed is used before you trust it."
             )
         )
+        self._cards: list[tuple[QWidget, str]] = []
+        self._filter = self.add(QLineEdit(self.inside))
+        self._filter.setPlaceholderText(tr("Filter"))
+        self._filter.setAccessibleName(tr("Filter"))
+        self._filter.setClearButtonEnabled(True)
+        self._filter.textChanged.connect(self._narrow)
         self._items = QVBoxLayout()
         self._items.setSpacing(6)
         self.add_layout(self._items)
@@ -48,14 +57,21 @@ class BroughtPage(Page):
             review.setAutoDefault(False)
             review.clicked.connect(lambda _checked=False: self._review(asking))
             self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)
-        for kind, words in kinds().items():
-            own = sorted(
-                (item for item in found if item.kind == kind), key=lambda item: (item.state == "in use", item.name)
-            )
-            if own:
-                self._items.addWidget(self._label(words, "heading"))
-            for item in own:
-                self._items.addWidget(self._card(item))
+        self._cards = []
+        self._filter.setVisible(len(found) > FEW)
+        for kind, words in many().items():
+            own = sorted((item for item in found if item.kind == kind), key=_order)
+            texts = [f"{words} {item.name} {item.about}".casefold() for item in own]
+            shown = [(self._label(words, "heading"), "\n".join(texts))] if own else []
+            self._cards += [*shown, *zip(map(self._card, own), texts, strict=True)]
+        for widget, _ in self._cards:
+            self._items.addWidget(widget)
+        self._narrow(self._filter.text())
+
+    def _narrow(self, words: str) -> None:
+        """Only those with these words in their kind, name or description."""
+        for widget, text in self._cards:
+            widget.setVisible(words.casefold() in text)
 
     def _card(self, item: Brought) -> QWidget:
         card = QWidget(self.inside)
@@ -71,23 +87,32 @@ class BroughtPage(Page):
             line.addWidget(self._button(text, item, act))
         line.addWidget(self._switch(item))
         column.addLayout(line)
-        for text in filter(None, [item.about, _why(item), *map(said, item.notes)]):
+        outside = tr("Runs outside the sandbox.") if item.outside else ""
+        for text in filter(None, [item.about, _why(item), outside, *map(said, item.notes)]):
             column.addWidget(self._label(exact.shown(text[:400]), "muted"))
         column.addWidget(self._label(exact.one_line(str(item.path)), "faint"))
         return card
 
-    def _ways(self, item: Brought) -> list[tuple[str, object]]:
-        ways: list[tuple[str, object]] = [(tr("Read"), lambda: self._read(item))]
-        if item.kind == "hook" and item.state == "in use":
-            ways.append((tr("Run outside the sandbox"), lambda: self._do(self._bench.trust_outside(item))))
+    def _ways(self, item: Brought) -> list[tuple[str, Callable[[], object]]]:
+        ways: list[tuple[str, Callable[[], object]]] = [(tr("Read"), lambda: self._review([item]))]
+        if item.outside:
+            ways.append((tr("Run inside the sandbox"), lambda: self._do(self._bench.run_outside(item, on=False))))
+        elif item.kind == "hook" and item.state == "in use":
+            ways.append((tr("Run outside the sandbox…"), lambda: self._ask_outside(item)))
         return ways
 
-    def _button(self, text: str, item: Brought, act: object) -> QPushButton:
+    def _ask_outside(self, item: Brought) -> None:
+        def agree(_: object) -> None:
+            self._do(self._bench.run_outside(item, on=True))
+
+        TrustDialog(self._theme, [item], agree, self, outside=True).open()
+
+    def _button(self, text: str, item: Brought, act: Callable[[], object]) -> QPushButton:
         button = QPushButton(text, self.inside)
         button.setProperty("look", "link")
         button.setAutoDefault(False)
         button.setAccessibleName(f"{text}: {item.name}")
-        button.clicked.connect(lambda _checked=False: act() if callable(act) else None)
+        button.clicked.connect(lambda _checked=False: act())
         return button
 
     def _switch(self, item: Brought) -> QCheckBox:
@@ -96,9 +121,6 @@ class BroughtPage(Page):
         box.setAccessibleName(tr("Use {name}", name=item.name))
         box.toggled.connect(lambda on: self._do(self._bench.switch_item(item.key, on=on)))
         return box
-
-    def _read(self, item: Brought) -> None:
-        self._review([item])
 
     def _review(self, items: Sequence[Brought]) -> None:
         TrustDialog(self._theme, items, lambda seen: self._do(self._bench.trust(*seen)), self).open()
@@ -114,6 +136,12 @@ class BroughtPage(Page):
         if look == "heading":
             label.setContentsMargins(0, 12, 0, 2)
         return label
+
+
+def _order(item: Brought) -> tuple[bool, list[tuple[int, str]]]:
+    """What asks for something first, then by name, with 2 before 10."""
+    pieces = re.split(r"(\d+)", item.name.casefold())
+    return item.state == "in use", [(int(piece) if piece.isdecimal() else -1, piece) for piece in pieces]
 
 
 def states() -> dict[str, str]:

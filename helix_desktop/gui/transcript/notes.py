@@ -11,10 +11,12 @@ from helix_desktop.engine.facts import (
     Forgotten,
     ModelReplied,
     Stop,
+    Text,
     TurnEnd,
     TurnEnded,
     UserSaid,
 )
+from helix_desktop.engine.turn import NO_LONGER
 from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.words import count, numeral, tr
@@ -24,7 +26,7 @@ def note(fact: Fact) -> str:
     """What is to be said about a fact; empty where it speaks for itself."""
     match fact:
         case UserSaid(by=by) if by:
-            return _on_behalf(by)
+            return _on_behalf(fact)
         case ModelReplied(stop=stop):
             return _cut_short(stop)
         case TurnEnded():
@@ -40,9 +42,14 @@ def note(fact: Fact) -> str:
     return ""
 
 
-def _on_behalf(by: str) -> str:
-    kind, _, name = by.partition(":")
-    words = {
+def _on_behalf(fact: UserSaid) -> str:
+    kind, _, name = fact.by.partition(":")
+    over = {
+        "rules": tr("The rules of {name} no longer hold.", name=name),
+        "skill": tr("The skill {name} is no longer in use.", name=name),
+        "mode": tr("Plan mode has ended."),
+    }
+    begun = {
         "rules": tr("The rules of {name} hold from here on, word for word.", name=name),
         "skill": tr("The skill {name} is in use from here on, word for word.", name=name),
         "plan": tr("The approved plan holds from here on, word for word."),
@@ -50,7 +57,8 @@ def _on_behalf(by: str) -> str:
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),
         "agent": tr("A message from the agent that delegated this."),
     }
-    return words.get(kind, by)
+    ended = any(isinstance(part, Text) and part.text == NO_LONGER for part in fact.parts)
+    return (over if ended else begun).get(kind, fact.by)
 
 
 def changed_files(facts: Sequence[FilesChanged]) -> str:

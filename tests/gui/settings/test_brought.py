@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtWidgets import QCheckBox, QLabel, QListWidget, QPushButton
+from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit, QListWidget, QPushButton
 
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
@@ -50,3 +50,35 @@ def test_of_many_those_whose_end_was_shown_are_trusted_at_once(theme: Theme, des
     assert agree.text() == "Trust the 2 of 4 you have seen"
     agree.click()
     assert bench.trusted == [bench.rules[0], bench.rules[2]]
+
+
+def test_running_a_hook_outside_the_sandbox_is_asked_with_its_content(theme: Theme, desk: FakeDesk) -> None:
+    bench = desk.benches["parser"]
+    hook = replace(ITEM, kind="hook", name="Stop", path=Path("/x/s.json"), trusted=True)
+    bench.rules = [hook]
+    page = BroughtPage(theme, bench, Doing(now))
+    next(each for each in page.findChildren(QPushButton) if each.text() == "Run outside the sandbox…").click()
+    assert bench.switched == []
+    dialog = page.findChildren(TrustDialog)[0]
+    next(each for each in dialog.findChildren(QPushButton) if each.text() == "Run outside the sandbox").click()
+    assert bench.switched == [("/x/s.json#Stop#outside", True)]
+    bench.rules = [replace(hook, outside=True)]
+    page.look()
+    assert "Runs outside the sandbox." in [label.text() for label in page.findChildren(QLabel)]
+    next(each for each in page.findChildren(QPushButton) if each.text() == "Run inside the sandbox").click()
+    assert bench.switched[-1] == ("/x/s.json#Stop#outside", False)
+
+
+def test_many_items_are_filtered(theme: Theme, desk: FakeDesk) -> None:
+    bench = desk.benches["parser"]
+    bench.rules = [replace(ITEM, name=f"skill-{n}", path=Path(f"/x/{n}/SKILL.md")) for n in range(12)]
+    page = BroughtPage(theme, bench, Doing(now))
+    titles = [label for label in page.findChildren(QLabel) if label.text().startswith("skill-")]
+    assert [label.text() for label in titles][2:4] == ["skill-2", "skill-3"]
+    page.findChildren(QLineEdit)[0].setText("SKILL-11")
+    assert [label.text() for label in titles if label.isVisibleTo(page)] == ["skill-11"]
+    next(each for each in page.findChildren(QPushButton) if each.text().startswith("Review all")).click()
+    dialog = page.findChildren(TrustDialog)[0]
+    dialog.filter.setText("skill-7")
+    names = dialog.findChildren(QListWidget)[0]
+    assert [names.item(row).text() for row in range(12) if not names.item(row).isHidden()] == ["✓ Skill: skill-7"]
