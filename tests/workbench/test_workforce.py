@@ -54,8 +54,6 @@ class Team:
         try:
             if self.hold is not None and not script:
                 await self.hold.wait()
-            for _ in range(20):  # long enough for others to begin beside it
-                await asyncio.sleep(0)
         finally:
             self.working -= 1
         reply = script.pop(0) if script else says(f"done with {key or 'it'}")
@@ -231,10 +229,16 @@ async def test_a_tree_of_agents_keeps_its_number_exactly_and_stops_at_once(
 async def test_no_more_work_side_by_side_in_the_whole_tree_than_may(desks: Desks, folder: Path, team: Team) -> None:
     bench, session = await begun(desks, folder, agents_depth=2, agents_at_once=2)
     middle = [{"task": f"MIDDLE {n}"} for n in range(4)]
-    team.answers = {"ROOT": [delegates(*middle)]}
+    team.hold = asyncio.Event()
+    team.answers = {"ROOT": [delegates(*middle)], "LEAF": []}
     for n in range(4):
         team.answers[f"MIDDLE {n}"] = [delegates(*({"task": f"LEAF {n}.{m}"} for m in range(3)))]
-    await told(session, "ROOT")
+    session.send((Text("ROOT"),))
+    async with asyncio.timeout(30):
+        while team.working < 2:
+            await asyncio.sleep(0.01)
+    team.hold.set()
+    await asyncio.wait_for(session.idle(), 60)
     assert team.most == 2
     assert [row.state for row in bench.agents(session.id)] == ["done"] * 16
     assert bench.workforce.team(session.id).working == 0
