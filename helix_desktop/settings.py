@@ -212,7 +212,7 @@ class Settings:
             except ConfigMistake as mistake:
                 self._mistakes[setting.key] = ConfigMistake(
                     f"{self._path}, line {_line_of(text, setting.key)}: {mistake.what}",
-                    remedy=f"Until it is fixed, {setting.default!r} holds.",
+                    remedy=f"Until it is fixed, {setting.default!r} is used.",
                 )
         self._mistakes |= _mistyped(content, text, self._path)
 

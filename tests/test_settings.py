@@ -66,7 +66,7 @@ def test_the_default_leaves_the_file(path: Path) -> None:
             3,
             ["appearance.theme", "'system', 'light', 'dark'", "Did you mean 'dark'"],
         ),
-        ("appearance.zoom = 20\n", 1, ["appearance.zoom", "a whole number from 50 to 300", "100 holds"]),
+        ("appearance.zoom = 20\n", 1, ["appearance.zoom", "a whole number from 50 to 300", "100 is used"]),
         ("[appearance]\nzoom = true\n", 2, ["a whole number"]),
         ("[appearance]\nthem = 'dark'\n", 2, ["no setting appearance.them", "Did you mean appearance.theme"]),
         ("[shortcuts]\nfind = 3\n", 1, ["shortcuts must be a table of texts"]),

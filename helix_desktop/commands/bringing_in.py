@@ -193,7 +193,7 @@ async def _tell_rest(result: Result, console: Console) -> None:
     if len(result.complaints) > SHOWN:
         await console.complain(f"… and {len(result.complaints) - SHOWN} more; --json tells them all.")
     await console.say(
-        f"{len(result.imported):,} brought in (import {result.run}), {result.unchanged:,} were here already."
+        f"{len(result.imported):,} brought in (import {result.run}), {result.unchanged:,} were already here."
     )
 
 

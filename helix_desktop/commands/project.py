@@ -106,7 +106,7 @@ def _with_hash(items: Sequence[Item], text: str) -> Item:
 def _named(items: Sequence[Item], name: str) -> Item:
     found = [item for item in items if name == item.key] or [item for item in items if name == item.name]
     if not found:
-        raise NotThere(f"The folder brings nothing called {name}.", remedy="`project list` shows what there is.")
+        raise NotThere(f"This folder contains nothing called {name}.", remedy="`project list` shows what there is.")
     if len(found) > 1:
         raise Ambiguous(f"{len(found)} things are called {name}.", remedy="Use the path.")
     return found[0]
@@ -121,7 +121,7 @@ async def _told(arguments: argparse.Namespace, console: Console, items: Sequence
             f"{item.kind:<8} {item.state:<26} {item.sha256[:LEAST]}  {shown(item.name)}  {shown(item.key)}"
         )
     if not items:
-        await console.say("The folder brings nothing for agents.")
+        await console.say("This folder contains nothing for agents.")
 
 
 def _described(item: Item) -> dict[str, object]:

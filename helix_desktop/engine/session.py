@@ -118,8 +118,8 @@ class Session:
         """Say something: at once, or, while a turn runs, when it is over (`steer`: after its present step)."""
         if self.agent:
             raise Refused(
-                f"{self.agent} writes here.",
-                remedy="Choose Continue here to go on in a copy with Helix Desktop's own agent.",
+                f"{self.agent} is writing here.",
+                remedy="Choose Continue here to continue a copy with Helix Desktop's own agent.",
             )
         if not parts:
             return

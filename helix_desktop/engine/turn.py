@@ -455,7 +455,9 @@ class Turn:
             return TurnEnded(TurnEnd.STEP_LIMIT, f"{self._steps} steps in this turn, the limit.")
         name, count = _repeated(self._lately)
         if count >= limits.repeats:
-            return TurnEnded(TurnEnd.REPEATING, f"{name} was called {count} times alike with the same result.")
+            return TurnEnded(
+                TurnEnd.REPEATING, f"{name} was called {count} times with the same arguments and the same result."
+            )
         return self._spent()
 
     def _spent(self) -> TurnEnded | None:

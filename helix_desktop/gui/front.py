@@ -117,7 +117,7 @@ class Front(QObject):
 
     def _ask_proposals(self, bench: Workbench) -> None:
         text = tr(
-            "This workspace was imported. It brings folders, permissions, MCP servers or instructions from another computer. None of them take effect until you allow them:\n\n{proposals}",
+            "This workspace was imported. It contains folders, permissions, MCP servers or instructions from another computer. None of them take effect until you allow them:\n\n{proposals}",
             proposals=bench.proposals(),
         )
 

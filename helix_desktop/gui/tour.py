@@ -190,9 +190,11 @@ class Tour(QObject):
             Step(
                 tr("See what was left out"),
                 tr(
-                    "One command printed 52,000 tokens. The model was shown a short excerpt; the rest is in the cache. Press the figures to see both."
+                    "One command printed 52,000 tokens. The model was shown a short excerpt; the rest is in the cache. Click the figures to see both."
                 ),
-                tr("At the right is what the model was shown, and how to get the original back. Nothing is ever lost."),
+                tr(
+                    "On the right you see what the model was shown, and how to get the original back. Nothing is ever lost."
+                ),
                 self._excerpt,
                 lambda: self._at == 1 and self._window.page == "timeline",
             ),

@@ -303,7 +303,7 @@ class Hosted:
 
             program = shutil.which(config.command, path=environment.get("PATH"))
             if program is None:
-                raise NotThere(f"There is no program {config.command}.", remedy="Install it, or give its whole path.")
+                raise NotThere(f"There is no program {config.command}.", remedy="Install it, or give its full path.")
             yield process_streams([program, *config.args], environment, config.folder, self.log, self._lose)
         elif config.kind == "sse":
             from mcp.client.sse import sse_client

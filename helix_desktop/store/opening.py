@@ -84,7 +84,7 @@ def _take_log(journal: JournalFile, log: journal_repair.Log | None, note: Note) 
         failed = database.failure(error, JournalCorrupt, "journal")
         if isinstance(failed, StoreFull):  # which damages nothing
             raise failed from error
-        raise JournalCorrupt(f"The journal's log cannot be taken over: {error}.") from error
+        raise JournalCorrupt(f"The journal's log cannot be merged: {error}.") from error
     if read >= log.committed:
         return
     added, missing, gap = journal_repair.add_salvaged(journal, journal_repair.salvaged(journal.path, log))
@@ -229,6 +229,6 @@ def drop_index(workspace: Path) -> None:
             shutil.rmtree(old) if old.is_dir() else old.unlink()
         except OSError as error:
             raise StoreFailed(
-                f"The index {old} cannot be made anew: {error.strerror}.",
+                f"The index {old} cannot be rebuilt: {error.strerror}.",
                 remedy="Nothing is lost: it is rebuilt from the journal and the cache. Make its folder writable.",
             ) from error

@@ -119,7 +119,7 @@ class Workspaces:
             place.mkdir(mode=0o700)
             durable.keep_private(place)
         except OSError as error:
-            raise StoreFailed(f"The workspace's folder {place} cannot be made: {error.strerror}.") from error
+            raise StoreFailed(f"The workspace's folder {place} cannot be created: {error.strerror}.") from error
         return place
 
     def rename(self, name_or_id: str, name: str) -> Known:

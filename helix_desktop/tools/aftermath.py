@@ -62,9 +62,7 @@ class Watched:
 
     async def _allowed(self, use: Use, planted: Sequence[Planted]) -> bool:
         count = f"{len(planted)} files" if len(planted) > 1 else shown(use, planted[0].path)
-        why = (
-            "other programs run what is in these files, outside of the sandbox; until you answer they are as they were"
-        )
+        why = "other programs run these files outside the sandbox; they stay unchanged until you answer"
         question = Question(
             use.call, f"Keep what the command did to {count}?", _preview(use, planted), why, ("once",), apart=APART
         )

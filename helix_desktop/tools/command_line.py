@@ -77,7 +77,7 @@ class _Reader(Words):
         if word := _RESERVED.match(self.text, self.at):
             return self._reserved(word)
         if not begins:
-            raise Hidden("it is not written as a shell reads it")
+            raise Hidden("it is not valid shell syntax")
         return self._simple()
 
     def _joint(self, joint: re.Match[str]) -> None:
@@ -197,7 +197,7 @@ class _Reader(Words):
 
     def _function(self, words: list[str]) -> bool:
         if len(words) != 1 or not certain(words[0]):
-            raise Hidden("there are brackets in it that are not understood")
+            raise Hidden("it has brackets that cannot be read")
         self.found.plain = False
         self._must(_BRACKETS)
         self._space()
@@ -229,13 +229,13 @@ class _Reader(Words):
         self.blanks()
         begin = self.at
         if not self._may(pattern):
-            raise Hidden("it is not written as a shell reads it")
+            raise Hidden("it is not valid shell syntax")
         return self.text[begin : self.at]
 
     def _needed(self) -> Word:
         word = self.word()
         if word is None:
-            raise Hidden("it is not written as a shell reads it")
+            raise Hidden("it is not valid shell syntax")
         return word
 
     # --- redirections and here documents -----------------------------------------------------------------------------

@@ -321,7 +321,7 @@ def _through_links(roots: Roots, place: Place) -> Place:
         if Path(target).is_absolute():
             raise Refused(f"{roots.shown(place)} is a link that leads outside the workspace's folders.")
         place = Place(place.root, f"{above}/{target}" if above else target)
-    raise Refused(f"{roots.shown(place)} is an endless chain of links.")
+    raise Refused(f"{roots.shown(place)} is a loop of links.")
 
 
 def _link_target(roots: Roots, place: Place) -> str:

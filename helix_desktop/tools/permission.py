@@ -149,7 +149,7 @@ def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
     if _Fit.YES in fits:
         return Decision("ask", "rule", "a rule of this workspace asks for it", ("once",), "held")
     if _Fit.MAYBE in fits:
-        why = "a rule holds commands back here, and this one may start such a command"
+        why = "a rule denies some commands here, and this one may start one of them"
         return Decision("ask", "rule", why, ("once",), "held")
     if action.effect is Effect.RUN:
         if isinstance(known := programs(action.command), Unknown):

@@ -129,7 +129,7 @@ class Words:
         """`bare`: the characters without quotes, which may mean more than themselves."""
         raw = self.text[begin : self.at]
         if text in RESERVED and raw != text and "\\" not in raw and not set(raw) & set("'\""):
-            raise Hidden("it is not written as a shell reads it")
+            raise Hidden("it is not valid shell syntax")
         if any(unicodedata.category(char)[0] in "ZC" and char not in (ANY, MANY) for char in bare):
             raise Hidden("there are characters in it that cannot be seen")
         if bare == text == "[":
@@ -243,7 +243,7 @@ class Words:
             self.at += 1
             self.commands(")")
         elif behind == "[":
-            raise Hidden("it calculates in a way that is not read")
+            raise Hidden("it has arithmetic that cannot be read")
         elif behind == "{":
             self.at += 1
             filled = MANY if self._parameter(quoted=quoted) else filled
@@ -258,13 +258,13 @@ class Words:
         """Past `${…}`; whether it can come to several words even between quotes."""
         begin = self.at
         if self.text[begin : begin + 1] in (" ", "\t", "\n", "|", "\\"):
-            raise Hidden("it has an expansion that is not read")
+            raise Hidden("it has an expansion that cannot be read")
         while not self.text.startswith("}", self.at):
             if self.at >= len(self.text):
                 raise Hidden("an expansion in it is not closed")
             char = self.text[self.at]
             if (char == "'" and quoted) or char == "\n" or self.text.startswith("\\\n", self.at):
-                raise Hidden("it has an expansion that is not read")
+                raise Hidden("it has an expansion that cannot be read")
             if char == '"':
                 self.at += 1
                 self.filled_in('"')
@@ -297,7 +297,7 @@ class Words:
             open_ += (char == "(") - (char == ")")
             self.at += 1
         if not self.text.startswith("))", self.at):
-            raise Hidden("it calculates in a way that is not read")
+            raise Hidden("it has arithmetic that cannot be read")
         self.at += 2
 
     def _backquotes(self, *, quoted: bool) -> None:

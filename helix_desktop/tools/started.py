@@ -74,7 +74,7 @@ class Line:
             raise Hidden("it starts shells within shells")
         reading = read(text)
         if reading.only_bash and not bash:
-            raise Hidden("not every shell reads it in the same way")
+            raise Hidden("shells differ in how they read it")
         self.writes += reading.writes
         self.sums |= reading.sums
         commands = [one for simple in reading.commands for one in self.simple(simple)]
@@ -87,11 +87,11 @@ class Line:
         for script in self.scripts:
             name = program(script)
             if any(not certain(word) and ">" not in word for word in self.writes) or any(name in word for word in made):
-                raise Hidden(f"it makes {name} and runs it")
+                raise Hidden(f"it creates {name} and runs it")
         if self.moves_path and (self.places or self.writes):
             raise Hidden("it changes where programs are found, and puts files there")
         if self.sums and self.literal:
-            raise Hidden("it calculates with text that is run")
+            raise Hidden("its arithmetic can run text as a command")
 
     def simple(self, simple: Simple) -> list[Written]:
         texts = [*simple.words, *(value for _, value in simple.sets)]

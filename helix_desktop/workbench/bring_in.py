@@ -90,7 +90,7 @@ class Brought:
 
 @dataclass(slots=True)
 class Result:
-    """What an import came to. `unchanged`: conversations that were here already."""
+    """What an import came to. `unchanged`: conversations that were already here."""
 
     run: str
     imported: list[Brought] = field(default_factory=list)
@@ -532,7 +532,7 @@ async def undo(workspace: Workspace, run: str, hold: Hold = nobody) -> tuple[int
     }
     found = [one for one, fact in newest.values() if not fact.undone]
     if not found:
-        raise NotThere(f"There is no import {run} that could be undone.", remedy="`conversation imports` names them.")
+        raise NotThere(f"There is no import {run} that could be undone.", remedy="`conversation imports` lists them.")
     count, stayed = 0, []
     for one in found:
         async with hold(one.conversation):

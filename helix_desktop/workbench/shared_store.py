@@ -25,7 +25,7 @@ async def share(
 ) -> str:
     """From now on. Its key is made, unless it has one from before; both secrets go into the keyring. Gives what the store is."""
     if other := workspace.settings.shared.get("url"):
-        raise WrongUse(f"{workspace.name} is shared already, through {other}.", remedy="Stop sharing it first.")
+        raise WrongUse(f"{workspace.name} is already shared, through {other}.", remedy="Stop sharing it first.")
     where, key = addresses.parse(address), await _key_of(workspace.id, secrets)
     about = await _tested(where, key, quota)
     await linking.keep(workspace.id, where, key, secrets)

@@ -95,7 +95,7 @@ def when_it_pays(situation: Situation) -> Clearing | None:
     if index is None:
         return None
     freed = sum(part.frees for part in standing[index:])
-    return Clearing(firsts[index], end, f"clearing from #{firsts[index]} on frees {freed:,} tokens, and pays")
+    return Clearing(firsts[index], end, f"clearing from #{firsts[index]} on frees {freed:,} tokens and saves money")
 
 
 def everything_old(situation: Situation, end: int) -> Clearing | None:

@@ -216,11 +216,11 @@ class BringInDialog(QDialog):
         if outcome.grown:
             words.append(count(outcome.grown, "{n} has grown.", "{n} have grown."))
         if outcome.unchanged:
-            words.append(count(outcome.unchanged, "{n} was here already.", "{n} were here already."))
+            words.append(count(outcome.unchanged, "{n} was already here.", "{n} were already here."))
         if outcome.stopped:
-            words.append(tr("It was stopped. What came until then stays; bring in again for the rest."))
+            words.append(tr("Stopped. What was brought in stays; bring in again to add the rest."))
         if outcome.keys:
-            words.append(tr("What looks like a key stands in them: {keys}", keys=", ".join(outcome.keys[:5])))
+            words.append(tr("They contain what looks like a key: {keys}", keys=", ".join(outcome.keys[:5])))
         self._words.setText(" ".join(words))
         self._undo.setVisible(bool(outcome.new or outcome.grown))
         self._keys.setText(count(len(outcome.keys), "Forget the key…", "Forget the {n} keys…"))
@@ -235,7 +235,7 @@ class BringInDialog(QDialog):
     def _taken_back(self, stayed: Sequence[str]) -> None:
         self._undo.hide()
         self._undo.setEnabled(True)
-        words = [tr("The import was taken back. New conversations are in the trash of their workspace.")]
+        words = [tr("The import was undone. Its conversations are in the trash of their workspace.")]
         if stayed:
             words.append(count(len(stayed), "{n} stays: it was continued.", "{n} stay: they were continued."))
         self._words.setText(" ".join(words))
@@ -243,8 +243,8 @@ class BringInDialog(QDialog):
 
     def _ask_keys(self) -> None:
         text = tr(
-            "They are removed from all conversations, outputs and backups of the workspaces, for good. The files of the other "
-            "programs still have them:\n\n{keys}",
+            "They will be permanently removed from all conversations, outputs and backups of the workspaces. The files of the "
+            "other programs still contain them:\n\n{keys}",
             keys="\n".join(self._outcome.keys[:20]),
         )
         ask_yes(self, tr("Forget keys"), text, tr("Forget them"), self._forget)

@@ -214,7 +214,7 @@ class ChangesPage(QWidget):
             "off": tr("Checkpoints are switched off for this workspace."),
             "failed": tr("The last checkpoint failed: {why}", why=progress.why),
         }
-        usual = tr("Changed by the agent and its commands; your own edits stay out.")
+        usual = tr("Changed by the agent and its commands; your own edits are not included.")
         self._note.setText(words.get(progress.state, usual))
         self.cover_button.setVisible(progress.state == "too much")
         first = tr(
@@ -375,7 +375,7 @@ class ChangesPage(QWidget):
             )
 
     def _taken_back(self, undone: Undone) -> None:
-        lines = [count(len(undone.restored), "{n} file was put back.", "{n} files were put back.")]
+        lines = [count(len(undone.restored), "{n} file was restored.", "{n} files were restored.")]
         lines += [tr("{place} was left as it is: {why}.", place=place, why=why) for place, why in undone.left[:6]]
         self.told.emit("\n".join(lines))
         self.refresh()

@@ -1,4 +1,4 @@
-"""Before files are put back: what will be done, and what the user wants where somebody else has changed something since."""
+"""Before files will be restored: what will be done, and what the user wants where somebody else has changed something since."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ class TakingBack(QDialog):
         already = sum(one.how is How.ALREADY for one in planned)
         if back:
             names = ", ".join(back[:SHOWN]) + ("…" if len(back) > SHOWN else "")
-            found.append(count(len(back), "{n} file is put back: ", "{n} files are put back: ") + names)
+            found.append(count(len(back), "{n} file will be restored: ", "{n} files will be restored: ") + names)
         if already:
-            found.append(count(already, "{n} file is as it was already.", "{n} files are as they were already."))
+            found.append(count(already, "{n} file needed no change.", "{n} files needed no change."))
         if any(one.how is How.CONFLICT for one in planned):
-            found.append(tr("Changed by you or another program since. Choose what becomes of each:"))
-        return found or [tr("There is nothing to take back.")]
+            found.append(tr("Changed since by you or another program. Choose what to do with each:"))
+        return found or [tr("There is nothing to undo.")]
 
     def _place(self, one: Planned) -> str:
         return written(self._places.get(one.path, one.path.partition("/")[2]))
@@ -102,7 +102,7 @@ class TakingBack(QDialog):
             box.setAccessibleName(self._place(one))
             box.addItem(tr("Leave it as it is now"), "now")
             box.addItem(tr("As it was before the agent"), "before")
-            box.addItem(tr("Take back the agent's lines, keep the others"), "merge")
+            box.addItem(tr("Undo the agent's lines, keep the others"), "merge")
             look = QPushButton(tr("Compare…"), inner)
             look.setAutoDefault(False)
             look.clicked.connect(lambda _=False, one=one: compare(one))

@@ -190,7 +190,7 @@ class QuestionCard(QWidget):
         """A plan, which may be changed before it is approved."""
         text = QPlainTextEdit(self._question.preview, self)
         text.setProperty("look", "code")
-        text.setAccessibleName(tr("The plan; you can change it"))
+        text.setAccessibleName(tr("The plan, which you can edit"))
         text.setMinimumHeight(self._theme.px(160))
         self._inside.addWidget(text)
         return text

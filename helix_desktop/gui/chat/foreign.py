@@ -39,10 +39,11 @@ class ForeignLine(QWidget):
         if machine:
             words = tr("{machine} is working in this conversation. You see it live.", machine=harmless(machine))
             hint = tr(
-                "From then on you write here. If {machine} writes on as well, both versions are kept.", machine=machine
+                "You then continue the conversation here. If {machine} also continues it, both versions are kept.",
+                machine=machine,
             )
         else:
-            words = tr("{agent} writes in this conversation. It grows here while {agent} works.", agent=harmless(agent))
+            words = tr("{agent} is working in this conversation. You see it live.", agent=harmless(agent))
             hint = tr("Opens a copy of this conversation that you continue with a model of your own")
         self._words.setText(words)
         self.button.setToolTip(hint)

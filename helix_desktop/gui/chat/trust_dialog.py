@@ -161,13 +161,15 @@ def asks(items: Sequence[Brought]) -> str:
     """That there is something new to look at, in a line."""
     item = items[0]
     if len(items) > 1:
-        return tr("The folder brings {n} things for agents. They are used once you trust them.", n=numeral(len(items)))
+        return tr(
+            "This folder contains {n} things for agents. They are used once you trust them.", n=numeral(len(items))
+        )
     words = {
         "rules": tr("{name} has rules for agents. They are used once you trust them.", name=item.name),
-        "skill": tr("The folder brings a skill: {name}. It is used once you trust it.", name=item.name),
-        "command": tr("The folder brings a slash command: /{name}. It works once you trust it.", name=item.name),
-        "hook": tr("The folder brings a hook: {name}. It runs once you trust it.", name=item.name),
-        "agent": tr("The folder brings an agent: {name}. It works once you trust it.", name=item.name),
+        "skill": tr("This folder contains a skill: {name}. It is used once you trust it.", name=item.name),
+        "command": tr("This folder contains a slash command: /{name}. It works once you trust it.", name=item.name),
+        "hook": tr("This folder contains a hook: {name}. It runs once you trust it.", name=item.name),
+        "agent": tr("This folder contains an agent: {name}. It works once you trust it.", name=item.name),
     }
     return words.get(item.kind, item.name)
 

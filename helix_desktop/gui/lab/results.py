@@ -45,7 +45,7 @@ class Results(QWidget):
         column.addLayout(self._table())
         about = self._label(
             tr(
-                "“Still in view”: the share of identifiers used again that stood in view as plain text. Markers do not count, and without folds whatever no longer fits the window is lost."
+                "“Still in view”: the share of identifiers used again that were in view as plain text. Markers do not count, and without folds whatever no longer fits the window is lost."
             ),
             "small",
         )
@@ -99,7 +99,7 @@ class Results(QWidget):
 
     def _conversations(self) -> QComboBox:
         which = QComboBox(self)
-        which.setAccessibleName(tr("Conversation of the plot"))
+        which.setAccessibleName(tr("Conversation in the chart"))
         which.addItems([course.name for course in self._outcome.played[0].courses])
         which.setVisible(which.count() > 1)
         which.currentIndexChanged.connect(self._show)

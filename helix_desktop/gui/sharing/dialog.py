@@ -121,7 +121,7 @@ class ShareDialog(QDialog):
         talks = count(conversations, "{n} conversation", "{n} conversations")
         stored = count(entries, "{n} cache entry", "{n} cache entries")
         text = tr(
-            "This sends {conversations} and {entries} ({size}), and what comes from now on. Of the folder's files it sends only what agents read.",
+            "This uploads {conversations} and {entries} ({size}), and everything new from now on. Of the folder's files, only what agents read is uploaded.",
             conversations=talks,
             entries=stored,
             size=size(size_),
@@ -162,7 +162,7 @@ class ShareDialog(QDialog):
 
     def _ask_stop(self) -> None:
         text = tr(
-            "This computer then sends and fetches nothing more. What was sent stays in the shared store for the other computers. Nothing is "
+            "This computer stops sending and receiving changes. What it has sent stays in the shared store for the other computers. Nothing is "
             "removed here."
         )
         ask_yes(self, tr("Stop sharing this workspace?"), text, tr("Stop sharing"), self._stop)

@@ -50,9 +50,9 @@ def _on_behalf(fact: UserSaid) -> str:
         "mode": tr("Plan mode has ended."),
     }
     begun = {
-        "rules": tr("The rules of {name} hold from here on, word for word.", name=name),
+        "rules": tr("The rules of {name} apply from here on, word for word.", name=name),
         "skill": tr("The skill {name} is in use from here on, word for word.", name=name),
-        "plan": tr("The approved plan holds from here on, word for word."),
+        "plan": tr("The approved plan applies from here on, word for word."),
         "hook": tr("A hook ({name}) told the agent something.", name=name),
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),
         "agent": tr("A message from the agent that delegated this."),

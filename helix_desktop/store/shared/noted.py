@@ -49,7 +49,7 @@ def read(folder: Path) -> Noted:
         held = json.loads((folder / NAME).read_text(encoding="utf-8"))
         if int(held.pop("version")) > VERSION:
             raise NewerVersion(
-                "What was noted of the shared store comes from a newer Helix Desktop.", remedy="Update the program."
+                "The record of the shared store was written by a newer Helix Desktop.", remedy="Update the program."
             )
         return Noted(**held)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):

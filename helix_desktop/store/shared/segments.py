@@ -131,7 +131,7 @@ def read(content: bytes) -> Contents:
             bool(body["gone"]),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise JournalCorrupt("What is shared of a conversation cannot be read.", remedy=_REMEDY) from error
+        raise JournalCorrupt("The shared data of a conversation cannot be read.", remedy=_REMEDY) from error
 
 
 def to_renew(segments: Sequence[Segment], fresh: int) -> int:

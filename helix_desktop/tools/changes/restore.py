@@ -180,7 +180,7 @@ class _Restoring:
         try:
             await act(step)
         except Changed:
-            why = "it was changed by somebody else meanwhile"
+            why = "someone else changed it in the meantime"
         except HelixError as error:
             why = str(error)
         except OSError as error:
