@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QStackedWidget, 
 from helix_desktop.engine.changes.hunks import Hunk, binary
 from helix_desktop.engine.changes.story import FileChange, written
 from helix_desktop.engine.changes.tree import Item, Kind
-from helix_desktop.gui.changes.view import DifferenceView
 from helix_desktop.gui.shared.chip import ChipLabel
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.highlight import language_of
+from helix_desktop.gui.views.difference import DifferenceView
 from helix_desktop.gui.words import tr
 
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")

@@ -31,11 +31,13 @@ from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
 from helix_desktop.gui.chat.attachments import Flow
 from helix_desktop.gui.chat.column import middle_of
+from helix_desktop.gui.chat.exact_difference import ExactDifference
 from helix_desktop.gui.chat.forms import SchemaForm
 from helix_desktop.gui.engine_sentences import said, said_of
 from helix_desktop.gui.links import open_link
 from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.highlight import language_of
 from helix_desktop.gui.words import count, numeral, tr
 
 LOW = 400  # pixels of a window that has no room for more than what is asked
@@ -195,13 +197,33 @@ class QuestionCard(QWidget):
         self._inside.addWidget(text)
         return text
 
-    def _previewed(self) -> ExactText:
-        text = ExactText(self._theme, self._question.preview, self)
-        text.setAccessibleName(tr("Exactly what will run"))
-        text.changed.connect(self._read_on)
-        self._inside.addWidget(text)
+    def _previewed(self) -> ExactText | ExactDifference:
+        shown = self._change() or ExactText(self._theme, self._question.preview, self)
+        shown.setAccessibleName(tr("Exactly what will run"))
+        shown.changed.connect(self._read_on)
+        self._inside.addWidget(shown)
         self._length = self._label("", "faint")
-        return text
+        if isinstance(shown, ExactDifference):
+            self._inside.addWidget(self._columns(shown), 0, Qt.AlignmentFlag.AlignRight)
+        return shown
+
+    def _change(self) -> ExactDifference | None:
+        """The preview as a change of a file, where it is one; a command never is."""
+        question = self._question
+        if question.call.name in COMMANDS or not question.preview.startswith("--- "):
+            return None
+        found = ExactDifference(self._theme, question.preview, language_of(question.title), self)
+        if not found.fits:
+            found.setParent(None)
+            return None
+        return found
+
+    def _columns(self, difference: ExactDifference) -> QPushButton:
+        """Before and after below each other, or beside each other."""
+        button = self._button(tr("Side by side"), "", "pill")
+        button.setCheckable(True)
+        button.toggled.connect(lambda two: difference.show_columns(two=two))
+        return button
 
     def _rules(self) -> QComboBox:
         """The exact rule that allowing for longer would make; the user may take a narrower one."""

@@ -1,4 +1,4 @@
-"""A text that is to be agreed to, shown exactly: a command, a difference, rules.
+"""A text that is to be agreed to, shown exactly: a command, arguments, rules.
 
 All of it can be read, whatever its length: its lines are taken in as the reader comes near them. The widget knows when
 the end has been shown, so that nobody agrees to what they cannot have seen.
@@ -9,15 +9,7 @@ from __future__ import annotations
 from itertools import islice
 
 from PySide6.QtCore import QSize, Signal
-from PySide6.QtGui import (
-    QColor,
-    QPaintEvent,
-    QResizeEvent,
-    QSyntaxHighlighter,
-    QTextCharFormat,
-    QTextCursor,
-    QTextDocument,
-)
+from PySide6.QtGui import QPaintEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
 
 from helix_desktop.engine import exact
@@ -26,26 +18,6 @@ from helix_desktop.gui.words import count, tr
 
 LINES = 12  # shown at once where there is room
 _PIECE = 200  # lines taken in at once
-_HEAD = 2  # the lines of a unified difference that name the files
-_INHERITED = {"+": 1, "-": 2}
-_COLOURS = {1: "added_soft", 2: "danger_soft"}
-
-
-class Differences(QSyntaxHighlighter):
-    """Added lines on green, removed lines on red; the signs + and - stand there as well."""
-
-    def __init__(self, document: QTextDocument, theme: Theme) -> None:
-        super().__init__(document)
-        self._theme = theme
-
-    def highlightBlock(self, text: str) -> None:
-        goes_on = self.currentBlock().previous().text().endswith(exact.GOES_ON)
-        kind = self.previousBlockState() if goes_on else _INHERITED.get(text[:1], 0)
-        self.setCurrentBlockState(kind)
-        if kind in _COLOURS and self.currentBlock().blockNumber() >= _HEAD:
-            style = QTextCharFormat()
-            style.setBackground(QColor(self._theme.colour(_COLOURS[kind])))
-            self.setFormat(0, len(text), style)
 
 
 class ExactText(QPlainTextEdit):
@@ -71,8 +43,6 @@ class ExactText(QPlainTextEdit):
         self.setFont(theme.mono())
         self._take_in()
         self.verticalScrollBar().valueChanged.connect(self._near_the_end)
-        if text.lstrip().startswith(("---", "@@", "diff ")):
-            Differences(self.document(), theme)
 
     @property
     def end_seen(self) -> bool:
@@ -81,19 +51,7 @@ class ExactText(QPlainTextEdit):
 
     def facts(self) -> str:
         """How long it is, and what the reader should know of it."""
-        lines = self._text.count("\n") + 1
-        told = [count(lines, "{n} line", "{n} lines"), count(len(self._text), "{n} character", "{n} characters")]
-        if self._marks:
-            told.append(
-                count(
-                    self._marks,
-                    "{n} hidden or look-alike character, marked ⟨…⟩",
-                    "{n} hidden or look-alike characters, marked ⟨…⟩",
-                )
-            )
-        if not self._end_seen:
-            told.append(tr("scroll to the end to continue"))
-        return " · ".join(told) if lines > 1 or self._marks or not self._end_seen else ""
+        return facts(self._text, self._marks, end_seen=self._end_seen)
 
     def page_on(self) -> None:
         """Show what comes next."""
@@ -156,3 +114,20 @@ class ExactText(QPlainTextEdit):
             end.movePosition(QTextCursor.MoveOperation.End)
             end.insertText(f"\n{text}")
         self.changed.emit()
+
+
+def facts(text: str, marks: int, *, end_seen: bool) -> str:
+    """How long a text is, how many marks are shown of it, and whether there is more to read."""
+    lines = text.count("\n") + 1
+    told = [count(lines, "{n} line", "{n} lines"), count(len(text), "{n} character", "{n} characters")]
+    if marks:
+        told.append(
+            count(
+                marks,
+                "{n} hidden or look-alike character, marked ⟨…⟩",
+                "{n} hidden or look-alike characters, marked ⟨…⟩",
+            )
+        )
+    if not end_seen:
+        told.append(tr("scroll to the end to continue"))
+    return " · ".join(told) if lines > 1 or marks or not end_seen else ""

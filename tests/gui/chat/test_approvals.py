@@ -21,6 +21,7 @@ from helix_desktop.engine import exact
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import WrongUse
 from helix_desktop.gui.chat.approvals import LONGEST, Approvals, question_words, uncovered_words
+from helix_desktop.gui.chat.exact_difference import ExactDifference
 from helix_desktop.gui.chat.forms import SchemaForm
 from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
@@ -88,14 +89,62 @@ def test_it_is_answered_with_the_keyboard_alone(approvals: Approvals) -> None:
     assert spy.at(0)[1].allowed
 
 
-def test_only_changed_lines_of_a_difference_are_coloured(theme: Theme) -> None:
-    approvals = Approvals(theme, {})
-    text = "--- a.txt\n+++ a.txt\n@@ -1,2 +1,2 @@\n-old\n+new\n--- of a list"
-    approvals.show_questions({1: replace(COMMAND, preview=text)})
-    document = approvals.findChildren(QPlainTextEdit)[0].document()
+EDIT = replace(COMMAND, call=story.call(2, "edit_file", path="a.txt"), title="Edit a.txt")
+CHANGE = "--- a.txt\n+++ a.txt\n@@ -1,3 +1,2 @@\n same\n-old words\n--- of a list\n+new words\n"
+
+
+def test_a_change_is_shown_as_on_the_page_of_changes(theme: Theme) -> None:
+    made = Approvals(theme, {})
+    made.resize(900, 600)
+    made.show_questions({1: replace(EDIT, preview=CHANGE)})
+    made.show()
     QApplication.processEvents()
-    blocks = [document.findBlockByNumber(at) for at in range(document.blockCount())]
-    assert [bool(block.layout().formats()) for block in blocks] == [False, False, False, True, True, True]
+    (view,) = made.findChildren(ExactDifference)
+    assert view.end_seen
+    assert buttons(made)["Allow once"].isEnabled()
+    told = [(line.sign, line.text, bool(line.marks)) for line in view.lines]
+    assert told == [
+        ("", "--- a.txt", False),
+        ("", "+++ a.txt", False),
+        (" ", "same", False),
+        ("-", "old words", True),
+        ("-", "-- of a list", False),
+        ("+", "new words", True),
+    ]
+    buttons(made)["Side by side"].click()
+    assert [(row.left.text, row.right.text) for row in view.rows if row.left and row.right][-1] == (
+        "old words",
+        "new words",
+    )
+
+
+def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: Theme) -> None:
+    body = "".join(f"+line {number} {'x' * (number % 300)}\u202e\n" for number in range(400))
+    made = Approvals(theme, {})
+    made.resize(900, 400)
+    made.show_questions({1: replace(EDIT, preview=f"--- a\n+++ a\n@@ -0,0 +1,400 @@\n{body}")})
+    made.show()
+    QApplication.processEvents()
+    (view,) = made.findChildren(ExactDifference)
+    assert not buttons(made)["Allow once"].isEnabled()
+    assert "400 hidden or look-alike characters" in view.facts()
+    for _ in range(400):
+        view.page_on()
+        QApplication.processEvents()
+    assert buttons(made)["Allow once"].isEnabled()
+
+
+@pytest.mark.parametrize("preview", [CHANGE.replace("-1,3", "-1,9"), f"ls\n{CHANGE}", f"{CHANGE}more"])
+def test_what_only_looks_like_a_change_is_shown_as_text(theme: Theme, preview: str) -> None:
+    made = Approvals(theme, {})
+    made.show_questions({1: replace(EDIT, preview=preview)})
+    assert len(made.findChildren(ExactText)) == 1
+
+
+def test_a_command_is_never_shown_as_a_change(theme: Theme) -> None:
+    _, text = shown_by(theme, CHANGE)
+    assert exact.read_back(text.toPlainText()) == CHANGE
+
 
 
 def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:

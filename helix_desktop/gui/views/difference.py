@@ -1,29 +1,29 @@
-"""A file's difference, in one column or two: only what is in sight is laid out, whatever its length."""
+"""A file's difference, in one column or two: only what is in sight is laid out, whatever its length. Long lines wrap."""
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QHBoxLayout, QPushButton, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk
-from helix_desktop.gui.changes.comment import CommentBox
-from helix_desktop.gui.changes.rows import Line, Row, rows
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.drawing import Ink, format_range, wrapping
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.highlight import highlight
+from helix_desktop.gui.views.comment import CommentBox
+from helix_desktop.gui.views.difference_rows import Line, Row, patch_rows, rows
 from helix_desktop.gui.words import tr
 
-LONGEST = 1_000
+LONGEST = 5_000  # characters of a line that are shown
 LAID = 400
 COLOURING = 0.004  # seconds of a frame
-GUTTER, HEAD, GAP, BOX = 44, 34, 14, 128
+GUTTER, HEAD, GAP, BOX, TAIL = 44, 34, 14, 128, 24
 
 
 class HunkButtons(QWidget):
@@ -54,11 +54,14 @@ class DifferenceView(QAbstractScrollArea):
         self._theme = theme
         self._ink = Ink(theme)
         self._hunks: Sequence[Hunk] = ()
+        self._patch = ""
         self._kept: frozenset[str] = frozenset()
         self._rows: list[Row] = []
         self._heads: list[int] = []
         self._tops: list[float] = [0.0]
         self._columns = False
+        self._lengths: list[int] = []  # of the rows, in letters
+        self._wide = 0.0  # what lines were wrapped to
         self._language = ""
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
         self._until = 0.0  # when a frame stops colouring
@@ -86,13 +89,19 @@ class DifferenceView(QAbstractScrollArea):
         *,
         language: str = "",
         kept: frozenset[str] = frozenset(),
-        actions: bool = True,
     ) -> None:
-        """Another file, from its top. `actions`: hunks can be kept and taken back."""
-        self._hunks, self._language, self._kept, self._actions = hunks, language, kept, actions
+        """Another file, from its top."""
+        self._hunks, self._language, self._kept, self._actions = hunks, language, kept, True
+        self._patch = ""
         self._close_comment()
         self._lay()
         self.verticalScrollBar().setValue(0)
+
+    def show_patch(self, text: str, *, language: str = "") -> bool:
+        """A unified difference, every line of it exactly; to be read only. False: it is none."""
+        self._patch, self._language, self._actions = text, language, False
+        self._lay()
+        return bool(self._rows)
 
     def show_columns(self, *, two: bool) -> None:
         """Before and after beside each other, or below each other."""
@@ -103,26 +112,58 @@ class DifferenceView(QAbstractScrollArea):
     def rows(self) -> Sequence[Row]:
         return self._rows
 
+    @property
+    def lines(self) -> Iterator[Line]:
+        """What the rows show."""
+        for row in self._rows:
+            sides = [row.left] if self._columns and row.left is not row.right else []
+            yield from (line for line in (*sides, row.right) if line is not None)
+
+    @property
+    def high(self) -> int:
+        """What all of it takes."""
+        return round(self._tops[-1]) + self._ink.px(TAIL)
+
+    def high_of(self, lines: int) -> int:
+        return round(lines * self._ink.code_line) + self._ink.px(TAIL)
+
     def _lay(self) -> None:
-        self._rows = rows(self._hunks, columns=self._columns)
+        two = self._columns
+        self._rows = patch_rows(self._patch, columns=two) if self._patch else rows(self._hunks, columns=two)
         self._heads = [number for number, row in enumerate(self._rows) if row.head]
+        self._lengths = [max(_length(row.left) if two else 0, _length(row.right)) for row in self._rows]
         self._laid.clear()
         self._measure()
 
     def _measure(self) -> None:
-        px, line = self._ink.px, self._ink.code_line
+        px, line, room = self._ink.px, self._ink.code_line, self._room()
+        letters, self._wide = room / self._ink.letter, room
         tops = [0.0]
-        for number, row in enumerate(self._rows):
+        for number, (row, length) in enumerate(zip(self._rows, self._lengths, strict=True)):
             height = (px(HEAD) + (px(GAP) if number else 0)) if row.head else line
+            if length > letters:
+                height = line * self._lines_of(number, row)
             if number == self._asking:
                 height += px(BOX)
             tops.append(tops[-1] + height)
+        if tops[-1] != self._tops[-1]:
+            self.updateGeometry()
         self._tops = tops
         self._fit()
 
+    def _room(self) -> float:
+        """What a line has before it wraps."""
+        right = self.viewport().width() // 2 if self._columns else self.viewport().width()
+        return max(right - self._code_left(False) - self._ink.px(6), 8 * self._ink.letter)
+
+    def _lines_of(self, number: int, row: Row) -> int:
+        sides = [(row.left, False)] if self._columns and row.left is not None else []
+        sides += [(row.right, True)] if row.right is not None else []
+        return max(self._layout(number, line, right=right).lineCount() for line, right in sides)
+
     def _fit(self) -> None:
         bar = self.verticalScrollBar()
-        bar.setRange(0, max(0, round(self._tops[-1]) + self._ink.px(24) - self.viewport().height()))
+        bar.setRange(0, max(0, self.high - self.viewport().height()))
         bar.setPageStep(self.viewport().height())
         bar.setSingleStep(round(self._ink.code_line * 3))
         self._place()
@@ -166,10 +207,10 @@ class DifferenceView(QAbstractScrollArea):
         return first, min(last, len(self._rows))
 
     def _code_left(self, right: bool) -> int:  # noqa: FBT001 -- which column
-        gutter = self._ink.px(GUTTER)
+        gutter, sign = self._ink.px(GUTTER), round(2 * self._ink.letter)
         if self._columns:
-            return (self.viewport().width() // 2 if right else 0) + gutter + self._ink.px(10)
-        return 2 * gutter + self._ink.px(14)
+            return (self.viewport().width() // 2 if right else 0) + gutter + sign
+        return 2 * gutter + sign
 
     # --- drawing
 
@@ -181,16 +222,17 @@ class DifferenceView(QAbstractScrollArea):
         offset = self.verticalScrollBar().value()
         for number in range(first, last):
             row, y = self._rows[number], self._tops[number] - offset
+            high = self._tops[number + 1] - offset - y - (self._ink.px(BOX) if number == self._asking else 0)
             if row.head:
                 self._paint_head(painter, number, row)
             elif self._columns:
                 half = self.viewport().width() // 2
-                self._paint_line(painter, number, row.left, QRectF(0, y, half - 1, self._ink.code_line), right=False)
-                self._paint_line(painter, number, row.right, QRectF(half, y, half, self._ink.code_line), right=True)
+                self._paint_line(painter, number, row.left, QRectF(0, y, half - 1, high), right=False)
+                self._paint_line(painter, number, row.right, QRectF(half, y, half, high), right=True)
             else:
-                whole = QRectF(0, y, self.viewport().width(), self._ink.code_line)
+                whole = QRectF(0, y, self.viewport().width(), high)
                 self._paint_line(painter, number, row.right, whole, right=True)
-        for number in {self._rows[at].hunk for at in range(first, last)}:
+        for number in {self._rows[at].hunk for at in range(first, last)} - {-1}:
             self._paint_frame(painter, number)
         painter.end()
 
@@ -214,8 +256,7 @@ class DifferenceView(QAbstractScrollArea):
         painter.drawText(place.adjusted(self._ink.px(12), 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, row.head)
 
     def _paint_line(self, painter: QPainter, number: int, line: Line | None, place: QRectF, *, right: bool) -> None:
-        tones = {"-": "danger_soft", "+": "added_soft", " ": ""}
-        tone = "free" if line is None else tones[line.sign]
+        tone = "free" if line is None else {"-": "danger_soft", "+": "added_soft"}.get(line.sign, "")
         if tone:
             painter.fillRect(place, self._ink.colour(tone))
         if line is None:
@@ -237,8 +278,10 @@ class DifferenceView(QAbstractScrollArea):
         columns = [(line.new if right else line.old, 0)] if self._columns else [(line.old, 0), (line.new, gutter)]
         for figure, at in columns:
             if figure:
-                spot = QRectF(place.left() + at, place.top(), gutter - self._ink.px(8), place.height())
+                spot = QRectF(place.left() + at, place.top(), gutter - self._ink.px(8), self._ink.code_line)
                 painter.drawText(spot, flags, str(figure))
+        sign = QRectF(self._code_left(right) - 2 * self._ink.letter, place.top(), self._ink.letter, self._ink.code_line)
+        painter.drawText(sign, Qt.AlignmentFlag.AlignVCenter, line.sign)
 
     def _layout(self, number: int, line: Line, *, right: bool) -> QTextLayout:
         key = (number, right)
@@ -246,9 +289,10 @@ class DifferenceView(QAbstractScrollArea):
         if laid is not None:
             self._laid.move_to_end(key)
             return laid
-        text = harmless(line.text[:LONGEST]) + ("…" if len(line.text) > LONGEST else "")
+        text = line.text if self._patch else harmless(line.text[:LONGEST]) + ("…" if len(line.text) > LONGEST else "")
         laid = self._laid[key] = QTextLayout(text, self._ink.mono)
-        option = wrapping(wrap=False)
+        option = wrapping()
+        option.setAlignment(Qt.AlignmentFlag.AlignLeft)
         option.setTextDirection(Qt.LayoutDirection.LeftToRight)
         option.setTabStopDistance(4 * self._ink.letter)
         laid.setTextOption(option)
@@ -267,9 +311,11 @@ class DifferenceView(QAbstractScrollArea):
             formats.append(found)
         laid.setFormats(formats)
         laid.beginLayout()
-        made = laid.createLine()
-        made.setLineWidth(1e7)
-        made.setPosition(QPointF(0, (self._ink.code_line - made.height()) / 2))
+        at = 0.0
+        while (made := laid.createLine()).isValid():
+            made.setLineWidth(self._wide)
+            made.setPosition(QPointF(0, at + (self._ink.code_line - made.height()) / 2))
+            at += self._ink.code_line
         laid.endLayout()
         if len(self._laid) > LAID:
             self._laid.popitem(last=False)
@@ -291,7 +337,8 @@ class DifferenceView(QAbstractScrollArea):
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """A click on a line opens the box for a comment about it."""
         number = self.row_at(event.position().toPoint())
-        if event.button() == Qt.MouseButton.LeftButton and number >= 0 and not self._rows[number].head:
+        left = event.button() == Qt.MouseButton.LeftButton
+        if left and self._actions and number >= 0 and not self._rows[number].head:
             self.comment_on(number)
         event.accept()
 
@@ -325,7 +372,11 @@ class DifferenceView(QAbstractScrollArea):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        if self._room() == self._wide:
+            self._fit()
+        else:
+            self._laid.clear()
+            self._measure()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         self._place()
@@ -333,3 +384,11 @@ class DifferenceView(QAbstractScrollArea):
     def _restyled(self) -> None:
         self._ink = Ink(self._theme)
         self._lay()
+
+
+def _length(line: Line | None) -> int:
+    """At most so many letters wide."""
+    if line is None:
+        return 0
+    text = line.text if line.text.isprintable() else line.text.expandtabs(4)
+    return len(text) * (6 if not text.isprintable() else 1 if text.isascii() else 3)
