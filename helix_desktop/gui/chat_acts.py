@@ -27,9 +27,9 @@ def do(window: MainWindow, want: intents.Want) -> None:
             window.go(Place("entry", workspace, digest=digest))
         case intents.OpenFold(fold):
             window.go(Place("fold", workspace, session.id if session else "", fold=fold))
-        case intents.OpenChanges(seq):
+        case intents.OpenChanges(seq, path):
             window.show_page("changes")
-            window.pages.changes.show_turn(seq)
+            window.pages.changes.show_turn(seq, path)
         case intents.OpenConversation(conversation):
             window.go(Place("conversation", workspace, conversation))
         case intents.OpenSubAgent(call):

@@ -51,7 +51,7 @@ class ChangesPage(QWidget):
         self._files: list[FileChange] = []
         self._scope, self._revision = "turns", ""
         self._fresh = False
-        self._wanted = 0  # the fact whose turn is to be shown when it is known
+        self._wanted = (0, "")  # the fact whose turn is to be shown when it is known, and a file
         self._shown: FileChange | None = None
         self.files = FileList(theme, self)
         self.body = FileBody(theme, self)
@@ -145,17 +145,17 @@ class ChangesPage(QWidget):
         if not self._fresh:
             self.refresh()
 
-    def show_turn(self, seq: int) -> None:
-        """The turn that ended at a fact, from the chat."""
+    def show_turn(self, seq: int, path: str = "") -> None:
+        """The turn of a fact, from the chat, and a file that it changed."""
         if not self._turns:
-            self._wanted = seq
+            self._wanted = seq, path
             return
         turn = next((turn for turn in self._turns if turn.seq <= seq <= turn.end), None)
-        if turn is not None:
-            for row, entry in enumerate(self.files.files.entries):
-                if entry.turn is turn and entry.file is not None:
-                    self.files.setCurrentIndex(self.files.files.index(row))
-                    return
+        rows = [row for row, entry in enumerate(self.files.files.entries) if entry.turn is turn and entry.file]
+        if turn is not None and rows:
+            entries = self.files.files.entries
+            named = (row for row in rows if (file := entries[row].file) and f"/{path}".endswith(f"/{file.place}"))
+            self.files.setCurrentIndex(self.files.files.index(next(named, rows[0])))
 
     def refresh(self) -> None:
         """Ask again for what there is."""
@@ -199,9 +199,9 @@ class ChangesPage(QWidget):
         if not self._files:
             self.body.clear(tr("The agent has not changed any files here."))
         self._show_note(changes.progress)
-        if self._wanted and self._turns:
-            seq, self._wanted = self._wanted, 0
-            self.show_turn(seq)
+        if self._wanted[0] and self._turns:
+            (seq, path), self._wanted = self._wanted, (0, "")
+            self.show_turn(seq, path)
         self.undo_button.setEnabled(bool(self._turns))
         self.commit_button.setEnabled(bool(self._files))
 

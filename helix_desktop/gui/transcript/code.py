@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout
 
+from helix_desktop.gui.shared.difference_rows import changed_words
 from helix_desktop.gui.transcript.boxes import Box, CopyText, Hot, Key, Toggle, across, lay
 from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, format_range, wrapping
 from helix_desktop.gui.transcript.highlight import Run, highlight
@@ -153,9 +155,14 @@ class CodeBox(Box):
         return QRectF(self._side + x - self.scrolled, top, 1, self.ink.code_line)
 
     def _lay(self) -> float:
-        if self._coloured:
-            ranges = [format_range(start, length, self.ink.coloured(name)) for start, length, name in self._coloured]
-            self._layout.setFormats(ranges)
+        ranges = [format_range(start, length, self.ink.coloured(name)) for start, length, name in self._coloured]
+        if self._diff:
+            starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
+            ranges += [
+                format_range(starts[number] + at, length, self.ink.changed(sign))
+                for number, sign, (at, length) in changed_words(self._lines)
+            ]
+        self._layout.setFormats(ranges)
         return lay(self._layout, 1e7, self.ink.code_line)
 
     def _rest_line(self, rest: int, more: Key) -> None:

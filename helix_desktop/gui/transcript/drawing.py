@@ -89,6 +89,15 @@ class Ink:
             made.setForeground(self.colour(name))
         return made
 
+    def changed(self, sign: str) -> QTextCharFormat:
+        """The format of the words of a line that went ("-") or came."""
+        ground = QColor(self.colour("danger" if sign == "-" else "output"))
+        ground.setAlpha(64)
+        made = QTextCharFormat()
+        made.setForeground(self.colour("text"))
+        made.setBackground(ground)
+        return made
+
     def overlays(self, marks: Marks) -> list[QTextLayout.FormatRange]:
         """The marks as Qt draws them over a text layout: what is selected lies over what is found."""
         ranges = [

@@ -36,9 +36,10 @@ class OpenFold:
 
 @dataclass(frozen=True, slots=True)
 class OpenChanges:
-    """What a turn did to files; `seq` is the fact it ended with."""
+    """What a turn did to files; `seq` is a fact of it. `path`: one of the files."""
 
     seq: int
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

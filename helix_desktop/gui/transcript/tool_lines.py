@@ -18,7 +18,15 @@ from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.figures import lasted
 from helix_desktop.gui.shared.folds import change
 from helix_desktop.gui.transcript.harmless import harmless
-from helix_desktop.gui.transcript.intents import OpenConversation, OpenEntry, OpenFold, OpenSubAgent, Recall, Want
+from helix_desktop.gui.transcript.intents import (
+    OpenChanges,
+    OpenConversation,
+    OpenEntry,
+    OpenFold,
+    OpenSubAgent,
+    Recall,
+    Want,
+)
 from helix_desktop.gui.transcript.item import CallState
 from helix_desktop.gui.words import tr
 
@@ -160,7 +168,7 @@ def _fold_chips(state: CallState) -> list[Chip]:
 def _result_chips(state: CallState, returned: ToolReturned) -> list[Chip]:
     chips: list[Chip] = []
     if returned.changes and (lines := changed_lines(returned.head)):
-        chips.append(Chip(lines))
+        chips.append(Chip(lines, want=OpenChanges(state.returned_seq, returned.changes[0].path)))
     if returned.repeat_of:
         chips.append(Chip(tr("unchanged, from cache")))
     if returned.child:

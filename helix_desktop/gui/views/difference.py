@@ -8,16 +8,16 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout
+from PySide6.QtGui import QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QHBoxLayout, QPushButton, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk
+from helix_desktop.gui.shared.difference_rows import Line, Row, patch_rows, rows
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.drawing import Ink, format_range, wrapping
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.highlight import highlight
 from helix_desktop.gui.views.comment import CommentBox
-from helix_desktop.gui.views.difference_rows import Line, Row, patch_rows, rows
 from helix_desktop.gui.words import tr
 
 LONGEST = 5_000  # characters of a line that are shown
@@ -302,13 +302,7 @@ class DifferenceView(QAbstractScrollArea):
             self._colouring.start()
         runs = highlight(text, self._language) if in_time else ()
         formats = [format_range(at, size, self._ink.coloured(name)) for at, size, name in runs]
-        marked = "danger" if line.sign == "-" else "output"
-        for at, size in line.marks:
-            colour = QColor(self._ink.colour(marked))
-            colour.setAlpha(64)
-            found = format_range(at, size, self._ink.coloured("text"))
-            found.format.setBackground(colour)
-            formats.append(found)
+        formats += [format_range(at, size, self._ink.changed(line.sign)) for at, size in line.marks]
         laid.setFormats(formats)
         laid.beginLayout()
         at = 0.0

@@ -146,7 +146,6 @@ def test_a_command_is_never_shown_as_a_change(theme: Theme) -> None:
     assert exact.read_back(text.toPlainText()) == CHANGE
 
 
-
 def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
     approvals = Approvals(theme, {})
     approvals.show_questions({1: Question(COMMAND.call, "t", "p", scopes=("once",))})

@@ -70,6 +70,24 @@ def patch_rows(text: str, *, columns: bool) -> list[Row]:
     return found
 
 
+def changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
+    """The same words in a difference as text: the line, its sign, and where in the line they stand."""
+    gone: list[int] = []
+    come: list[int] = []
+    for number, line in enumerate([*lines, ""]):
+        sign = line[:1]
+        if sign == "+":
+            come.append(number)
+        elif sign == "-" and not come:
+            gone.append(number)
+        else:
+            for one, other in zip(gone, come, strict=False) if max(len(gone), len(come)) <= MOST else ():
+                went, came = within(lines[one][1:], lines[other][1:])
+                yield from ((one, "-", (at + 1, length)) for at, length in went)
+                yield from ((other, "+", (at + 1, length)) for at, length in came)
+            gone, come = ([number] if sign == "-" else []), []
+
+
 def _end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
     """Where the lines of a hunk end; 0 where they are not what its head says."""
     old, new = (1 if head[group] is None else int(head[group]) for group in (2, 4))

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from helix_desktop.engine import exact
-from helix_desktop.gui.views.difference_rows import patch_rows
+from helix_desktop.gui.shared.difference_rows import patch_rows
 from helix_desktop.tools import difference
 from tests.faults import cards
 
