@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from helix_desktop.gui.actions import OF_A_CONVERSATION, OF_A_QUESTION, OF_A_WOR
 from helix_desktop.gui.activity import WORKING, Watched
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.bridge import Bridge
-from helix_desktop.gui.chat.approvals import question_words, uncovered_words
+from helix_desktop.gui.chat.approvals import question_words, uncovered
 from helix_desktop.gui.chat.attaching import Attaching
 from helix_desktop.gui.chat.composer import DraftPlace
 from helix_desktop.gui.chat.page import ChatPage
@@ -433,7 +432,7 @@ class MainWindow(Frame):
         composer.show_queue([waiting.parts for waiting in session.queue] if session else [])
         if session is not None and not session.queue:
             composer.bring_back()
-        self.chat.approvals.show_questions(session.questions if session else {}, self._uncovered())
+        self.chat.approvals.show_questions(session.questions if session else {}, uncovered(self.bench))
         self.chat.way_on.show_end(session)
         self.top.tell("")
         self._cost = _cost(session)
@@ -474,7 +473,7 @@ class MainWindow(Frame):
             self.chat.way_on.show_end(session)
             self._enable()
         elif isinstance(event, Asked | Answered):
-            self.chat.approvals.show_questions(session.questions, self._uncovered())
+            self.chat.approvals.show_questions(session.questions, uncovered(self.bench))
             if isinstance(event, Asked):
                 self._asked(event)
         elif isinstance(event, Queued):
@@ -484,15 +483,6 @@ class MainWindow(Frame):
             self.top.tell("" if event.done else tr("Folding: {kind}…", kind=kind_words(event.kind)))
         elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             self._cost += event.recorded.fact.usage.cost
-
-    def _uncovered(self) -> str:
-        """What an undo of a command will not bring back."""
-        changes = self.bench.changes if self.bench is not None else None
-        if changes is None:
-            return ""
-        with suppress(HelixError):  # a workspace without a folder
-            return uncovered_words(changes.progress.state, [left.place for left in changes.not_covered()])
-        return ""
 
     def _asked(self, event: Asked) -> None:
         """The keyboard goes to the question, unless somebody is writing."""

@@ -13,7 +13,7 @@ from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Ru
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.gui.activity import WORKING
 from helix_desktop.gui.bridge import Bridge
-from helix_desktop.gui.chat.approvals import Approvals
+from helix_desktop.gui.chat.approvals import Approvals, uncovered
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.main_window import MainWindow
@@ -39,6 +39,7 @@ class Column(QWidget):
         super().__init__(parent)
         self.model = ""
         self.session: Session | None = None
+        self._bench = bench
         self.button = QPushButton(self)
         self.button.setAutoDefault(False)
         self.button.clicked.connect(self.model_wanted)
@@ -93,7 +94,7 @@ class Column(QWidget):
             return
         self._pane.hear(events)
         if any(isinstance(event, Asked | Answered) for event in events):
-            self._approvals.show_questions(session.questions)
+            self._approvals.show_questions(session.questions, uncovered(self._bench))
         if any(isinstance(event, FactAppended | StateChanged) for event in events):
             self._tell()
             self.changed.emit()

@@ -152,12 +152,13 @@ class FileChanges:
         found = [self._file(change, last.get(change.path), change.path in broken) for change in tree.files_of(whole)]
         return await self._counted(found)
 
-    async def since(self, checkpoint: Digest) -> Sequence[FileChange]:
-        """What is different now from a checkpoint, whoever changed it."""
+    async def since(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
+        """What is different now from a checkpoint, whoever changed it. `folders`: also those in which a file is."""
         before = await self.checkpoints.state(checkpoint)
         await self.checkpoints.look()
         changes = tree.compared(before, self.checkpoints.items())
-        return await self._counted([self._file(change, None, broken=False) for change in tree.files_of(changes)])
+        found = [self._file(change, None, broken=False) for change in (changes if folders else tree.files_of(changes))]
+        return found if folders else await self._counted(found)
 
     async def since_revision(self, revision: str) -> Sequence[FileChange]:
         """What is different now from a revision of the user's repository. The index is not looked at."""

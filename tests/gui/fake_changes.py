@@ -105,6 +105,9 @@ class FakeChanges:
     async def with_folders(self, sources: Sequence[Source]) -> Sequence[FileChange]:
         return self._files()
 
+    async def since(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
+        return self._files()
+
     async def since_revision(self, revision: str) -> Sequence[FileChange]:
         return self._files()
 

@@ -2,10 +2,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel
 
+from helix_desktop.engine.changes.story import Left
 from helix_desktop.engine.facts import Text
+from helix_desktop.engine.ports import Question
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.side_by_side import SideBySide
+from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench
 from tests.gui.fake_setup import QWEN, SONNET, FakeSetup
 
@@ -48,4 +52,18 @@ def test_the_same_model_twice_is_no_question_to_two(window: MainWindow, bench: F
     dialog.columns[1].show_model(QWEN.name)
     dialog._changed()
     assert not dialog._ask.isEnabled()
+    dialog.close()
+
+
+def test_a_card_says_what_an_undo_does_not_cover(window: MainWindow, bench: FakeWorkbench) -> None:
+    bench.model = SONNET.name
+    bench.changes.left = [Left("node_modules/", "node_modules/")]
+    dialog = SideBySide(window, FakeSetup(), bench, (Text("Which?"),))
+    QTest.mouseClick(dialog._ask, Qt.MouseButton.LeftButton)
+    column = dialog.columns[0]
+    column.session.ask(Question(story.call(1, "run_command", command="make"), "Run", "make", ""))  # type: ignore[union-attr]
+    column._bridge.flush()
+    assert column._approvals.card is not None
+    words = [label.text() for label in column._approvals.card.findChildren(QLabel)]
+    assert "Undo does not cover: node_modules/" in words
     dialog.close()

@@ -73,3 +73,23 @@ async def test_lines_are_counted_once_for_the_same_contents(
     assert (first.place, first.added, first.removed) == ("README.md", 2, 1)
     monkeypatch.setattr(bench.changes, "contents", None)
     assert await bench.changes.files([source]) == [first]
+
+
+async def test_everything_since_a_checkpoint_goes_back_whoever_changed_it(desks: Desks, folder: Path) -> None:
+    bench = await desks().create("W", folder)
+    changes = bench.changes
+    await changes.prepare()
+    before = (folder / "README.md").read_bytes()
+    window = await changes.checkpoints.begin("1", "c1", "command")
+    assert window is not None
+    (folder / "made").mkdir()
+    (folder / "made" / "by the agent").write_text("x")
+    fact = await changes.checkpoints.end(window)
+    assert fact is not None
+    (folder / "README.md").write_text("by the user")
+    listed = [file.place for file in await changes.since(fact.before)]
+    assert listed == ["README.md", "made/by the agent"]
+    undone = await changes.take_back(await changes.since(fact.before, folders=True))
+    assert undone.left == ()
+    assert not (folder / "made").exists()
+    assert (folder / "README.md").read_bytes() == before

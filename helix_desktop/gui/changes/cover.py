@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from glob import escape
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
@@ -55,7 +56,7 @@ class CoverDialog(QDialog):
             words = tr("{name}: {files} files, {size}", name=_name(name), files=numeral(files), size=size(held))
             item = QListWidgetItem(words, self.list)
             item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
-            if not name or any(letter.isspace() for letter in name):  # a rule cannot name it
+            if not name or name != name.strip() or "\n" in name:  # a rule cannot name it
                 item.setFlags(Qt.ItemFlag.NoItemFlags)
             item.setCheckState(Qt.CheckState.Checked)
         self.yes.setEnabled(True)
@@ -66,7 +67,9 @@ class CoverDialog(QDialog):
         """Rules for the folders that are not checked."""
         items = [self.list.item(row) for row in range(self.list.count())]
         return [
-            f"{item.data(Qt.ItemDataRole.UserRole)[0]}/" for item in items if item.checkState() != Qt.CheckState.Checked
+            f"{escape(item.data(Qt.ItemDataRole.UserRole)[0])}/"
+            for item in items
+            if item.checkState() != Qt.CheckState.Checked
         ]
 
     def _sum(self) -> None:

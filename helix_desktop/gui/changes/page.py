@@ -28,6 +28,7 @@ from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import count, numeral, tr
 
 WIDTH = 268
+MOST_MOMENTS, MOST_WORDS = 20, 90  # checkpoints in the menu, and letters of each
 MOST_STEPS = 8  # of a turn, that can be undone one by one
 ARROW = " ▾"
 SLOW = 200_000  # bytes of both versions beyond which hunks are found in a thread
@@ -49,7 +50,7 @@ class ChangesPage(QWidget):
         self._conversation = ""
         self._turns: Sequence[TurnOfChanges] = ()
         self._files: list[FileChange] = []
-        self._scope, self._revision = "turns", ""
+        self._scope, self._revision, self._since = "turns", "", 0
         self._fresh = False
         self._wanted = (0, "")  # the fact whose turn is to be shown when it is known, and a file
         self._shown: FileChange | None = None
@@ -175,6 +176,8 @@ class ChangesPage(QWidget):
             case "revision":
                 files = await changes.since_revision(self._revision)
                 entries = _group(tr("Since {revision}", revision=self._revision), files, None)
+            case "checkpoint" if (began := self._began(turns)) is not None:
+                entries = _group(_moment(began), await changes.since(began.before), None)
             case "conversation":
                 sources = [source for turn in turns for source in turn.sources]
                 entries = _group(tr("The whole conversation"), await changes.files(sources), None)
@@ -187,6 +190,10 @@ class ChangesPage(QWidget):
             entries.append(Entry(heading=tr("Not covered")))
             entries += [Entry(left=one) for one in left]
         return changes, conversation, turns, entries
+
+    def _began(self, turns: Sequence[TurnOfChanges]) -> TurnOfChanges | None:
+        """The turn before which the chosen checkpoint was taken."""
+        return next((turn for turn in turns if turn.seq == self._since), None) if self._scope == "checkpoint" else None
 
     def _take(self, gathered: tuple[Changes, str, Sequence[TurnOfChanges], list[Entry]]) -> None:
         changes, conversation, turns, entries = gathered
@@ -273,6 +280,11 @@ class ChangesPage(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(tr("Each turn")).triggered.connect(lambda: self.show_scope("turns"))
         menu.addAction(tr("The whole conversation")).triggered.connect(lambda: self.show_scope("conversation"))
+        since = menu.addMenu(tr("Since a checkpoint"))
+        since.setEnabled(bool(self._turns))
+        for turn in self._turns[: -MOST_MOMENTS - 1 : -1]:
+            action = since.addAction(f"{_moment(turn)} · {turn.title}"[:MOST_WORDS].replace("&", "&&"))
+            action.triggered.connect(lambda _=False, turn=turn: self.show_since(turn))
         menu.addAction(tr("Since a git revision…")).triggered.connect(self._ask_revision)
         menu.popup(self.scope.mapToGlobal(self.scope.rect().bottomLeft()))
 
@@ -281,6 +293,12 @@ class ChangesPage(QWidget):
         self._scope, self._revision = scope, revision
         words = {"turns": tr("Each turn"), "conversation": tr("The whole conversation")}
         self.scope.setText(words.get(scope, tr("Since {revision}", revision=revision)) + ARROW)
+        self.refresh()
+
+    def show_since(self, turn: TurnOfChanges) -> None:
+        """What is different from the checkpoint before a turn, whoever changed it."""
+        self._scope, self._since = "checkpoint", turn.seq
+        self.scope.setText(_moment(turn) + ARROW)
         self.refresh()
 
     def _ask_revision(self) -> None:
@@ -310,6 +328,9 @@ class ChangesPage(QWidget):
         turn = self._turn()
         if turn is None:
             return
+        if (began := self._began(self._turns)) is not None:
+            self._undo_since(began)
+            return
         steps = own(turn.sources)
         later = [each for each in self._turns if each.seq >= turn.seq]
         menu = QMenu(self)
@@ -324,6 +345,13 @@ class ChangesPage(QWidget):
             all_of_it = [source for each in later for source in each.sources]
             menu.addAction(since).triggered.connect(lambda: self.undo(all_of_it, since))
         menu.popup(self.undo_button.mapToGlobal(self.undo_button.rect().bottomLeft()))
+
+    def _undo_since(self, turn: TurnOfChanges) -> None:
+        """Everything as it was before a turn; what the user changed since is among it, and the question says so."""
+        if self._changes is not None:
+            title = tr("Put everything back to before turn {number}, your own changes too", number=turn.number)
+            work = self._changes.since(turn.before, folders=True)
+            self._do(work, name="list what is undone", then=lambda files: self._take_back(files, (), title))
 
     def _turn(self) -> TurnOfChanges | None:
         entry = self.files.current
@@ -440,3 +468,7 @@ def _group(words: str, files: Sequence[FileChange], turn: TurnOfChanges | None) 
 
 def _turn_words(turn: TurnOfChanges) -> str:
     return tr("Turn {number}", number=turn.number)
+
+
+def _moment(turn: TurnOfChanges) -> str:
+    return tr("Since the checkpoint before turn {number}", number=turn.number)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
@@ -28,13 +29,14 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine import exact
 from helix_desktop.engine.ports import Answer, Question
-from helix_desktop.errors import WrongUse
+from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.gui.chat.attachments import Flow
 from helix_desktop.gui.chat.column import middle_of
 from helix_desktop.gui.chat.exact_difference import ExactDifference
 from helix_desktop.gui.chat.forms import SchemaForm
 from helix_desktop.gui.engine_sentences import said, said_of
 from helix_desktop.gui.links import open_link
+from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.highlight import language_of
@@ -75,6 +77,14 @@ def question_words(question: Question) -> str:
 def title_words(question: Question) -> str:
     """What is to be done and to what, which is named exactly."""
     return said_of(question.title, exact.one_line)
+
+
+def uncovered(bench: Workbench | None) -> str:
+    """What an undo of a command will not bring back in a workspace."""
+    with suppress(HelixError):  # a workspace without a folder
+        if bench is not None:
+            return uncovered_words(bench.changes.progress.state, [left.place for left in bench.changes.not_covered()])
+    return ""
 
 
 def uncovered_words(state: str, names: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Installation
+from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.words import tr
 
@@ -182,6 +183,11 @@ class CheckpointsPage(Page):
         )
         for declared in rows:
             self.add(row(declared, partial(self._set, declared.name), self.inside))
+        self._room = self.sentence("")
+        doing.do(bench.changes.room(), name="ask what checkpoints take", then=self._say_room, owner=self)
+
+    def _say_room(self, room: tuple[int, int]) -> None:
+        self._room.setText(tr("Checkpoints take {size} now.", size=size(room[1])))
 
     def _set(self, name: str, value: Value) -> None:
         changed: object = value

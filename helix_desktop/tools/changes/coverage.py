@@ -5,12 +5,13 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 NEVER = ".git"  # the user's history is theirs: never read into a checkpoint, never written
 OURS = re.compile(r"\.helix-undo-[0-9a-f]{16}")
 TAG = "CACHEDIR.TAG"
+_CONDITION = re.compile(r"(?P<pattern>.+?)\s+(?P<how>beside|with)\s+(?P<other>.*[^/])")
 DEFAULT = (
     "node_modules/",
     ".venv/",
@@ -95,19 +96,8 @@ class Coverage:
 
 
 def _rule(text: str) -> _Rule:
-    pattern, *more = text.split()
-    folder = pattern.endswith("/")
-    pattern = pattern.rstrip("/")
-    beside = more[1] if len(more) == 2 and more[0] == "beside" else ""
-    within = more[1] if len(more) == 2 and more[0] == "with" else ""
-    return _Rule(text, pattern, folder, beside, within)
-
-
-def checked(rules: Sequence[str]) -> list[str]:
-    """What is wrong with rules, in sentences."""
-    wrong = []
-    for text in rules:
-        words = text.split()
-        if not words or (len(words) > 1 and (len(words) != 3 or words[1] not in ("beside", "with"))):
-            wrong.append(f"{text!r} is not a rule. Write a name such as build/, or build/ beside Makefile.")
-    return wrong
+    text = text.strip()
+    found = _CONDITION.fullmatch(text)
+    pattern, how, other = (found["pattern"], found["how"], found["other"]) if found else (text, "", "")
+    beside, within = (other if how == each else "" for each in ("beside", "with"))
+    return _Rule(text, pattern.rstrip("/"), pattern.endswith("/"), beside, within)

@@ -173,3 +173,25 @@ def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, chang
     assert page._note.text() == "The first checkpoint is being made: 300 of 20000 files."
     changes.listeners[0](State("ready", 20_000, 20_000, 4_000_000, 3.2))
     assert page._note.toolTip() == "The first checkpoint: 20,000 files, 4.0 MB, 3.2 seconds."
+
+
+def test_since_a_checkpoint_and_everything_put_back_to_it(page: ChangesPage, changes: FakeChanges) -> None:
+    page._choose_scope()
+    menus = page.findChildren(QMenu)
+    (moment,) = [action for menu in menus for action in menu.actions() if action.text().endswith("Extract it")]
+    moment.trigger()
+    assert page.scope.text() == "Since the checkpoint before turn 12 ▾"
+    assert page.files.files.entries[0].heading == "Since the checkpoint before turn 12 · 3 files"
+    page._choose_undo()
+    asked = dialog(page, TakingBack)
+    assert isinstance(asked, TakingBack)
+    assert asked.windowTitle() == "Put everything back to before turn 12, your own changes too"
+    asked.accept()
+    assert changes.now["src/a.py"] == BEFORE
+
+
+def test_a_file_of_a_turn_is_shown_from_the_chat(page: ChangesPage) -> None:
+    page.show_turn(9, "/somewhere/else/new.txt")
+    assert page.files.current is not None
+    assert page.files.current.file is not None
+    assert page.files.current.file.place == "new.txt"
