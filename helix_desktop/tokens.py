@@ -119,14 +119,13 @@ class Counter:
 
     def count(self, text: str) -> int:
         """How many tokens `text` has. A text counted before costs its SHA-256."""
-        if len(text) > WHOLE:
-            return self._sampled(text)
-        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        read = text if len(text) <= WHOLE else f"{len(text)}{''.join(_samples(text))}"
+        key = hashlib.sha256(read.encode("utf-8", "surrogatepass")).digest()
         with self._lock:
             if (known := self._counts.get(key)) is not None:
                 self._counts.move_to_end(key)
                 return known
-        count = sum(self._piece(piece) for piece in pieces(text))
+        count = sum(map(self._piece, pieces(text))) if read is text else self._sampled(text)
         with self._lock:
             self._counts[key] = count
             if len(self._counts) > REMEMBERED:
@@ -134,8 +133,7 @@ class Counter:
         return count
 
     def _sampled(self, text: str) -> int:
-        step = len(text) // SAMPLES
-        samples = [text[start : start + PIECE] for start in range(0, step * SAMPLES, step)]
+        samples = _samples(text)
         counted = sum(self._piece(sample) for sample in samples)
         return round(counted * len(text) / sum(map(len, samples)))
 
@@ -156,6 +154,12 @@ class Counter:
                 if self._encoding is None:
                     self._encoding = load(self.name, self._folder)
         return self._encoding
+
+
+def _samples(text: str) -> list[str]:
+    """Pieces spread over a text."""
+    step = len(text) // SAMPLES
+    return [text[start : start + PIECE] for start in range(0, step * SAMPLES, step)]
 
 
 def pieces(text: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ A replay follows a recording, the gateway a live client; both are told the same 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from helix_desktop.engine.ports import About, Cache, Tokens
 from helix_desktop.engine.steward import Steward
 
 HEAD = 2_000
+SLICE = 1 << 20  # characters that are encoded at a stretch
 STRAY = "[An output that answers no call]\n"
 
 
@@ -130,7 +131,7 @@ class Following:
             await self.said((Text(STRAY + output.text),), steering=True)
 
     async def _result(self, output: Output, call: ToolCall) -> ToolReturned:
-        content = output.text.encode("utf-8", "surrogatepass")
+        content = output.text.encode("utf-8", "surrogatepass") if len(output.text) <= SLICE else _slices(output.text)
         stored = await self._cache.put(content, About(call.name, call.arguments[:200]))
         self._stored(stored, output.text)
         read = (call.name, call.arguments, stored.digest.raw)
@@ -155,6 +156,12 @@ class Following:
         if getattr(part, "tokens", 1) or not getattr(part, "text", ""):
             return part
         return _with_tokens(part, self._tokens.count(part.text))
+
+
+async def _slices(text: str) -> AsyncIterator[bytes]:
+    """A long text as bytes; others go on between."""
+    for at in range(0, len(text), SLICE):
+        yield text[at : at + SLICE].encode("utf-8", "surrogatepass")
 
 
 def _with_tokens(part: Any, tokens: int) -> Any:

@@ -20,8 +20,8 @@ from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.gateway import clients, door
 from helix_desktop.gateway.body import WIRES, folded, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
-from helix_desktop.gateway.exchange import LARGE, LARGEST, Exchange, Incoming, Opened, Rooms, opened
-from helix_desktop.gateway.reading import Readings
+from helix_desktop.gateway.exchange import LARGE, Exchange, Incoming, Opened, Rooms, opened
+from helix_desktop.gateway.reading import Bytes, Readings
 from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, STATUS, UPSTREAMS, Route, address, guessed, route
 from helix_desktop.providers import transport
 from helix_desktop.wire import anthropic, gemini, openai_responses
@@ -201,7 +201,7 @@ class Gateway:
 
     async def _opened(self, incoming: Incoming) -> Opened | None:
         where = incoming.route
-        if not where.wire or incoming.method != "POST" or len(incoming.content) > LARGEST:
+        if not where.wire or incoming.method != "POST":
             return None
         if where.streams and "alt=sse" not in incoming.query:  # Gemini's other form of a stream
             return None
@@ -229,7 +229,7 @@ class Gateway:
             body = WIRES[request.wire].with_tools(request.body, ()) if not request.arrival.fold else request.body
             if not unchanged(entries, len(request.said)):
                 body = folded(request.wire, request.body, request.messages, entries)
-                exchange.incoming = _with(exchange.incoming, request.read.written(body))
+                exchange.incoming = _with(exchange.incoming, b"".join(request.read.written(body)))
         except Exception:
             log.exception("a count of tokens is asked for the request as it came")
         await exchange.through()
@@ -362,20 +362,16 @@ def _value(wire: Any, response: httpx.Response) -> Json:
     return reading.value()
 
 
-async def _content(receive: Receive) -> bytes | None:
-    """The whole body; None where it is too large."""
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            return b"".join(pieces)
-        pieces.append(event.get("body", b""))
-        size += len(pieces[-1])
-        if size > MOST_BODY:
+async def _content(receive: Receive) -> Bytes | None:
+    """The whole body; None where it is too large. It grows where it stands: to join a large one would hold all streams up."""
+    content = bytearray()
+    while (event := await receive())["type"] != "http.disconnect":
+        content += event.get("body", b"")
+        if len(content) > MOST_BODY:
             return None
         if not event.get("more_body"):
-            return b"".join(pieces)
+            break
+    return content if len(content) > LARGE else bytes(content)
 
 
 async def _gone(receive: Receive) -> None:
@@ -392,7 +388,7 @@ async def _say(send: SendEvent, status: int, value: str | dict[str, Json]) -> No
     await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
-def _with(incoming: Incoming, content: bytes) -> Incoming:
+def _with(incoming: Incoming, content: Bytes) -> Incoming:
     headers = tuple((n, v) for n, v in incoming.raw_headers if n.lower() != b"content-encoding")
     return Incoming(incoming.method, incoming.route, incoming.query, headers, incoming.headers, content)
 

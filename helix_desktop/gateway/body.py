@@ -74,22 +74,27 @@ def _changed(protocol: Any, messages: Sequence[Wired], entry: Changed, made: Mad
     return [(unit, False) for unit in known[2]]
 
 
-def answered(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
-    """The request with a result for every call the client left without one, which all providers refuse; None where there
-    is none.
+def settled(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
+    """The request with one result for every call, as all providers want it: what is missing is added, what answers no call is
+    left out. None where there is neither.
     """
     protocol: Any = WIRES[wire]
     units: list[tuple[Json, bool]] = []
-    missing = 0
+    mended, waiting = 0, dict[str, str]()
     for at, message in enumerate(messages):
-        units.extend((unit, False) for unit in message.units)
+        stray = [i for i, p in enumerate(message.pieces) if p.kind is Kind.RESULT and waiting.pop(p.id, None) is None]
+        mended += len(stray)
+        if len(stray) < len(message.pieces) or not stray:
+            fresh = protocol.edited(message, [Edit(i, None) for i in stray]) if stray else message.units
+            units.extend((unit, False) for unit in fresh)
         if calls := message.of(Kind.CALL):
             later = takewhile(lambda other: other.speaker is not Speaker.ASSISTANT, messages[at + 1 :])
             found = {piece.id for other in later for piece in other.of(Kind.RESULT)}
+            waiting = {call.id: call.name for call in calls if call.id in found}
             left = [call for call in calls if call.id not in found]
             units.extend((protocol.result(call.id, call.name, NO_RESULT, ok=False), True) for call in left)
-            missing += len(left)
-    return dict(protocol.with_messages(body, protocol.joined(units))) if missing else None
+            mended += len(left)
+    return dict(protocol.with_messages(body, protocol.joined(units))) if mended else None
 
 
 def _units(protocol: Any, messages: Sequence[Wired], entry: Entry) -> list[tuple[Json, bool]]:

@@ -10,9 +10,10 @@ import gzip
 import hashlib
 import itertools
 import logging
+import secrets
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -22,24 +23,23 @@ import orjson
 import zstandard
 
 from helix_desktop.gateway import clients
-from helix_desktop.gateway.body import WIRES, answered, folded, leading, unchanged
+from helix_desktop.gateway.body import WIRES, folded, leading, settled, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.gateway.figures import Figures
-from helix_desktop.gateway.reading import Body, Readings
+from helix_desktop.gateway.reading import Body, Bytes, Pieces, Readings
 from helix_desktop.gateway.room import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.routes import HOP, OWN, Route
 from helix_desktop.gateway.shown import As, Entry, Hidden, Returned
 from helix_desktop.gateway.veil import OURS, VEILS, Veil
 from helix_desktop.tools import recall as recall_tools
 from helix_desktop.wire import gemini, openai_responses
-from helix_desktop.wire.message import Answer, Json, Kind, Piece, Speaker, Tool, Wired, mapping, string
+from helix_desktop.wire.message import SLICE, Answer, Json, Kind, Piece, Speaker, Tool, Wired, mapping, string
 
 log = logging.getLogger(__name__)
 
 MOST_ROUNDS = 12  # replies in a row that only recall
 SMALL = 8_000  # bytes of a request without tools that is taken for a side request: a title, a check
-LARGE = 1 << 20  # bytes from which on a body is worked on beside the loop
-LARGEST = 8 << 20  # bytes from which on a body passes through as it is
+LARGE = 1 << 19  # bytes from which on a body is worked on beside the loop, and sent in slices
 ROOM_SECONDS = 45.0
 TOO_LONG = (
     b"too long",
@@ -89,7 +89,7 @@ class Incoming:
     query: str
     raw_headers: tuple[tuple[bytes, bytes], ...]
     headers: Mapping[str, str]
-    content: bytes
+    content: Bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _head_hash(system: str, tools: Sequence[Tool]) -> str:
     return hashlib.blake2b(f"{system[:120]}\0{names}".encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-def _plain(content: bytes, encoding: str) -> bytes:
+def _plain(content: Bytes, encoding: str) -> Bytes:
     """What the bytes say. ValueError for an encoding nobody here reads."""
     match encoding.strip().lower():
         case "" | "identity":
@@ -215,18 +215,21 @@ class Exchange:
             log.exception("a request could not be folded; it goes on as it came")
             await self.through()
             return
-        content, body = made or (self.incoming.content, request.body)
-        response = await self._ask(content, changed=content is not self.incoming.content, reads=tools)
+        content, body = made or (self._own, request.body)
+        response = await self._ask(content, changed=made is not None, reads=tools)
         if response.status_code >= 400:
-            retried = await self._mended(
-                request, sent, response, room, tools=tools, changed=content is not self.incoming.content
-            )
+            retried = await self._mended(request, sent, response, room, tools=tools, changed=made is not None)
             if retried is None:
                 return
             response, body, tools = retried
         self.sent(ticket.conversation, request, body)
         hold = sent.recallable
         await Reply(self, room, request, ticket, body, tools, VEILS[request.wire](hold=hold)).run(response)
+
+    @property
+    def _own(self) -> Pieces:
+        """The client's own bytes."""
+        return (self.incoming.content,)
 
     @staticmethod
     async def _arrived(request: Opened, room: Rooms) -> Sent | None:
@@ -237,7 +240,7 @@ class Exchange:
             log.exception("a request could not be recorded; it goes on as it came")
             return None
 
-    def _made(self, request: Opened, sent: Sent, *, tools: bool) -> tuple[bytes, dict[str, Json]] | None:
+    def _made(self, request: Opened, sent: Sent, *, tools: bool) -> tuple[Pieces, dict[str, Json]] | None:
         """The body to send on, as bytes and as a value; None for the client's own."""
         same = unchanged(sent.entries, len(request.said))
         if same and not tools:
@@ -269,23 +272,23 @@ class Exchange:
         if too_long and request.arrival.fold:
             shorter = await room.overflowed(sent.ticket)
             if shorter is not None:
-                made = self._made(request, shorter, tools=tools)
-                shorter_content, body = made or (self.incoming.content, request.body)
+                made = await _beside(len(self.incoming.content), partial(self._made, request, shorter, tools=tools))
+                shorter_content, body = made or (self._own, request.body)
                 again = await self._ask(shorter_content, changed=made is not None, reads=tools)
                 if again.status_code < 400:
                     return again, body, tools
                 content, response = await again.aread(), again
         elif changed and response.status_code in (400, 422):
             log.warning("the provider refused a changed request with %d; it was sent as it came", response.status_code)
-            again = await self._ask(self.incoming.content, changed=False, reads=False)
+            again = await self._ask(self._own, changed=False, reads=False)
             if again.status_code < 400:
                 self.refused.add(sent.ticket.conversation)
                 return again, request.body, False
             content, response = await again.aread(), again
-        if response.status_code in (400, 422) and (settled := answered(request.wire, request.body, request.messages)):
-            again = await self._ask(orjson.dumps(settled), changed=True, reads=False)
+        if response.status_code in (400, 422) and (mended := settled(request.wire, request.body, request.messages)):
+            again = await self._ask(request.read.written(mended), changed=True, reads=False)
             if again.status_code < 400:
-                return again, settled, False
+                return again, mended, False
             await again.aread()
         await self._pass(response, content)
         return None
@@ -294,7 +297,7 @@ class Exchange:
 
     async def through(self) -> None:
         """The request as it came, and the reply as it comes."""
-        response = await self._ask(self.incoming.content, changed=False, reads=False)
+        response = await self._ask(self._own, changed=False, reads=False)
         try:
             await self.begin(response)
             async for chunk in response.aiter_raw():
@@ -318,7 +321,7 @@ class Exchange:
                 response.status_code, [(n, v) for n, v in _reply_headers(response) if n.lower() not in gone]
             )
 
-    async def _ask(self, content: bytes, *, changed: bool, reads: bool) -> httpx.Response:
+    async def _ask(self, pieces: Pieces, *, changed: bool, reads: bool) -> httpx.Response:
         headers = [
             (name, value)
             for name, value in self.incoming.raw_headers
@@ -329,12 +332,16 @@ class Exchange:
         if reads:
             headers = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
             headers.append((b"accept-encoding", b"identity"))
+        size = sum(map(len, pieces))
+        if size > LARGE:
+            headers.append((b"content-length", b"%d" % size))
+        content = b"".join(pieces) if size <= LARGE else _sliced(pieces)
         request = httpx.Request(self.incoming.method, self.url, headers=headers, content=content)
         return await self.client.send(request, stream=True)
 
-    async def ask(self, body: dict[str, Json]) -> httpx.Response:
+    async def ask(self, pieces: Pieces) -> httpx.Response:
         """The next request of the same message."""
-        return await self._ask(orjson.dumps(body), changed=True, reads=True)
+        return await self._ask(pieces, changed=True, reads=True)
 
 
 @dataclass(slots=True)
@@ -365,9 +372,15 @@ class Reply:
                 await response.aclose()
             if answer is None or not self.veil.goes_on:
                 return
-            self.body = await self._next_body(answer)
+            try:
+                pieces = await _beside(len(self.request.read.content), self._next, answer)
+            except Exception:
+                log.exception("a reply could not go on behind a recall")
+                error = {"type": "helix_gateway", "message": "The reply broke off. Nothing was lost; send it again."}
+                await self._broken(httpx.Response(502, json={"type": "error", "error": error}), streams=streams)
+                return
             self.veil.again(answer.usage.output)
-            response = await self.exchange.ask(self.body)
+            response = await self.exchange.ask(pieces)
             if response.status_code >= 400:
                 await self._broken(response, streams=streams)
                 return
@@ -457,11 +470,11 @@ class Reply:
 
     def _numbered(self, answer: Answer, before: int) -> Answer:
         """Gemini's calls have no ids: those the agent sees are counted as it counts them, hidden ones apart from them."""
-        seen = itertools.count(before + 1)
+        seen, mark = itertools.count(before + 1), secrets.token_hex(6)
         pieces = tuple(
             piece
             if piece.kind is not Kind.CALL
-            else replace(piece, id=f"hidden-{self.ticket.saw}-{self.veil.round}-{at}")
+            else replace(piece, id=f"hidden-{mark}-{at}")
             if self.tools and piece.name in OURS
             else replace(piece, id=f"call-{next(seen)}")
             for at, piece in enumerate(answer.message.pieces)
@@ -503,17 +516,18 @@ class Reply:
         """What makes the message the agent saw the same message in its next request."""
         return Wired(answer.message.speaker, (), tuple(self._shown)).key
 
-    async def _next_body(self, answer: Answer) -> dict[str, Json]:
+    def _next(self, answer: Answer) -> Pieces:
         """The request that goes on behind the hidden calls."""
         raw = orjson.dumps(answer.message.units).decode()
         entries: list[Entry] = [As(at) for at in range(len(_said(self._wire, self.body)))]
         entries.append(Hidden(raw))
         entries.extend(Returned(*result) for result in self._results)
         before = self.body.get("messages", ())
-        return folded(self.request.wire, self.body, self._wire.messages(self.body), entries, before)
+        self.body = folded(self.request.wire, self.body, self._wire.messages(self.body), entries, before)
+        return self.request.read.written(self.body)
 
     async def _broken(self, response: httpx.Response, *, streams: bool) -> None:
-        """The provider refuses to go on: the agent gets the refusal, in the way a stream can carry one."""
+        """It cannot go on: the agent gets the refusal, in the way a stream can carry one, and asks again."""
         content = await response.aread()
         await response.aclose()
         if streams:
@@ -525,6 +539,13 @@ class Reply:
 def _said(wire: Any, body: Mapping[str, Json]) -> list[Wired]:
     messages: list[Wired] = wire.messages(body)
     return messages[leading(messages) :]
+
+
+async def _sliced(pieces: Pieces) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        whole = memoryview(piece)
+        for at in range(0, len(whole), SLICE):
+            yield bytes(whole[at : at + SLICE])
 
 
 async def _beside(size: int, work: Callable[..., Any], *arguments: Any) -> Any:

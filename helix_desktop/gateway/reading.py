@@ -1,15 +1,17 @@
 """Bodies of requests, read from where they differ from the one before: a conversation grows at its end, and the work with it.
 
 The list of messages is cut into its values in the bytes themselves. What was there before, byte for byte, is not parsed again,
-and what no fold touches goes on as the bytes it came as. Large values are parsed one by one, so that other threads go on between.
+and what no fold touches goes on as the bytes it came as. Values are parsed one by one and long texts in slices, so that other
+threads go on between: the parser holds the interpreter.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +19,7 @@ import orjson
 
 from helix_desktop.gateway.body import FIELDS, WIRES, Made, leading
 from helix_desktop.gateway.tracks import chain_of
-from helix_desktop.wire.message import Head, Json, Wired, mapping
+from helix_desktop.wire.message import SLICE, Head, Json, Wired, mapping
 
 HELD, HELD_BYTES = 64, 96 << 20  # bodies that are remembered
 OF_ONE = 8  # of one session: its agents' and its side requests'
@@ -26,6 +28,8 @@ _SPACE = b" \t\r\n"
 _SIGN = re.compile(rb'["\[\]{}]')
 _QUOTE, _BACKSLASH, _OPEN = ord('"'), ord("\\"), b"[{"
 _SYSTEM = ("system", "developer")
+Bytes = bytes | bytearray
+Pieces = Sequence[bytes | bytearray | memoryview]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Body:
     """
 
     wire: str
-    content: bytes
+    content: Bytes
     value: dict[str, Json]
     begins: Sequence[int]
     ends: Sequence[int]
@@ -65,31 +69,34 @@ class Body:
             at = self.content.find(b'"cache_control"', at + 1)
         return frozenset(found)
 
-    def written(self, value: Mapping[str, Json]) -> bytes:
+    def written(self, value: Mapping[str, Json]) -> Pieces:
         """Another body with values of this one, which go on as the bytes they came as."""
         name = FIELDS[self.wire]
         given = value.get(name)
         if not self.ends or not isinstance(given, list):
-            return orjson.dumps(value)
-        places = {id(unit): at for at, unit in enumerate(self.units)}
-        return orjson.dumps({**value, name: self._fragments(given, places)})
+            return [orjson.dumps(value)]
+        token = secrets.token_hex(16)
+        before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
+        return [before, b"[", *self._values(given), b"]", behind]
 
-    def _fragments(self, units: Sequence[Json], places: Mapping[int, int]) -> list[Json]:
-        out: list[Json] = []
-        first = last = -1  # a run of values that follow each other here as they did there
+    def _values(self, units: Sequence[Json]) -> Iterator[bytes | memoryview]:
+        places = {id(unit): at for at, unit in enumerate(self.units)}
+        whole = memoryview(self.content)
+        runs: list[list[int]] = []  # values that follow each other here as they did there; -1: one of its own
+        fresh: list[Json] = []
         for unit in units:
             at = places.get(id(unit), -1)
-            if at >= 0 and at == last + 1 and first >= 0:
-                last = at
-                continue
-            if first >= 0:
-                out.append(orjson.Fragment(self.content[self.begins[first] : self.ends[last]]))
-            first = last = at
             if at < 0:
-                out.append(unit)
-        if first >= 0:
-            out.append(orjson.Fragment(self.content[self.begins[first] : self.ends[last]]))
-        return out
+                fresh.append(unit)
+            if at >= 0 and runs and runs[-1][1] == at - 1 and runs[-1][0] >= 0:
+                runs[-1][1] = at
+            else:
+                runs.append([at, at])
+        values = iter(fresh)
+        for number, (first, last) in enumerate(runs):
+            if number:
+                yield b","
+            yield orjson.dumps(next(values)) if first < 0 else whole[self.begins[first] : self.ends[last]]
 
 
 class Readings:
@@ -99,7 +106,7 @@ class Readings:
         self._held: OrderedDict[tuple[str, str], list[Body]] = OrderedDict()
         self._size = 0
 
-    def read(self, wire: str, content: bytes, session: str) -> Body | None:
+    def read(self, wire: str, content: Bytes, session: str) -> Body | None:
         """The body; None where it is none of this protocol. ValueError where it is no JSON."""
         before, same = self._nearest(wire, content, session)
         found = _from(wire, content, before, same) if before is not None else None
@@ -109,7 +116,7 @@ class Readings:
             self._hold((wire, session), found, before)
         return found
 
-    def _nearest(self, wire: str, content: bytes, session: str) -> tuple[Body | None, int]:
+    def _nearest(self, wire: str, content: Bytes, session: str) -> tuple[Body | None, int]:
         nearest, most = None, 0
         for body in self._held.get((wire, session), ()):
             same = common(body.content, content)
@@ -134,10 +141,10 @@ class Readings:
         self._size -= len(held.pop(at).content)
 
 
-def _anew(wire: str, content: bytes) -> Body | None:
+def _anew(wire: str, content: Bytes) -> Body | None:
     try:
         begins, ends = cut(content, FIELDS[wire].encode())
-        units = [orjson.loads(content[a:b]) for a, b in zip(begins, ends, strict=True)]
+        units = [parsed(content, a, b) for a, b in zip(begins, ends, strict=True)]
         value = _around(wire, content, begins, ends, units)
     except Uncut:
         begins, ends = [], []
@@ -150,13 +157,13 @@ def _anew(wire: str, content: bytes) -> Body | None:
     return Body(wire, content, value, begins, ends, messages, chain, protocol.head(value))
 
 
-def _from(wire: str, content: bytes, before: Body, same: int) -> Body | None:
+def _from(wire: str, content: Bytes, before: Body, same: int) -> Body | None:
     """The body, from the values on that differ. None where that cannot be told."""
     known = bisect_right(before.ends, same)
     try:
         more_begins, more_ends = values(content, before.ends[known - 1])
         begins, ends = [*before.begins[:known], *more_begins], [*before.ends[:known], *more_ends]
-        fresh = [orjson.loads(content[a:b]) for a, b in zip(more_begins, more_ends, strict=True)]
+        fresh = [parsed(content, a, b) for a, b in zip(more_begins, more_ends, strict=True)]
         value = _around(wire, content, begins, ends, [*before.units[:known], *fresh])
     except Uncut:
         return None
@@ -187,7 +194,7 @@ def _of_head(unit: Json) -> bool:
 
 
 def _around(
-    wire: str, content: bytes, begins: Sequence[int], ends: Sequence[int], units: list[Json]
+    wire: str, content: Bytes, begins: Sequence[int], ends: Sequence[int], units: list[Json]
 ) -> dict[str, Json]:
     """The body with these values in its list; the rest is parsed."""
     name = FIELDS[wire]
@@ -203,6 +210,57 @@ def _around(
     return value
 
 
+# --- one value -----------------------------------------------------------------------------------------------------
+
+
+def parsed(content: Bytes, begin: int, end: int) -> Json:
+    """The value that stands there. Its long texts are read in slices, and put where they belong in the rest."""
+    if end - begin <= SLICE:
+        return orjson.loads(content[begin:end])
+    token, texts, rest, at = secrets.token_hex(16), dict[str, str](), bytearray(), begin
+    while (quote := content.find(b'"', at, end)) >= 0:
+        closed = _string_end(content, quote + 1)
+        if closed - quote > SLICE:
+            name = f"{token}{len(texts)}"
+            rest += content[begin:quote] + b'"%s"' % name.encode()
+            texts[name] = _text(content, quote + 1, closed - 1)
+            begin = closed
+        at = closed
+    value = orjson.loads(rest + content[begin:end])
+    return _with_texts(value, texts) if texts else value
+
+
+def _text(content: Bytes, begin: int, end: int) -> str:
+    text = ""
+    while begin < end:
+        cut_at = _parting(content, begin + SLICE, end)
+        text += orjson.loads(b'"%s"' % content[begin:cut_at])  # grows where it is: nobody else holds it
+        begin = cut_at
+    return text
+
+
+def _parting(content: Bytes, at: int, end: int) -> int:
+    """The next place where a text may be parted: not within a sign, an escape, or a pair of them."""
+    while at < end:
+        plain = b"\\" not in content[at - 12 : at] and content[at] & 0xC0 != 0x80
+        begins = content[at] == _BACKSLASH != content[at - 1] and content[at + 1 : at + 3].lower() != b"ud"
+        if plain or begins:
+            return at
+        at += 1
+    return end
+
+
+def _with_texts(value: Json, texts: Mapping[str, str]) -> Json:
+    match value:
+        case str():
+            return texts.get(value, value)
+        case list():
+            return [_with_texts(item, texts) for item in value]
+        case dict():
+            return {texts.get(name, name): _with_texts(item, texts) for name, item in value.items()}
+    return value
+
+
 # --- the bytes -----------------------------------------------------------------------------------------------------
 
 
@@ -210,7 +268,7 @@ class Uncut(Exception):
     """The list was not found, or holds something else than objects."""
 
 
-def common(one: bytes, other: bytes) -> int:
+def common(one: Bytes, other: Bytes) -> int:
     """How many bytes at the beginning are the same."""
     most = min(len(one), len(other))
     at = 0
@@ -228,7 +286,7 @@ def common(one: bytes, other: bytes) -> int:
     return low
 
 
-def cut(content: bytes, name: bytes) -> tuple[list[int], list[int]]:
+def cut(content: Bytes, name: bytes) -> tuple[list[int], list[int]]:
     """Where the values of the list of that name begin and end. Uncut where there is none."""
     at = _after(content, 0)
     if content[at : at + 1] != b"{":
@@ -251,7 +309,7 @@ def cut(content: bytes, name: bytes) -> tuple[list[int], list[int]]:
         at = _value_end(content, at)
 
 
-def values(content: bytes, at: int) -> tuple[list[int], list[int]]:
+def values(content: Bytes, at: int) -> tuple[list[int], list[int]]:
     """The objects of a list from here on: where each begins and ends."""
     begins: list[int] = []
     ends: list[int] = []
@@ -269,14 +327,14 @@ def values(content: bytes, at: int) -> tuple[list[int], list[int]]:
         ends.append(at)
 
 
-def _after(content: bytes, at: int, also: bytes = b"") -> int:
+def _after(content: Bytes, at: int, also: bytes = b"") -> int:
     skipped = _SPACE + also
     while at < len(content) and content[at] in skipped:
         at += 1
     return at
 
 
-def _value_end(content: bytes, at: int) -> int:
+def _value_end(content: Bytes, at: int) -> int:
     """Where the value that begins here ends."""
     first = content[at : at + 1]
     if first == b'"':
@@ -299,7 +357,7 @@ def _value_end(content: bytes, at: int) -> int:
     raise Uncut
 
 
-def _string_end(content: bytes, at: int) -> int:
+def _string_end(content: Bytes, at: int) -> int:
     while (at := content.find(b'"', at)) >= 0:
         before = at - 1
         while content[before] == _BACKSLASH:

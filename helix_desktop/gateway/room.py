@@ -55,7 +55,7 @@ from helix_desktop.gateway.tracks import Place, Track, Tracks, longer
 from helix_desktop.providers.client import priced
 from helix_desktop.providers.models import look_up
 from helix_desktop.tools.recall import matching_lines
-from helix_desktop.wire.message import Kind, Piece, Speaker, Tool, Wired
+from helix_desktop.wire.message import Kind, Piece, Speaker, Tool, Wired, slices
 from helix_desktop.workbench import setup
 from helix_desktop.workbench.bench import Workbench
 
@@ -65,6 +65,7 @@ NOT_TOLD = Wired(Speaker.USER, (), ())
 KEPT = 24  # conversations held open
 LATER = -1  # what a request saw is known when its messages are recorded
 TITLE = 60
+LONG = 32_000  # characters from which on texts are counted beside the loop
 _WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # what clients put around a first message
 
 
@@ -287,6 +288,8 @@ class Room:
         waiting = {call.id for call in follower.session.conversation.state.branch.running_calls}
         if not all(p.kind is Kind.TEXT or (p.kind is Kind.RESULT and p.id in waiting) for p in pieces):
             return False
+        if sum(len(piece.text) for piece in pieces) > LONG:
+            return False
         return follower.session.steward.is_quiet(sum(self._bench.tokens.count(piece.text) for piece in pieces))
 
     async def _recorded(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
@@ -351,14 +354,14 @@ class Room:
 
     async def _settle(self, follower: Follower, arrival: Arrival) -> None:
         """System prompt, tools, policy and model as the request has them."""
-        conversation, count = follower.session.conversation, self._bench.tokens.count
+        conversation = follower.session.conversation
         settings = conversation.state.settings
         wanted: list[Fact] = []
         if settings.system.text != arrival.system:
-            wanted.append(SystemSet(arrival.system, count(arrival.system)))
+            wanted.append(SystemSet(arrival.system, await self._count([arrival.system])))
         tools = tuple(ToolSpec(tool.name, tool.description, tool.schema) for tool in arrival.tools)
         if settings.tools.tools != tools:
-            tokens = sum(count(f"{tool.name}{tool.description}{tool.schema}") for tool in tools)
+            tokens = await self._count([f"{tool.name}{tool.description}{tool.schema}" for tool in tools])
             wanted.append(ToolsOffered(tools, tokens))
         wanted.append(self._policy(fold=arrival.fold))
         wanted.append(look_up(arrival.wire, arrival.model).as_fact(ModelRole.MAIN))
@@ -366,6 +369,13 @@ class Room:
         if missing:
             await conversation.append(*missing)
         follower.settled = self._settings_of(arrival)
+
+    async def _count(self, texts: Sequence[str]) -> int:
+        """Their tokens. Long texts are counted beside the loop; whoever counts them again is told what was found."""
+        count = self._bench.tokens.count
+        if sum(map(len, texts)) <= LONG:
+            return sum(map(count, texts))
+        return await asyncio.to_thread(lambda: sum(map(count, texts)))
 
     def _policy(self, *, fold: bool) -> PolicySet:
         settings = self._bench.workspace.settings
@@ -375,6 +385,7 @@ class Room:
 
     async def _messages(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
         known = len(track.chain)
+        await self._count(_texts(messages[known:]))
         outputs: list[tuple[int, Output]] = []
         seqs: dict[int, int] = {}
         for at in range(known, len(messages)):
@@ -435,11 +446,8 @@ class Room:
     async def _user_part(self, piece: Piece) -> UserPart:
         """Pictures, and blocks nobody here knows, are entries of the cache."""
         if piece.kind is Kind.IMAGE:
-            try:
-                content = base64.b64decode(piece.text, validate=True)
-            except (binascii.Error, ValueError):
-                content = piece.text.encode()
-            stored = await self._bench.workspace.cache.put(content, About("user", "image", piece.media_type))
+            about = About("user", "image", piece.media_type)
+            stored = await self._bench.workspace.cache.put(await asyncio.to_thread(_picture, piece.text), about)
             return Attachment("image", stored, 0)
         if piece.kind is Kind.OTHER:
             about = About("user", "block", "application/json")
@@ -474,6 +482,7 @@ class Room:
             follower = await self._follower(track)
             conversation = follower.session.conversation
             if replied is not None:
+                await self._count([piece.text for piece in replied.pieces])
                 await follower.following.replied(self._written(replied, ticket), _saw(track, ticket))
             self._tracks.extend(track, longer(track.chain, ticket.wire, shown), conversation.state.last_seq)
             facts: list[Fact] = [Received((track.chain[-1],), (track.tip,), track.session, track.head)]
@@ -619,6 +628,21 @@ def title_of(messages: Sequence[Wired]) -> str:
                     first = text.splitlines()[0].strip()
                     return first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
     return ""
+
+
+def _texts(messages: Sequence[Wired]) -> list[str]:
+    return [piece.text for message in messages for piece in message.pieces if piece.kind is not Kind.IMAGE]
+
+
+def _picture(text: str) -> bytes:
+    """What base64 says, read in slices; text that is none is taken as it is."""
+    content = bytearray()
+    try:
+        for part in slices(text):
+            content += base64.b64decode(part, validate=True)
+    except (binascii.Error, ValueError):
+        return text.encode("utf-8", "surrogatepass")
+    return bytes(content)
 
 
 def _last_message(facts: Sequence[Recorded]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import Stop, Usage
 
 Json = Any
 Path = tuple[int | str, ...]
+SLICE = 1 << 18
 _SPACE = re.compile(r"\s+")
 
 
@@ -68,16 +69,18 @@ class Wired:
         """What makes it the same message: the calls of a reply, or its words; of others all they say. Reasoning, marks for the
         provider's cache and white space are no part of it, because clients change them.
         """
-        calls = self.of(Kind.CALL)
+        calls, words = self.of(Kind.CALL), False
         if self.speaker is Speaker.ASSISTANT and calls:
-            said: Iterable[str] = (f"{call.name}\0{call.id}" for call in calls)
+            said: Iterable[Iterable[str]] = ((f"{call.name}\0{call.id}",) for call in calls)
         elif self.speaker is Speaker.ASSISTANT:
-            said = ("".join(_SPACE.sub("", piece.text) for piece in self.of(Kind.TEXT)),)
+            said, words = ((piece.text for piece in self.of(Kind.TEXT)),), True
         else:
-            said = (f"{piece.kind}\0{piece.id}\0{piece.text}" for piece in self.pieces)
+            said = ((f"{piece.kind}\0{piece.id}\0", piece.text) for piece in self.pieces)
         digest = hashlib.blake2b(self.speaker.encode(), digest_size=16)
-        for text in said:
-            digest.update(b"\1" + text.encode("utf-8", "surrogatepass"))
+        for texts in said:
+            digest.update(b"\1")
+            for part in (part for text in texts for part in slices(text)):
+                digest.update((_SPACE.sub("", part) if words else part).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
 
@@ -137,6 +140,11 @@ class Tally:
                 del self.waiting[at]
                 return number
         return ""
+
+
+def slices(text: str) -> Iterator[str]:
+    """A text in parts: work on one of 30 MB at a stretch would hold all other threads up."""
+    return (text[at : at + SLICE] for at in range(0, len(text), SLICE))
 
 
 def text_of(content: Json) -> str:

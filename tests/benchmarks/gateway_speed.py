@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import http.client
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +23,9 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
+from helix_desktop import tasks
 from tests.benchmarks.gateway import gateway
+from tests.benchmarks.row import Figure, Row
 
 Json = Any
 SHORT, LONG = 20_000, 500_000  # tokens of history
@@ -30,6 +34,7 @@ STEPS = 60
 LARGE_BODY = 30 << 20
 CLIENTS = 50
 MANY = 10_000
+KINDS = ("output", "pictures", "messages")
 
 
 # --- what stands at the ends: each a process of its own ------------------------------------------------------------
@@ -134,9 +139,9 @@ class Client:
         self.messages.append({"role": "user", "content": [{"type": "text", "text": f"look around in {session}"}]})
         each = 800
         for number in range(tokens * LETTERS // (each + 200)):
-            self._called(f"toolu_begin_{number}", _output(number, each))
+            self.called(f"toolu_begin_{number}", _output(number, each))
 
-    def _called(self, call: str, output: str) -> None:
+    def called(self, call: str, output: str) -> None:
         use = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": f"cat {call}"}}
         result = {"type": "tool_result", "tool_use_id": call, "content": output}
         self.messages.append({"role": "assistant", "content": [use]})
@@ -155,7 +160,7 @@ class Client:
         if reply.status != 200:
             raise RuntimeError(f"{reply.status}: {rest[:300]!r}")
         found = rest.partition(b'"id":"toolu_')[2].partition(b'"')[0].decode()
-        self._called(f"toolu_{found}", _output(len(self.messages), 120))
+        self.called(f"toolu_{found}", _output(len(self.messages), 120))
         return took
 
 
@@ -176,29 +181,158 @@ def waits(urls: Sequence[str], tokens: int, steps: int) -> list[list[float]]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--serve", choices=("provider", "proxy"))
-    parser.add_argument("upstream", nargs="?", default="")
-    parser.add_argument("--tokens", type=int, default=SHORT)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    arguments = parser.parse_args()
-    if arguments.serve:
-        serve(arguments.serve, arguments.upstream)
-        return
+# --- a large body beside a stream ----------------------------------------------------------------------------------
+
+
+def large_body(kind: str, session: str) -> bytes:
+    """30 MB: as one long output, as pictures, or as a history of some thousand messages."""
+    if kind == "messages":
+        return orjson.dumps(Client("http://127.0.0.1:1", LARGE_BODY // LETTERS, session).body)
+    client = Client("http://127.0.0.1:1", 0, session)
+    if kind == "output":
+        client.called("toolu_large", _output(1, LARGE_BODY))
+    else:
+        picture = random.Random(1).randbytes(3 << 20).hex()[: 5 << 20]
+        source = {"type": "base64", "media_type": "image/png", "data": picture}
+        client.messages[0]["content"] += [{"type": "image", "source": source}] * 6
+    return orjson.dumps(client.body)
+
+
+def send(url: str, kind: str, count: int) -> None:
+    """Large bodies, each twice: as a new conversation and as the same one going on."""
+    at = http.client.HTTPConnection(urlsplit(url).netloc.partition(":")[0], urlsplit(url).port)
+    for number in range(count):
+        content = large_body(kind, f"large {kind} {number}")
+        headers = {"x-claude-code-session-id": f"large {kind} {number}", "content-type": "application/json"}
+        print("sent", flush=True)
+        for _ in range(2):
+            began = time.perf_counter()
+            at.request("POST", "/v1/messages", content, headers)
+            at.getresponse().read()
+            print(f"{(time.perf_counter() - began) * 1e3:.0f}", flush=True)
+
+
+def delays(url: str, ends: Sequence[Any]) -> list[float]:
+    """How late each event of a slow stream came, until all of `ends` have ended."""
+    found: list[float] = []
+    while not found or any(process.poll() is None for process in ends):
+        at = http.client.HTTPConnection(urlsplit(url).netloc.partition(":")[0], urlsplit(url).port)
+        body = Client(url, 0, "slow").body
+        at.request("POST", "/slow/v1/messages", orjson.dumps(body), {"x-claude-code-session-id": "slow"})
+        reply = at.getresponse()
+        while line := reply.readline():
+            if b'"ping"' in line:
+                found.append(time.monotonic() - orjson.loads(line[5:])["at"])
+        at.close()
+    return found
+
+
+def beside(url: str, kind: str, count: int) -> tuple[list[float], str]:
+    """How late the events of one client came while another sent large bodies, and what that one saw."""
+    command = [sys.executable, "-m", "tests.benchmarks.gateway_speed", "--send", kind, "--count", str(count), url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        if process.stdout is None or process.stdout.readline() != "sent\n":
+            raise RuntimeError("the sender did not begin")
+        found = delays(url, [process])
+        return found, process.stdout.read()
+
+
+# --- many ----------------------------------------------------------------------------------------------------------
+
+
+def memory(pid: int) -> float:
+    """MB a process holds by itself."""
+    told = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
+    return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(("Private", "Swap:"))) / 1024
+
+
+def many(url: str, clients: int, steps: int) -> tuple[int, float]:
+    """How many requests of so many clients at once were answered, and how many a second."""
+    began = time.perf_counter()
+
+    def work(number: int) -> int:
+        client = Client(url, 200, f"client {number}")
+        return sum(client.step() > 0 for _ in range(steps))
+
+    with tasks.pool("client", threads=clients) as pool:
+        done = sum(pool.map(work, range(clients)))
+    return done, done / (time.perf_counter() - began)
+
+
+def growth(url: str, pid: int, requests: int) -> tuple[float, float]:
+    """MB that so many requests of one conversation add, and how many a second. The first ones make the process what it is."""
+    client = Client(url, 0, "long")
+    for _ in range(200):
+        client.step()
+    before, began = memory(pid), time.perf_counter()
+    for _ in range(requests):
+        client.step()
+        del client.messages[201:]  # it goes back, as an agent that tries again: its history stays short
+    return memory(pid) - before, requests / (time.perf_counter() - began)
+
+
+def rows(*, quick: bool = False) -> list[Row]:
+    """Everything, beside a plain proxy of the same libraries."""
+    steps = 10 if quick else STEPS
     with ExitStack() as stack:
         upstream, _ = stack.enter_context(server("provider"))
         plain, _ = stack.enter_context(server("proxy", upstream))
-        ours, _ = stack.enter_context(gateway(upstream))
-        names = ("direct", "proxy", "gateway")
-        for name, taken in zip(names, waits((upstream, plain, ours), arguments.tokens, arguments.steps), strict=True):
-            print(f"{name}: {median(taken) * 1e3:.2f} ms ({min(taken) * 1e3:.2f}-{max(taken) * 1e3:.2f})")
-        client = Client(upstream, arguments.tokens)
-        content = orjson.dumps(client.body)
+        ours, pid = stack.enter_context(gateway(upstream))
+        _direct, bare, taken = waits((upstream, plain, ours), SHORT, steps)
+        ratio = median(taken) / median(bare)
+        found = [
+            Row("first byte at 20,000 tokens", "ms", _ms(taken), {"plain proxy": _ms(bare)}, "at most 1.5 x the plain proxy", ratio <= 1.5, note=f"{ratio:.2f} x")
+        ]  # fmt: skip
+        direct, _, taken = waits((upstream, plain, ours), LONG, max(3, steps // 6))
+        least, added = _parse_and_dump(LONG), median(taken) - median(direct)
+        found.append(
+            Row("added at 500,000 tokens", "ms", Figure.of([added * 1e3]), {"parse and dump": Figure.of([least * 1e3])}, "at most 2 x parse and dump", added <= 2 * least, note=f"{added / least:.2f} x")
+        )  # fmt: skip
+        for kind in KINDS:
+            late, _ = beside(ours, kind, 1 if quick else 3)
+            found.append(
+                Row(f"event of another client beside 30 MB of {kind}", "ms late", _ms(late), asked="at most 20 at the latest", met=max(late) <= 0.02)
+            )  # fmt: skip
+        done, each = many(ours, CLIENTS, 4 if quick else 20)
+        found.append(Row(f"{CLIENTS} clients at once", "requests a second", Figure.of([each]), note=f"{done} answered"))
+        more, each = growth(ours, pid, 300 if quick else MANY)
+        found.append(
+            Row("10,000 requests of one conversation", "MB more", Figure.of([more]), asked="at most 20", met=more <= 20, note=f"{each:.0f} requests a second")
+        )  # fmt: skip
+    return found
+
+
+def _ms(taken: Sequence[float]) -> Figure:
+    return Figure.of([each * 1e3 for each in taken])
+
+
+def _parse_and_dump(tokens: int) -> float:
+    content = orjson.dumps(Client("http://127.0.0.1:1", tokens).body)
+    found = []
+    for _ in range(7):
         began = time.perf_counter()
-        for _ in range(5):
-            orjson.dumps(orjson.loads(content))
-        print(f"parse and dump of {len(content)} bytes: {(time.perf_counter() - began) / 5 * 1e3:.2f} ms")
+        orjson.dumps(orjson.loads(content))
+        found.append(time.perf_counter() - began)
+    return median(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--serve", choices=("provider", "proxy"))
+    parser.add_argument("--send", choices=KINDS)
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("upstream", nargs="?", default="")
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.serve, arguments.upstream)
+    elif arguments.send:
+        send(arguments.upstream, arguments.send, arguments.count)
+    else:
+        for row in rows(quick=arguments.quick):
+            print(
+                f"{row.name}: {row.ours.median:.2f} ({row.ours.least:.2f}-{row.ours.most:.2f}) {row.unit}, {row.note}"
+            )
 
 
 if __name__ == "__main__":

@@ -308,3 +308,33 @@ def test_a_stored_key_is_used_only_where_the_agent_sends_none(tmp_path: Path, pr
         assert provider.asked[-1].headers[name].endswith("stored-4711")
     stored = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert b"stored-4711" not in stored
+
+
+@all_protocols
+@streamed
+def test_hidden_calls_of_requests_that_went_ahead_are_told_apart(tmp_path: Path, protocol: str, streams: bool) -> None:
+    recall, search = Calls("recall_cached_content", {"sha256": DIGEST}), Calls("search_cached_content", {"query": "x"})
+    tool = Calls(TOOL, {"command": "ls"})
+    _, script = scripted([tool], [tool], [recall, tool], [search, tool], [tool], [Says("fine")])
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        agent = Agent(protocol, url, streams)
+        agent.say("look around")
+        for _ in range(6):
+            agent.results([(call, name, "short") for call, name, _ in agent.ask()])
+        assert not provider.refused
+
+
+@all_protocols
+@streamed
+def test_a_reply_that_cannot_go_on_behind_a_recall_ends_in_an_error(
+    tmp_path: Path, expect: Expect, protocol: str, streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect("a reply could not go on behind a recall")
+    _, script = scripted([Calls("recall_cached_content", {"sha256": DIGEST})], [Says("fine")])
+    monkeypatch.setattr("helix_desktop.gateway.exchange.Returned", None)  # a mistake in the program
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        agent = Agent(protocol, url, streams)
+        agent.say("look around")
+        reply = httpx.post(url + agent.path, json=agent.body(), headers={"x-api-key": "k"}, timeout=60)
+        assert b"Nothing was lost" in reply.content
+        assert agent.ask() == []

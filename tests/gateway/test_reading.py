@@ -36,7 +36,7 @@ def test_a_body_read_after_another_is_the_same_as_one_read_alone(protocol: str, 
         assert found.messages == alone
         assert found.head == wire.head(value)
         assert found.chain == chain_of(protocol, alone[leading(alone) :])
-        assert json.loads(found.written(found.value)) == value
+        assert json.loads(b"".join(found.written(found.value))) == value
         given_units = list(body[FIELDS[protocol]])
         keep = data.draw(st.integers(0, len(given_units)))
         body = {**body, FIELDS[protocol]: [*given_units[:keep], *data.draw(st.lists(units(protocol), max_size=3))]}
@@ -69,7 +69,7 @@ def test_what_goes_on_is_written_as_the_bytes_it_came_as() -> None:
     content = b'{"messages": [ {"role":"user",  "content":1.0} ,{"role":"user","content":"b"}], "x": 1}'
     found = Readings().read("anthropic", content, "")
     assert found is not None
-    assert b'{"role":"user",  "content":1.0} ,{"role":"user","content":"b"}' in found.written(found.value)
+    assert b'{"role":"user",  "content":1.0} ,{"role":"user","content":"b"}' in b"".join(found.written(found.value))
 
 
 @pytest.mark.parametrize(
@@ -117,3 +117,20 @@ def test_a_list_is_found_behind_anything() -> None:
     content = b'{"a": {"messages": [1]}, "b": "]}\\\\", "c": -1.5e3,"messages":[{"x": "\\\\\\"}]"},{}]}'
     begins, ends = cut(content, b"messages")
     assert [content[a:b] for a, b in zip(begins, ends, strict=True)] == [b'{"x": "\\\\\\"}]"}', b"{}"]
+
+
+long_texts = st.lists(
+    st.sampled_from(["plain words ", "\n", '"', "\\", "ä", "😀", "\u2028", "\0", "\\u0041", "한", "\ud7ff"]),
+    max_size=60,
+).map("".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(long_texts, long_texts, st.booleans(), st.integers(14, 40))
+def test_long_texts_are_read_in_slices(one: str, other: str, ascii_only: bool, size: int) -> None:
+    value = {"role": "user", one: [other, {"content": one + other, "n": [1, None]}]}
+    content = b"  " + json.dumps(value, ensure_ascii=ascii_only).encode() + b"}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "SLICE", size)
+        assert reading.parsed(content, 2, len(content) - 1) == value
+        assert reading.parsed(bytearray(content), 2, len(content) - 1) == value
