@@ -105,54 +105,66 @@ def _day(time: float) -> str:
 
 def run_import(arguments: argparse.Namespace) -> int:
     """The paths as whoever does the work has to see them: it may be a program in another folder."""
-    from helix_desktop.histories import finding
-
     given = {str(path): str(path.absolute()) for path in arguments.paths}
-    if not given:
-        found = [file for one in finding.find(finding.Places.of_this_user()) for file in finding.belonging(one)]
-        arguments.argv = [*arguments.argv, *map(str, found)]
-        arguments.paths = found
+    if not given and not arguments.watch:
+        arguments.paths = _found_files()
+        arguments.argv = [*arguments.argv, *map(str, arguments.paths)]
     arguments.argv = [given.get(word, word) for word in arguments.argv]
     arguments.paths = [path.absolute() for path in arguments.paths]
     arguments.lasting = arguments.watch
     return open_workspace.run(arguments)
 
 
-async def bring_in(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
-    from helix_desktop.workbench import bring_in as bringing
+def _found_files() -> list[Path]:
+    from helix_desktop.histories import finding
 
-    if not arguments.watch:
-        files = await asyncio.to_thread(bringing.files_of, arguments.paths)
-        await _tell(arguments, workspace, await _one(workspace, files, arguments.kind), console)
-        return 0
-    await _watch(arguments, workspace, console)
+    return [file for one in finding.find(finding.Places.of_this_user()) for file in finding.belonging(one)]
+
+
+async def bring_in(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    if arguments.watch:
+        return await _watch(arguments, workspace, console)
+    await _tell(arguments, workspace, await _one(arguments, workspace), console)
     return 0
 
 
-async def _one(workspace: Workspace, files: Sequence[Path], kind: str) -> Result:
+async def _one(arguments: argparse.Namespace, workspace: Workspace) -> Result:
     from helix_desktop import workbench
     from helix_desktop.tokens import Counter
-    from helix_desktop.workbench.bring_in import Import
+    from helix_desktop.workbench.bring_in import Import, files_of
 
+    files = await asyncio.to_thread(files_of, arguments.paths) if arguments.paths else _found_files()
     if (bench := workbench.of(workspace)) is not None:
-        return await bench.bring_in(files, kind=kind)
-    return await Import(workspace, Counter(), kind).read(files)
+        return await bench.bring_in(files, kind=arguments.kind)
+    return await Import(workspace, Counter(), arguments.kind).read(files)
 
 
-async def _watch(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> None:
-    """Import, and again whenever a file has changed."""
+async def _watch(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    """Import, and again whenever a file has changed; Ctrl+C ends it and tells what came."""
     import watchfiles
 
-    from helix_desktop.workbench import bring_in as bringing
+    from helix_desktop.histories import finding
 
-    folders = {path if path.is_dir() else path.parent for path in arguments.paths}
-    files = await asyncio.to_thread(bringing.files_of, arguments.paths)
-    await _tell(arguments, workspace, await _one(workspace, files, arguments.kind), console)
-    async for _ in watchfiles.awatch(*folders, step=200, debounce=1_000):
-        files = await asyncio.to_thread(bringing.files_of, arguments.paths)
-        result = await _one(workspace, files, arguments.kind)
-        if result.imported:
-            await _tell(arguments, workspace, result, console)
+    places = finding.Places.of_this_user()
+    all_roots = (folder for folders in finding.roots(places).values() for folder in folders if folder.is_dir())
+    folders = {path if path.is_dir() else path.parent for path in arguments.paths} or set(all_roots)
+    seen: dict[str, str] = {}
+    begun = False
+    changes = watchfiles.awatch(*folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
+    try:
+        async for changed in changes:  # the first comes when the folders are watched, so that nothing is missed
+            if changed or not begun:
+                result = await _one(arguments, workspace)
+                seen |= {one.id: one.state for one in result.imported}
+                if result.imported or not begun:
+                    await _tell(arguments, workspace, result, console)
+                begun = True
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()
+        if not arguments.json:
+            await console.say(f"Stopped watching. {len(seen):,} conversations are new or have grown.")
+    return 0
 
 
 async def _tell(arguments: argparse.Namespace, workspace: Workspace, result: Result, console: Console) -> None:

@@ -59,20 +59,29 @@ class Places:
         return Path(named) if named else self.home.joinpath(*otherwise)
 
 
+def roots(places: Places) -> Mapping[str, Sequence[Path]]:
+    """The folders each program keeps its histories under, there or not."""
+    codex_home, data = places.at("CODEX_HOME", ".codex"), places.at("XDG_DATA_HOME", ".local", "share")
+    return {
+        claude_code.KIND: [places.at("CLAUDE_CONFIG_DIR", ".claude") / "projects"],
+        codex.KIND: [codex_home / "sessions", codex_home / "archived_sessions"],
+        opencode.KIND: [data / "opencode"],
+        gemini_cli.KIND: [places.at("GEMINI_CLI_HOME") / ".gemini" / "tmp"],
+        pi.KIND: [places.at("PI_CODING_AGENT_DIR", ".pi", "agent") / "sessions"],
+        cline.KIND: list(_cline(places)),
+        goose.KIND: [data / "goose" / "sessions"],
+    }
+
+
 def find(places: Places) -> Iterator[Found]:
     """All of them, program by program. A place that cannot be read has none."""
-    yield from _claude(places.at("CLAUDE_CONFIG_DIR", ".claude") / "projects")
-    codex_home = places.at("CODEX_HOME", ".codex")
-    yield from _each(codex.KIND, [*_below(codex_home / "sessions", "rollout-*.jsonl"), *_below(codex_home / "archived_sessions", "rollout-*.jsonl")])  # fmt: skip
-    yield from _opencode(places.at("XDG_DATA_HOME", ".local", "share") / "opencode")
-    chats = _below(places.at("GEMINI_CLI_HOME") / ".gemini" / "tmp", "session-*.json*")
-    yield from _each(gemini_cli.KIND, [file for file in chats if "chats" in file.parts])
-    yield from _each(pi.KIND, _below(places.at("PI_CODING_AGENT_DIR", ".pi", "agent") / "sessions", "*.jsonl"))
-    for folder in _cline(places):
-        yield from _each(cline.KIND, _below(folder, cline.NAME))
-    data = places.at("XDG_DATA_HOME", ".local", "share") / "goose" / "sessions"
-    yield from _database(goose.KIND, data / "sessions.db", "SELECT working_dir, count(*), min(created_at), max(updated_at) FROM sessions GROUP BY working_dir")  # fmt: skip
-    yield from _each(goose.KIND, _below(data, "*.jsonl"))
+    for kind, folders in roots(places).items():
+        for folder in folders:
+            yield from _FIND[kind](folder)
+
+
+def _files(kind: str, pattern: str) -> Callable[[Path], Iterator[Found]]:
+    return lambda folder: _each(kind, _below(folder, pattern))
 
 
 def _claude(projects: Path) -> Iterator[Found]:
@@ -83,6 +92,15 @@ def _claude(projects: Path) -> Iterator[Found]:
         if "subagents" not in file.parts and not file.name.startswith("agent-")
     ]
     yield from _each(claude_code.KIND, files)
+
+
+def _gemini(folder: Path) -> Iterator[Found]:
+    yield from _each(gemini_cli.KIND, [file for file in _below(folder, "session-*.json*") if "chats" in file.parts])
+
+
+def _goose(folder: Path) -> Iterator[Found]:
+    yield from _database(goose.KIND, folder / "sessions.db", "SELECT working_dir, count(*), min(created_at), max(updated_at) FROM sessions GROUP BY working_dir")  # fmt: skip
+    yield from _each(goose.KIND, _below(folder, "*.jsonl"))
 
 
 def belonging(found: Found) -> Sequence[Path]:
@@ -188,3 +206,14 @@ def _editor_data(places: Places) -> Path:
         "win32": lambda: places.at("APPDATA", "AppData", "Roaming"),
     }
     return by_system.get(sys.platform, lambda: places.at("XDG_CONFIG_HOME", ".config"))()
+
+
+_FIND: Mapping[str, Callable[[Path], Iterator[Found]]] = {
+    claude_code.KIND: _claude,
+    codex.KIND: _files(codex.KIND, "rollout-*.jsonl"),
+    opencode.KIND: _opencode,
+    gemini_cli.KIND: _gemini,
+    pi.KIND: _files(pi.KIND, "*.jsonl"),
+    cline.KIND: _files(cline.KIND, cline.NAME),
+    goose.KIND: _goose,
+}
