@@ -8,8 +8,10 @@ where the history was compacted.
 
 from __future__ import annotations
 
+import glob
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -56,16 +58,12 @@ def is_one(value: Mapping[str, object]) -> bool:
 
 
 def recordings(rows: Sequence[Row], told: Told, path: Path) -> list[Recording]:
-    """The one session of a rollout."""
-    writing = _Writing(told)
-    for row in rows:
-        try:
-            writing.row(row.value)
-        except Unreadable as error:
-            told.complaints.append(row.complaint(error))
-    writing.close()
+    """The one session of a rollout. A fork begins with a copy of what it left."""
+    writing = _read(rows, told)
     about = writing.about
     source = mapping(mapping(mapping(about.get("source")).get("subagent")).get("thread_spawn"))
+    parent, left = string(source, "parent_thread_id"), string(about, "forked_from_id")
+    shared = 0 if parent or not left else _shared(writing.made, path, left)
     return [
         Recording(
             str(path),
@@ -75,9 +73,48 @@ def recordings(rows: Sequence[Row], told: Told, path: Path) -> list[Recording]:
             folder=string(about, "cwd"),
             version=string(about, "cli_version"),
             compactions=tuple(writing.compactions),
-            parent=string(source, "parent_thread_id"),
+            forked_from=left if shared else "",
+            forked_at=shared,
+            parent=parent,
         )
     ]
+
+
+def _read(rows: Iterable[Row], told: Told) -> _Writing:
+    writing = _Writing(told)
+    for row in rows:
+        try:
+            writing.row(row.value)
+        except Unreadable as error:
+            told.complaints.append(row.complaint(error))
+    writing.close()
+    return writing
+
+
+def _shared(made: Sequence[RecordedMessage], path: Path, left: str) -> int:
+    """How many messages are copied from the rollout it left: as far as both say the same, at whatever time."""
+    root = next((folder for folder in path.parents if folder.name == "sessions"), path.parent)
+    file = next((one for one in root.rglob(f"rollout-*{glob.escape(left)}.jsonl") if one != path), None)
+    if file is None:
+        return 0
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError:
+        return 0
+    before = _read((Row(value, "") for line in lines if (value := _value(line))), Told()).made
+    same = (_alike(one) == _alike(other) for one, other in zip(made, before, strict=False))
+    return sum(itertools.takewhile(bool, same))
+
+
+def _alike(message: RecordedMessage) -> object:
+    return message.role, message.text, message.calls, message.answers
+
+
+def _value(line: bytes) -> Mapping[str, object]:
+    try:
+        return mapping(json.loads(line))
+    except (ValueError, RecursionError):
+        return {}
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
@@ -51,11 +51,11 @@ def from_database(connection: sqlite3.Connection, path: Path, told: Told, only: 
                 parts.setdefault(string(row, "message_id"), []).append(part.value)
         listed = sqlite_files.read(connection, _MESSAGES, [name], told)
         found = [
-            (one.value, parts.get(string(row, "id"), []))
+            ({"id": row["id"], **one.value}, parts.get(string(row, "id"), []))
             for row in listed
             if (one := sqlite_files.parsed(row["data"], f"{path}, message {row['id']}", told)) is not None
         ]
-        yield _recording(session, found, path, told)
+        yield from _recordings(session, found, path, told)
 
 
 def is_file(path: Path) -> bool:
@@ -78,7 +78,7 @@ def from_file(path: Path, told: Told) -> Iterator[Recording]:
             ]
             found.append((message, parts))
     found.sort(key=lambda one: time_of(mapping(one[0].get("time")).get("created")))
-    yield _recording({**session, "parent_id": session.get("parentID")}, found, path, told)
+    yield from _recordings({**session, "parent_id": session.get("parentID")}, found, path, told)
 
 
 def _loaded(path: Path, told: Told) -> Mapping[str, object] | None:
@@ -92,12 +92,36 @@ def _loaded(path: Path, told: Told) -> Mapping[str, object] | None:
     return None
 
 
-def _recording(
+def _recordings(
     session: Mapping[str, object], found: Sequence[tuple[Mapping[str, object], Parts]], path: Path, told: Told
-) -> Recording:
-    writing = _Writing(told)
-    for message, parts in found:
+) -> Iterator[Recording]:
+    """The session; and where its end was reverted, a branch that still has it."""
+    back = _reverted_from(session)
+    stands = sum(not back or string(message, "id") < back for message, _ in found)
+    writing, shared = _Writing(told), 0
+    for at, (message, parts) in enumerate(found):
+        if at == stands:
+            shared = len(writing.made)
+            yield _recording(session, writing, path)
         writing.take(message, parts)
+    whole = _recording(session, writing, path)
+    if stands == len(found):
+        yield whole
+        return
+    name = f"{whole.session}#{back}"
+    yield replace(whole, session=name, forked_from=whole.session, forked_at=shared, name=f"{path}#{name}")
+
+
+def _reverted_from(session: Mapping[str, object]) -> str:
+    """The message from which on opencode shows nothing any more: it is removed with the next prompt."""
+    value = session.get("revert")
+    try:
+        return string(mapping(json.loads(value) if isinstance(value, str) else value), "messageID")
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _recording(session: Mapping[str, object], writing: _Writing, path: Path) -> Recording:
     return Recording(
         f"{path}#{string(session, 'id')}",
         tuple(writing.made),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.histories import codex
+from helix_desktop.histories import codex, reading
 from helix_desktop.histories.recording import RecordedCall, RecordedMessage
 from helix_desktop.histories.rows import Row, Told
+from tests.histories import written
 
 ITEMS: tuple[Mapping[str, object], ...] = (
     {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "fix it"}]},
@@ -126,3 +128,22 @@ def test_a_compaction_stands_where_it_happened() -> None:
     (recording,) = codex.recordings([*rows, compacted], told, Path("rollout.jsonl"))
     (compaction,) = recording.compactions
     assert (compaction.at, compaction.text) == (5, "What happened.")
+
+
+def test_a_fork_shares_what_it_copied(tmp_path: Path) -> None:
+    source = written.codex(tmp_path)
+    values = [json.loads(line) for line in source.read_text().splitlines()]
+    about = {**values[0]["payload"], "id": "thread-2", "forked_from_id": "thread-1"}
+    copied = [{**one, "timestamp": "2026-01-03T00:00:00.000Z"} for one in (values[0], *values[1:9])]
+    own = [{**values[-1], "payload": {**values[-1]["payload"], "content": [{"type": "output_text", "text": "Other."}]}}]
+    path = written.lines(
+        tmp_path / "sessions" / "2026" / "01" / "03" / "rollout-2026-01-03T00-00-00-thread-2.jsonl",
+        [{**values[0], "payload": about}, *copied, *values[9:10], *own],
+    )
+    (fork,) = reading.read(path).recordings
+    (whole,) = reading.read(source).recordings
+    assert (fork.session, fork.forked_from, fork.forked_at) == ("thread-2", "thread-1", len(whole.messages) - 1)
+    assert fork.messages[-1].text == "Other."
+    source.unlink()
+    (alone,) = reading.read(path).recordings
+    assert (alone.forked_from, len(alone.messages)) == ("", len(fork.messages))
