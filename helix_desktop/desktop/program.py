@@ -165,6 +165,10 @@ class Program:
         keeping = Keeping(self._where, secrets)
         self._front = front.Front(self.window, connecting, keeping, self._where.sample, self._tasks.spawn)
         self.window.begin(desk)
+        ahead = asyncio.to_thread(
+            importlib.import_module, "markdown_it"
+        )  # 30 ms, or the first text is drawn so much later
+        self._tasks.spawn(ahead, name="what texts are read with")
         await self._listen()
         if self._link:
             self._show(self._link)

@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0
 LEAST_SAVING = 4_000  # tokens: below this a clearing is not worth a new prefix, whatever the prices
@@ -72,8 +73,7 @@ def prices(price_input: float, price_output: float, cache_read: float, cache_wri
 # --- clearing old parts ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """One part of the view, in its order. `frees`: tokens a marker in its place would save; 0: it stays."""
 
     tokens: int

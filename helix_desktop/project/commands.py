@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop.errors import WrongUse
-from helix_desktop.project.item import Item, front_matter, listed, plain, text_of
+from helix_desktop.project.item import Item, front_matter, plain, text_of
 
 PLACES = (".agents/commands", ".claude/commands", ".opencode/command", ".opencode/commands")
 _SHELL = re.compile(r"!`([^`\n]+)`")
@@ -56,11 +56,6 @@ def of_place(place: Path, within: Path, *, own: bool = False) -> Iterator[Item]:
             f"{key} is not supported in a command and does nothing here." for key in values if key in _UNSUPPORTED
         )
         yield Item("command", name, path, text, body.strip(), about[:200], own, values, notes)
-
-
-def allowed_tools(item: Item) -> tuple[str, ...]:
-    """What the file would like to be allowed: shown, and never obeyed."""
-    return listed(item.values.get("allowed-tools"))
 
 
 def prompt(item: Item, arguments: str) -> Prompt:

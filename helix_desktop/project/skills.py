@@ -17,22 +17,6 @@ LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1_024, 500
 MOST_FILES, MOST_BYTES = 500, 20 << 20
 
 
-def validate(folder: Path) -> list[str]:
-    """Everything in which a skill's folder differs from the specification, a sentence each."""
-    if not folder.exists():
-        return [f"The path does not exist: {folder}"]
-    if not folder.is_dir():
-        return [f"Not a directory: {folder}"]
-    path = file_of(folder)
-    if path is None:
-        return ["Missing required file: SKILL.md"]
-    try:
-        values, _ = properties(path.read_text("utf-8", "replace"))
-    except WrongUse as error:
-        return [str(error)]
-    return mistakes(values, folder.name)
-
-
 def file_of(folder: Path) -> Path | None:
     return next((path for name in ("SKILL.md", "skill.md") if (path := folder / name).is_file()), None)
 

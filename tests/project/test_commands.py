@@ -52,5 +52,4 @@ def test_folders_are_part_of_the_name_and_the_front_is_read(tmp_path: Path) -> N
         tmp_path, "---\ndescription: Tests\nallowed-tools: Bash(git:*), Read\nhooks: x\n---\nRun them", "web/test.md"
     )
     assert (item.name, item.about, item.body) == ("web:test", "Tests", "Run them")
-    assert commands.allowed_tools(item) == ("Bash(git:*)", "Read")
     assert "hooks is not supported" in item.notes[0]

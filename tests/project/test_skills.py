@@ -10,6 +10,16 @@ from helix_desktop.project import skills
 from helix_desktop.project.item import Item
 
 
+def wrong(folder: Path) -> list[str]:
+    """Everything the program notes about a skill's folder."""
+    return [
+        note
+        for item in skills.of_place(folder.parent, folder.parent)
+        if item.path.parent == folder
+        for note in item.notes
+    ]
+
+
 def skill(place: Path, folder: str, front: str, body: str = "Do it so.") -> Path:
     made = place / folder
     made.mkdir(parents=True)
@@ -46,20 +56,16 @@ def skill(place: Path, folder: str, front: str, body: str = "Do it so.") -> Path
     ],
 )
 def test_what_the_specification_says(tmp_path: Path, folder: str, front: str, words: str) -> None:
-    found = skills.validate(skill(tmp_path, folder, front))
+    found = wrong(skill(tmp_path, folder, front))
     assert found == [] if not words else any(words in one for one in found)
 
 
-def test_places_without_a_skill_are_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
+def test_a_skill_without_a_front_is_noted(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "does not exist" in skills.validate(tmp_path / "gone")[0]
-    assert "Not a directory" in skills.validate(tmp_path / "file")[0]
-    assert "Missing required file: SKILL.md" in skills.validate(tmp_path / "empty")[0]
     (tmp_path / "empty" / "SKILL.md").write_text("no front")
-    assert "must start with YAML frontmatter" in skills.validate(tmp_path / "empty")[0]
+    assert "must start with YAML frontmatter" in wrong(tmp_path / "empty")[0]
     (tmp_path / "empty" / "SKILL.md").write_text("---\nname: x\n")
-    assert "not properly closed" in skills.validate(tmp_path / "empty")[0]
+    assert "not properly closed" in wrong(tmp_path / "empty")[0]
 
 
 def of(place: Path) -> list[Item]:

@@ -132,8 +132,10 @@ def _standing(situation: Situation, end: int) -> tuple[list[Standing], list[int]
     for first, tokens, freed in _groups(branch, exact):
         firsts.append(first)
         standing.append(Standing(round(tokens * factor), round(freed * factor)))
+    plain = branch.plain_outputs
+    old = frozenset(plain[bisect_left(plain, exact) : bisect_left(plain, end)])
     for item in items:
-        freed = sum(tokens for _, tokens in frees(situation, item)) if item.first < end and not item.fold else 0
+        freed = sum(tokens for _, tokens in frees(situation, item)) if item.first in old else 0
         firsts.append(item.first)
         standing.append(Standing(round(item.tokens * factor), round(freed * factor)))
     return standing, firsts

@@ -40,7 +40,7 @@ from helix_desktop.gui.views.compare import CompareDialog
 from helix_desktop.gui.words import tr
 
 SLICE = 0.006
-AT_ONCE = 256
+AT_ONCE = 64
 NEAR = 400  # facts between a call and its output, at most
 
 
@@ -63,7 +63,7 @@ class TimelinePage(QWidget):
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: Event | None = None
         self._wanted_fold = ""
-        self._facts: Iterator[Recorded] = iter(())
+        self._reading: Iterator[None] = iter(())
         self.chart = Chart(theme, self)
         self.list = FoldList(theme, self)
         self.panel = FoldPanel(theme)
@@ -141,7 +141,7 @@ class TimelinePage(QWidget):
         self._chosen, self._read_to = None, 0
         self.panel.clear()
         self._past.forget()
-        self._facts = iter(self.story.history.facts)
+        self._reading = self._read()
         self._now.setEnabled(session is not None)
         self._read_on()
 
@@ -149,13 +149,8 @@ class TimelinePage(QWidget):
         """What has happened since the last time."""
         if self._session is None or self._slices.isActive():
             return
-        grown = False
-        for recorded in (event.recorded for event in events if isinstance(event, FactAppended)):
-            # what was read already, in slices, may still be told
-            if recorded.conversation == self._session.id and recorded.seq > self._read_to:
-                self._read_to = recorded.seq
-                grown = self.story.advance(recorded) or grown
-        self._grown = self._grown or grown
+        came = [event.recorded for event in events if isinstance(event, FactAppended)]
+        self._grown |= self._advance([each for each in came if each.conversation == self._session.id])
         if self._grown and self.isVisible():
             self._show_growth()
 
@@ -183,23 +178,41 @@ class TimelinePage(QWidget):
     # --- reading
 
     def _read_on(self) -> None:
-        """A slice of the facts; a long conversation is there in some hundred milliseconds while the window lives."""
+        """A slice of the work; a long conversation is there in some hundred milliseconds while the window lives."""
         until = time.perf_counter() + SLICE
-        for number, recorded in enumerate(self._facts):
-            self.story.advance(recorded)
-            self._read_to = recorded.seq
-            if number % AT_ONCE == AT_ONCE - 1 and time.perf_counter() > until:
+        for _ in self._reading:
+            if time.perf_counter() > until:
                 self._slices.start()
                 return
         self._slices.stop()
+
+    def _read(self) -> Iterator[None]:
+        """Read the facts and show them, in steps short enough for a slice. What is told meanwhile is read at the end."""
+        facts = self.story.history.facts
+        while self._read_to < len(facts):
+            self._advance(facts[self._read_to : self._read_to + AT_ONCE])
+            yield
         self.chart.show_story(self.story, self._thresholds())
+        yield
         self._fill_list()
+        self.list.doItemsLayout()
+        yield
         if self._wanted_fold:
             self.show_fold(self._wanted_fold)
-        if self._chosen is None:
-            newest = next((event for event in reversed(self.story.events) if event.folds), None)
-            if newest is not None:
-                self._choose(newest)
+        newest = next((event for event in reversed(self.story.events) if event.folds), None)
+        if self._chosen is None and newest is not None:
+            self._choose(newest)
+        if self._advance(facts[self._read_to :]):
+            self._show_growth()
+
+    def _advance(self, facts: Sequence[Recorded]) -> bool:
+        """Read these; True when the story grew. What was read already, in slices, may still be told."""
+        grown = False
+        for recorded in facts:
+            if recorded.seq > self._read_to:
+                self._read_to = recorded.seq
+                grown = self.story.advance(recorded) or grown
+        return grown
 
     def _thresholds(self) -> Sequence[Threshold]:
         if self._session is None:

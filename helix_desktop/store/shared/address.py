@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from helix_desktop.errors import WrongUse
 from helix_desktop.store.shared.engine import Engine
@@ -57,18 +57,6 @@ def _wrong() -> WrongUse:
         "This is not the address of a shared store.",
         remedy="Write it like postgresql://user@host/database or s3://bucket/folder?endpoint=https://host.",
     )
-
-
-def with_login(address: Address) -> str:
-    """The whole address again, for another machine's standard input alone."""
-    if not address.login:
-        return address.url
-    parts = urlsplit(address.url)
-    if parts.scheme == "s3":
-        user, _, secret = address.login.partition(":")
-        return urlunsplit(parts._replace(netloc=f"{quote(user, safe='')}:{quote(secret, safe='')}@{parts.netloc}"))
-    user, at, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user}:{quote(address.login, safe='')}{at or '@'}{host}"))
 
 
 def connect(address: Address, space: bytes) -> Engine:

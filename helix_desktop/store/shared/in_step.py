@@ -69,12 +69,6 @@ class InStep:
     def mark(self, mark: int) -> None:
         self._set("mark", str(mark))
 
-    def forget_all(self) -> None:
-        """Not shared any more: as if it had never been."""
-        with self._journal.together():
-            self._journal.connection.execute("DELETE FROM in_step")
-            self._journal.connection.execute("DELETE FROM sharing")
-
     def of(self, conversation: str) -> Known:
         with self._reading():
             row = self._journal.connection.execute(
