@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 
-from helix_desktop.engine import budget
+from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Block
-from helix_desktop.engine.facts import PartRef, Recorded
+from helix_desktop.engine.contents import shown
+from helix_desktop.engine.facts import Attachment, PartRef, Recorded, Stored
+from helix_desktop.engine.history import sent
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.parts import EXCLUDED
 from helix_desktop.engine.policy import from_fact
@@ -18,7 +20,7 @@ from helix_desktop.gui.inspector import figures as inspector
 from helix_desktop.gui.timeline.story import Story
 from helix_desktop.gui.transcript.item import ItemKind
 from helix_desktop.gui.transcript.projection import Items
-from tests.reckoner import figures, places
+from tests.reckoner import figures, places, request
 from tests.reckoner.histories import History
 from tests.reckoner.journal import Conversation, conversation, settings
 from tests.reckoner.moment import Item, Shown, moment, view
@@ -77,6 +79,7 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(f"the factor {where}", state.factor(), places.main_factor(c, n))
     yield from _unequal(f"what can be recalled {where}", inspector.recallable(state), places.recallable(c, n))
     yield from _unequal(f"sums {where}", _sums(state), _sums_of(c, n))
+    yield from _unequal(f"the digest of the request {where}", _digest(state, c), request.digest(c, n))
     money = budget.savings(state).paid_without
     if abs(money - (reckoned := figures.money_without_folds(c, n, places.prices))) > 1e-9:
         yield Difference(f"money without folds {where}", money, reckoned)
@@ -137,6 +140,15 @@ def _sums(state: Moment) -> tuple[object, ...]:
 def _sums_of(c: Conversation, n: int) -> tuple[object, ...]:
     sums = figures.sums(c, n)
     return sums.steps, sums.sent, sums.without, sums.cache_read, sums.paid, sums.saved
+
+
+def _digest(state: Moment, c: Conversation) -> str:
+    """Of what would be sent now, with what its view refers to."""
+    now = state.view()
+    parts = [block.content for block in now.blocks]
+    stored = [part.stored if isinstance(part, Attachment) else part for part in parts]
+    held = {one.digest: shown(one, c.contents[one.digest]) for one in stored if isinstance(one, Stored)}
+    return sent.digest_of(laws.request(now, held)).hex
 
 
 # --- every fact ------------------------------------------------------------------------------------------------------
