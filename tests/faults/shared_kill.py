@@ -36,7 +36,14 @@ from tests.peers import postgres
 from tests.store.shared.homes import machine
 
 CLIENTS = 3
-SETTINGS = {"synchronous_standby_names": "'*'", "wal_keep_size": "'256MB'", "max_wal_senders": "8"}
+SETTINGS = {
+    "fsync": "off",  # what was written outlives a SIGKILL in the system's memory; else each restart syncs every file for 4 s
+    "synchronous_standby_names": "'*'",
+    "wal_keep_size": "'256MB'",
+    "max_wal_senders": "8",
+    "wal_retrieve_retry_interval": "'50ms'",  # of the standby: else it asks a primary that is back only after 5 s
+}
+SIZES = (10, 400, 400, 400, 3_000, 3_000, 40_000)  # and now and then one of several chunks
 PATIENCE = 60.0  # seconds a promotion may take
 
 
@@ -86,61 +93,81 @@ class Pair:
 def trials(kills: int, promotions: int, seed: int, found: Counter[str]) -> None:
     """What was found, counted. Anything under a key that begins with LOST is a failure."""
     chance = random.Random(seed)
-    seal_key = sealing.new_key()
     homes = Path(tempfile.mkdtemp(prefix="helix-shared-kill-"))
     pair = Pair()
-    acknowledged: dict[str, str] = {}
+    clients = Clients(homes, sealing.new_key(), chance, found)
     try:
         every = max(1, kills // max(1, promotions))
         for kill in range(kills):
-            load(pair, homes, seal_key, chance, acknowledged, found)
+            clients.go_on(pair.url)
+            clients.wait(chance.randrange(1, 16))
+            time.sleep(0.02 * chance.random())
             if promotions and kill % every == every - 1 and found["promotions"] < promotions:
                 pair.promote()
+                clients.end()
                 found["promotions"] += 1
+            elif chance.random() < 0.5:
+                clients.kill(chance.randrange(CLIENTS))
+            else:
+                pair.kill_primary()
+                found["servers killed"] += 1
+                clients.wait(1)  # they go on by themselves
             found["kills"] += 1
-        check(pair.url, seal_key, acknowledged, found)
+        clients.end()
+        check(pair.url, clients.key, clients.acknowledged, found)
     finally:
+        clients.end()
         pair.remove()
         shutil.rmtree(homes, ignore_errors=True)
 
 
-def load(
-    pair: Pair, homes: Path, key: bytes, chance: random.Random, acknowledged: dict[str, str], found: Counter[str]
-) -> None:
-    """All clients work; when some puts were acknowledged, one is killed, or the primary is."""
-    url = pair.url
-    children = [
-        in_child(working(homes / str(number), url, key, chance.randrange(1 << 40))) for number in range(CLIENTS)
-    ]
-    said = {reading: bytearray() for _, reading in children}
-    until = chance.randrange(3, 60)
-    wait_for(said, lambda: sum(text.count(b"put ") for text in said.values()) >= until)
-    time.sleep(0.02 * chance.random())
-    if chance.random() < 0.5:
-        os.kill(children[0][0], signal.SIGKILL)
-        found["clients killed"] += 1
-        wait_for(said, lambda: True)
-    else:
-        pair.kill_primary()
-        found["servers killed"] += 1
-        before = sum(text.count(b"put ") for text in said.values())
-        wait_for(said, lambda: sum(text.count(b"put ") for text in said.values()) > before)  # they go on by themselves
-    for child, _ in children:
+class Clients:
+    """Machines at work, a process each, and what was acknowledged to them."""
+
+    def __init__(self, homes: Path, key: bytes, chance: random.Random, found: Counter[str]) -> None:
+        self.key = key
+        self.acknowledged: dict[str, str] = {}
+        self._homes, self._chance, self._found = homes, chance, found
+        self._processes: dict[int, tuple[int, int, float]] = {}  # pid, pipe, since when
+        self._said: dict[int, bytearray] = {}
+
+    def go_on(self, url: str) -> None:
+        """Those that were killed begin again; so do those that have been at work for so long that `in_child` would end them."""
+        for number in range(CLIENTS):
+            if number in self._processes and time.monotonic() - self._processes[number][2] > 60:
+                self._end(number)
+            if number not in self._processes:
+                work = working(self._homes / str(number), url, self.key, self._chance.randrange(1 << 40))
+                pid, reading = in_child(work)
+                self._processes[number] = (pid, reading, time.monotonic())
+                self._said[reading] = bytearray()
+
+    def wait(self, puts: int, limit: float = 30.0) -> None:
+        """Until so many more are acknowledged."""
+        until, end = self._puts() + puts, time.monotonic() + limit
+        while self._puts() < until and time.monotonic() < end:
+            for reading in select.select(list(self._said), [], [], 0.05)[0]:
+                self._said[reading] += os.read(reading, 65536)
+        self._found["waited in vain"] += self._puts() < until
+
+    def _puts(self) -> int:
+        return self._found["acknowledged"] + sum(text.count(b"put ") for text in self._said.values())
+
+    def kill(self, number: int) -> None:
+        self._found["clients killed"] += 1
+        self._end(number)
+
+    def end(self) -> None:
+        for number in list(self._processes):
+            self._end(number)
+
+    def _end(self, number: int) -> None:
+        pid, reading, _ = self._processes.pop(number)
         with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    for reading, text in said.items():
-        count(text.decode() + "".join(f"{line}\n" for line in told(reading)), acknowledged, found)
-
-
-def wait_for(said: dict[int, bytearray], enough: Callable[[], bool], limit: float = 30.0) -> None:
-    """Read what the clients say until it is enough."""
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        for reading in select.select(list(said), [], [], 0.05)[0]:
-            said[reading] += os.read(reading, 65536)
-        if enough():
-            return
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        text = self._said.pop(reading).decode() + "".join(f"{line}\n" for line in told(reading))
+        count(text, self.acknowledged, self._found)
 
 
 def count(text: str, acknowledged: dict[str, str], found: Counter[str]) -> None:
@@ -164,7 +191,7 @@ def working(home: Path, url: str, key: bytes, seed: int) -> Callable[[Callable[[
 async def _puts(home: Path, url: str, seal: sealing.Seal, chance: random.Random, say: Callable[[str], None]) -> None:
     async with machine(home, lambda: PostgresEngine(url, seal.space), seal, acknowledge=SHARED) as one:
         while True:
-            recipe = f"{chance.randrange(1 << 60)}:{chance.choice((10, 400, 400, 3_000, 40_000, 1_200_000))}"
+            recipe = f"{chance.randrange(1 << 60)}:{1_200_000 if chance.random() < 0.01 else chance.choice(SIZES)}"
             content = made(recipe)
             try:
                 stored = await one.cache.put(content, About("shell", recipe))

@@ -141,10 +141,12 @@ class Server:
         if process is None:
             return
         with suppress(ProcessLookupError):
-            if by is signal.SIGKILL:
-                os.killpg(process.pid, by)
-            else:
-                process.send_signal(by)
+            if by is signal.SIGKILL:  # each of its processes has a group of its own
+                process.send_signal(signal.SIGSTOP)
+                for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+                    with suppress(ProcessLookupError):
+                        os.kill(int(child), by)
+            process.send_signal(by)
         process.wait(60)
 
     def remove(self) -> None:
