@@ -25,6 +25,7 @@ from helix_desktop.store.records import Record, State
 
 SHORTEST = 4  # characters; a shorter text would tear holes into everything
 BLANK = "[forgotten]"
+WHY = "forgotten at the user's wish"
 _PAGE = 200
 
 
@@ -106,7 +107,7 @@ def purge_journal(journal: JournalFile, wanted: Wanted) -> dict[str, int]:
     while lines := journal.since(after, _PAGE):
         after = lines[-1].id
         for line in lines:
-            if (fact := _blanked(line, wanted)) is not None:
+            if (fact := blanked(line, wanted)) is not None:
                 journal.replace(line, fact)
                 changed[line.conversation] = changed.get(line.conversation, 0) + 1
     for row in journal.conversations():
@@ -116,7 +117,7 @@ def purge_journal(journal: JournalFile, wanted: Wanted) -> dict[str, int]:
     return changed
 
 
-def _blanked(line: Line, wanted: Wanted) -> Fact | None:
+def blanked(line: Line, wanted: Wanted) -> Fact | None:
     """The fact without what is to be forgotten, or None where it has nothing of it."""
     touched = any(digest.hex in line.fact for digest in wanted.digests)
     if not touched and not wanted.stands_in(line.fact):
@@ -152,7 +153,7 @@ def leave_tombstones(journal: JournalFile, changed: dict[str, int], wanted: Want
     """Say in each conversation that something is gone, and not what."""
     entries = tuple(sorted(wanted.digests))
     for conversation, count in changed.items():
-        journal.append(conversation, [Forgotten(entries, count, "forgotten at the user's wish")])
+        journal.append(conversation, [Forgotten(entries, count, WHY)])
 
 
 # --- what lies beside ------------------------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ class JournalFile:
     def __init__(self, path: Path, *, now: Callable[[], float] = clock.time, upgrade: bool = True) -> None:
         self.path = path
         self._now = now
+        self.replacing: Callable[[Line], object] = lambda _line: None  # heard within the transaction
         self.connection = database.connect(path, JournalCorrupt, "journal")
         self.connection.text_factory = _readable
         database.prepare(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="journal")
@@ -276,6 +277,7 @@ class JournalFile:
         text = encoding.encode(fact)
         digest = seal(line.conversation, line.seq, line.time, text)
         with self._writing():
+            self.replacing(line)
             self.connection.execute("UPDATE facts SET fact = ?, digest = ? WHERE id = ?", (text, digest, line.id))
             self._derive(line.conversation)
 

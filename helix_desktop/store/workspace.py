@@ -365,7 +365,7 @@ class Workspace:
         await self._stores.thread.through(forgetting.look(self._stores.cache, wanted), heard)
         report(total, total)
         if self.link is not None:
-            await self.link.will_forget(wanted.digests)
+            await self.link.will_forget(wanted.digests, await self._stores.thread.run(self._named, wanted))
         purged = Purged((), 0, (), 0)
 
         async def purge() -> None:
@@ -382,17 +382,32 @@ class Workspace:
         undone, ciphertext = await self.link.forget()
         return replace(purged, elsewhere=(*purged.elsewhere, *undone), ciphertext=ciphertext)
 
+    def _named(self, wanted: forgetting.Wanted) -> list[Digest]:
+        return [self._stores.cache.numbered(number).digest for number in wanted.named]
+
     async def _purge(self, wanted: forgetting.Wanted) -> Purged:
         stores = self._stores
+        steps = await self._steps()
         await stores.thread.through(forgetting.purge_cache(stores.cache, wanted))
         changed = await stores.thread.run(forgetting.purge_journal, stores.journal, wanted)
         touched = await stores.background.run(forgetting.purge_backups, self.folder, wanted)
         await stores.background.run(forgetting.drop_remains, self.folder)
         await stores.thread.run(forgetting.leave_tombstones, stores.journal, changed, wanted)
-        if self.link is not None or self._shared is not None:
-            await stores.thread.run(lambda: InStep(stores.journal).rewritten(changed))
+        if steps is not None:
+            await stores.thread.run(steps.rewritten, changed)
         elsewhere = tuple(await stores.background.run(list, forgetting.left(self.folder, wanted)))
         return Purged(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
+
+    async def _steps(self) -> InStep | None:
+        """What is known of the others' conversations: of a fact that is changed in place they must be told."""
+        if self._shared is not None:
+            return self._shared.steps
+        if self.link is None:
+            return None
+        seal = None
+        with suppress(HelixError):
+            seal = (await self.link.ready()).seal
+        return await self._stores.thread.run(InStep, self._stores.journal, seal)
 
     def share(self, url: str, connect: Callable[[], Awaitable[Connected]], *, acknowledge: str = "") -> Link:
         """Share its content from now on; `unshare` ends it. Nothing is asked of the store before the link has begun."""
@@ -466,7 +481,7 @@ class Workspace:
     async def shared_conversations(self, connected: Connected, heads: Heads, machine: str) -> Conversations:
         """Its conversations as they are kept in step with other machines. `machine`: what this one is called there."""
         stores = self._stores
-        steps = await stores.thread.run(InStep, stores.journal)
+        steps = await stores.thread.run(InStep, stores.journal, connected.seal, (self.link or stores.cache).forgotten)
         self._shared = Conversations(
             stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine
         )

@@ -300,5 +300,5 @@ async def _linked(workspace: Workspace, link: Link, machine: str) -> Conversatio
     async def rows() -> Collection[bytes]:
         return await made.thread.run(made.steps.segment_names)
 
-    made.send_content, link.more = send, rows
+    made.send_content, made.heed, link.more = send, link.heed, rows
     return made

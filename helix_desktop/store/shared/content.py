@@ -211,6 +211,11 @@ class Content:
 
     # --- forgetting
 
+    async def renew(self, digests: Collection[Digest]) -> None:
+        """Put what describes these entries here in the place of what describes them there."""
+        await self._remote.drop([entry.name(self._seal, digest) for digest in digests])
+        await self.mend(digests)
+
     async def bury(self, chunks_of: Mapping[Digest, int]) -> None:
         """Destroy these in the store, and tell the other machines."""
         tombs: list[Tomb] = []

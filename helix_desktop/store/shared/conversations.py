@@ -74,14 +74,14 @@ class Nobody:
         return
 
 
-async def nothing(_entries: Collection[Digest]) -> None:
+async def nothing(*_entries: Collection[Digest]) -> None:
     """For conversations without content of their own."""
 
 
 @dataclass(slots=True)
 class Conversations:
-    """What one machine does of it. `send_content`: returns when these entries are where the others can read them. `now`: a clock that only
-    measures how long ago the engine was asked.
+    """What one machine does of it. `send_content`: returns when these entries are where the others can read them. `heed`: returns when
+    `steps` knows what other machines have forgotten. `now`: a clock that only measures how long ago the engine was asked.
     """
 
     journal: JournalFile
@@ -93,6 +93,7 @@ class Conversations:
     machine: str
     open: Open = field(default_factory=Nobody)
     send_content: Callable[[Collection[Digest]], Awaitable[None]] = nothing
+    heed: Callable[[], Awaitable[None]] = nothing
     now: Callable[[], float] = clock.monotonic
     lease: float = LEASE
     complaints: dict[str, str] = field(default_factory=dict)  # conversations that could not be read, and why
@@ -179,6 +180,8 @@ class Conversations:
             await self.thread.run(self.steps.doubt)
             self._seen.clear()
             heads, reached = await self.remote.run(self.heads.changed, 0)
+        if any(self._seen.get(head.name, (0, ""))[0] != head.version for head in heads):
+            await self.heed()
         for head in heads:
             await self._see(head)
         if reached != mark:
@@ -242,17 +245,18 @@ class Conversations:
                 )
             )
 
-        together = True
+        taken = await self.thread.run(self.steps.obeyed, lines)
+        together, anew = True, taken != lines
 
         async def work() -> None:
             nonlocal together
-            together = await self.thread.run(self._take, seen, lines, after)
+            together = await self.thread.run(self._take, seen, taken, after, anew=anew)
 
         await self.open.grow(seen.conversation, work)
         if together:
             return
         async with self.open.still(seen.conversation):
-            branch = await self.thread.run(self._part, seen, lines, after)
+            branch = await self.thread.run(self._part, seen, taken, after)
         if branch:
             self._own.discard(seen.conversation)
             self.open.parted(seen.conversation, branch)
@@ -265,6 +269,7 @@ class Conversations:
                 f"The conversation {seen.conversation} differs from what its machine shared.",
                 remedy="Your own copy is intact.",
             )
+        lines = await self.thread.run(self.steps.obeyed, lines)
         branch = ""
         async with self.open.still(seen.conversation):
             at = await self.thread.run(self.steps.settle, known, lines, seen)
@@ -273,12 +278,12 @@ class Conversations:
         self._note(seen)
         self.open.parted(seen.conversation, branch) if branch else self.open.rewritten(seen.conversation)
 
-    def _take(self, seen: Known, lines: list[Line], after: int) -> bool:
+    def _take(self, seen: Known, lines: list[Line], after: int, *, anew: bool = True) -> bool:
         """On the thread of the stores: append what goes on from here; False where both wrote."""
         here = self.journal.lines(seen.conversation, after)
         if segments.common(here, lines) < min(len(here), len(lines)):
             return False
-        self.steps.take(lines[len(here) :], seen)
+        self.steps.take(lines[len(here) :], seen, anew=anew)
         return True
 
     def _part(self, seen: Known, lines: list[Line], after: int) -> str:

@@ -6,22 +6,32 @@ compared with what is shared from the first fact on.
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from helix_desktop.engine.facts import ConversationStarted, Forgotten
+from helix_desktop.engine import encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten
 from helix_desktop.errors import JournalCorrupt
-from helix_desktop.store import database
+from helix_desktop.store import database, forget
 from helix_desktop.store.journal import JournalFile, Line, seal
 from helix_desktop.store.shared import segments
 from helix_desktop.store.shared.segments import Contents
+
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.sealing import Seal
 
 _IN_STEP = (
     "CREATE TABLE IF NOT EXISTS in_step(conversation TEXT PRIMARY KEY, seq INTEGER NOT NULL, chain BLOB NOT NULL,"
     " version INTEGER NOT NULL, writer BLOB NOT NULL, head BLOB NOT NULL)"
 )
 _SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+_BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
+_HEX = re.compile("[0-9a-f]{64}")
 _WAITING = (
     "SELECT conversations.id, conversations.last_seq - coalesce(in_step.seq, 0) FROM conversations"
     " LEFT JOIN in_step ON in_step.conversation = conversations.id"
@@ -53,11 +63,15 @@ class Known:
 class InStep:
     """The table of an open journal; used from the thread that owns it."""
 
-    def __init__(self, journal: JournalFile) -> None:
-        self._journal = journal
+    def __init__(
+        self, journal: JournalFile, seal_: Seal | None = None, forgotten: Callable[[Digest], bool] | None = None
+    ) -> None:
+        self._journal, self._seal, self._forgotten = journal, seal_, forgotten
         with self._reading():
-            for table in (_IN_STEP, _SHARING):
+            for table in (_IN_STEP, _SHARING, _BLANKED):
                 journal.connection.execute(table)
+        if seal_ is not None:
+            journal.replacing = self._remember
         self.machine = bytes.fromhex(self._value("machine") or self._set("machine", secrets.token_hex(16)))
 
     @property
@@ -116,31 +130,22 @@ class InStep:
         """Another machine has the facts changed in place, or this one: the changed text holds. Gives the number behind which both wrote."""
         here = self._journal.lines(known.conversation)
         agreed = min(known.seq, len(lines))
-        ahead = (
-            known.contents is not None
-            and seen.contents is not None
-            and known.contents.generation > seen.contents.generation
-        )
-        mine, theirs = here[agreed:], list(lines[agreed:])
+        ahead = _generation(known) > _generation(seen)
+        mine, theirs = here[agreed:], lines[agreed:]
         common = segments.common(mine, theirs)
         marks = [line.recorded().fact for line in mine[common:]]
         apart = common < min(len(mine), len(theirs))
         with self._journal.together():
             for ours, other in zip(here[:agreed], lines[:agreed], strict=True):
                 if not ahead and ours.fact != other.fact:
-                    self._journal.replace(ours, other.recorded().fact)
+                    self._journal.replace(ours, self._both(ours, other) if known.stale else other.recorded().fact)
             if apart and not all(isinstance(fact, Forgotten) for fact in marks):
                 return agreed + common
             if apart:
                 self._journal.cut(known.conversation, agreed + common)
             self._journal.take(theirs[common:] if apart else theirs[len(mine) :], sealed=True)
-            if ahead and apart:
-                self._journal.append(known.conversation, marks)
-            if ahead and known.contents is not None and seen.contents is not None:
-                chain = segments.chain(segments.NOTHING, self._journal.lines(known.conversation, 0, seen.seq))
-                contents = replace(seen.contents, generation=known.contents.generation, last=0)
-                seen = replace(seen, chain=chain, contents=contents)
             self.put(seen)
+            self._compare(seen, marks)
         return None
 
     def put(self, known: Known) -> None:
@@ -163,11 +168,13 @@ class InStep:
 
     # --- steps that change facts and what is known of the others together
 
-    def take(self, lines: Sequence[Line], known: Known) -> None:
-        """Facts of another machine behind those that are here."""
+    def take(self, lines: Sequence[Line], known: Known, *, anew: bool = False) -> None:
+        """Facts of another machine behind those that are here. `anew`: they were not taken as they came."""
         with self._journal.together():
             self._journal.take(lines, sealed=True)
             self.put(known)
+            if anew:
+                self._compare(known)
 
     def part(
         self, conversation: str, at: int, branch: str, started: ConversationStarted, lines: Sequence[Line], known: Known
@@ -180,8 +187,62 @@ class InStep:
             self._journal.restore([_moved(line, branch) for line in here])
             self._journal.append(branch, [started])
             self._journal.cut(conversation, at)
+            moved = "UPDATE blanked SET conversation = ? WHERE conversation = ? AND seq > ?"
+            self._journal.connection.execute(moved, (branch, conversation, at))
             self._journal.take(lines, sealed=True)
             self.put(known)
+            self._compare(known)
+
+    # --- what was forgotten
+
+    def obeyed(self, lines: Sequence[Line]) -> list[Line]:
+        """These facts of another machine as they are taken in: what was forgotten here comes back in none of them."""
+        with self._reading():
+            known = dict(self._journal.connection.execute("SELECT name, rowid FROM blanked"))
+        return [self._obeyed(line, known) for line in lines] if known or self._forgotten else list(lines)
+
+    def _obeyed(self, line: Line, blanked: dict[bytes, int]) -> Line:
+        if blanked and (row := blanked.get(self._name(line))):
+            return _with(line, self._blanked(line, row))
+        found = {Digest.parse(one) for one in _HEX.findall(line.fact)} if self._forgotten else ()
+        gone = [one for one in found if self._forgotten and self._forgotten(one)]
+        fact = forget.blanked(line, forget.Wanted("", gone)) if gone else None
+        return line if fact is None else _with(line, encoding.encode(fact))
+
+    def _blanked(self, line: Line, row: int) -> str:
+        """What stands here in this fact's place; only a mark where it is gone altogether."""
+        asked = "SELECT conversation, seq FROM blanked WHERE rowid = ?"
+        conversation, seq = self._journal.connection.execute(asked, (row,)).fetchone()
+        there = next(iter(self._journal.lines(conversation, seq - 1, 1)), None)
+        if there is None or there.time != line.time:
+            return encoding.encode(Forgotten((), 1, forget.WHY))
+        return there.fact
+
+    def _remember(self, line: Line) -> None:
+        """Which fact is being changed in place: by a keyed digest, from which nobody without the key finds what it was."""
+        self._journal.connection.execute(
+            "INSERT OR IGNORE INTO blanked VALUES(?, ?, ?)", (self._name(line), line.conversation, line.seq)
+        )
+
+    def _name(self, line: Line) -> bytes:
+        assert self._seal is not None  # noqa: S101 - nothing is remembered without it
+        return self._seal.name("fact", segments.link(b"", line))
+
+    def _both(self, ours: Line, other: Line) -> Fact:
+        """Where both machines changed a fact in place, what is different was forgotten by one of them."""
+        asked = "SELECT 1 FROM blanked WHERE conversation = ? AND seq = ?"
+        if self._journal.connection.execute(asked, (ours.conversation, ours.seq)).fetchone() is None:
+            return other.recorded().fact
+        return encoding.decode(json.dumps(_common(json.loads(ours.fact), json.loads(other.fact))))
+
+    def _compare(self, known: Known, marks: Sequence[Fact] = ()) -> None:
+        """Where what the others have is not what is here, since it was forgotten here, it is sent anew."""
+        lines = self._journal.lines(known.conversation)
+        if segments.chain(segments.NOTHING, lines[: known.seq]) == known.chain:
+            return
+        if len(lines) == known.seq:
+            self._journal.append(known.conversation, marks or [Forgotten((), 1, forget.WHY)])
+        self.rewritten([known.conversation])
 
     def _value(self, name: str) -> str:
         with self._reading():
@@ -200,6 +261,26 @@ class InStep:
 def _moved(line: Line, conversation: str) -> Line:
     line.recorded()  # a fact that is damaged is not sealed anew
     return Line(0, conversation, line.seq, line.time, line.fact, seal(conversation, line.seq, line.time, line.fact))
+
+
+def _with(line: Line, fact: str) -> Line:
+    return replace(line, fact=fact, digest=seal(line.conversation, line.seq, line.time, fact))
+
+
+def _common(one: Any, other: Any) -> Any:
+    """What both say; a blank for a text in which they differ."""
+    match one, other:
+        case dict(), dict():
+            return {name: _common(one[name], other[name]) for name in one.keys() & other.keys()}
+        case list(), list() if len(one) == len(other):
+            return [_common(*each) for each in zip(one, other, strict=True)]
+        case str(), str() if one != other:
+            return forget.BLANK
+    return other
+
+
+def _generation(known: Known) -> int:
+    return known.contents.generation if known.contents else 0
 
 
 def _known(row: tuple[str, int, bytes, int, bytes, bytes]) -> Known:

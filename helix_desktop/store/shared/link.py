@@ -94,6 +94,7 @@ class Link:
         self._written = 0.0
         self._heard: set[bytes] = set()
         self._obeying: frozenset[Digest] = frozenset()  # other machines forgot them: they know
+        self._purging = False  # what is described anew is not written here yet
         self._connecting, self._sending, self._burying = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._woken = asyncio.Event()
         self._tasks = tasks.Tasks("shared store")
@@ -166,27 +167,45 @@ class Link:
         await self._obey(await self._ready())
 
     async def _bury(self) -> None:
-        if not self._noted.burying:
+        if not self._noted.burying and not self._noted.renewing:
             return
         carrying = await self._ready()
         async with self._burying:
-            burying = dict(self._noted.burying)
+            burying, renewing = dict(self._noted.burying), () if self._purging else self._noted.renewing
             await carrying.bury({Digest.parse(one): count for one, count in burying.items()})
-            self._noted = self._noted.without_burying(burying)
+            await carrying.renew([Digest.parse(one) for one in renewing])
+            left = [one for one in self._noted.renewing if one not in renewing]
+            self._noted = replace(self._noted.without_burying(burying), renewing=left)
             await self._note(at_once=True)
 
-    async def _obey(self, carrying: Content) -> None:
+    async def heed(self) -> None:
+        """Know what other machines have forgotten, before anything of theirs is taken in. It is forgotten here soon after."""
+        gone, *_ = await self._tombs(await self._ready())
+        if gone:
+            self._obeying |= frozenset(gone)
+            self.wake()
+
+    def forgotten(self, digest: Digest) -> bool:
+        """Here or by another machine, as far as this one has heard."""
+        return digest in self._obeying or self._stores.cache.forgotten(digest)
+
+    async def _tombs(self, carrying: Content) -> tuple[list[Digest], set[bytes], int]:
+        """Entries that are to be forgotten here, the names of all new tombstones, and the mark behind them."""
         connected = await self.ready()
         tombs, mark = await connected.remote.forgotten(self._noted.obeyed)
         if mark < self._noted.obeyed:  # a store that was restored to an earlier state
             tombs, mark = await connected.remote.forgotten(0)
         new = [tomb for tomb in tombs if tomb.name not in self._heard]
         gone = [one for one in carrying.buried(new) if not self._stores.cache.forgotten(one)]
+        return gone, {tomb.name for tomb in new}, mark
+
+    async def _obey(self, carrying: Content) -> None:
+        gone, names, mark = await self._tombs(carrying)
         if gone:
             log.info("%d entries that another machine forgot are forgotten here", len(gone))
             self._obeying = frozenset(gone)
             await self.obey(gone)
-        self._heard.update(tomb.name for tomb in new)
+        self._heard |= names
         if mark != self._noted.obeyed:
             self._noted = replace(self._noted, obeyed=mark)
             await self._note()
@@ -266,20 +285,23 @@ class Link:
 
     # --- forgetting
 
-    async def will_forget(self, digests: Collection[Digest]) -> None:
-        """Note it on the disk, before anything of them is removed here."""
+    async def will_forget(self, digests: Collection[Digest], named: Collection[Digest] = ()) -> None:
+        """Note it on the disk, before anything of them is removed here. `named`: those that stay, and are described anew."""
         digests = set(digests) - self._obeying
-        if not digests:
+        if not digests and not named:
             return
+        self._purging = True
         with suppress(HelixError):
             await self.ready()  # what is noted belongs to this store
         counts = await self._stores.thread.run(content.counts, self._stores.cache, digests)
-        self._noted = self._noted.with_burying(counts)
+        renewing = sorted({*self._noted.renewing, *(digest.hex for digest in named)})
+        self._noted = replace(self._noted.with_burying(counts), renewing=renewing)
         await self._note(at_once=True)
 
     async def forget(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Forget there what was noted. Gives what could not be done, and what may still hold ciphertext, in sentences."""
-        if not self._noted.burying:
+        self._purging = False
+        if not self._noted.burying and not self._noted.renewing:
             return (), ()
         try:
             await self._bury()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ VERSION = 1
 class Noted:
     """`sent`: entries of the cache up to this number are in the store, or are none that is sent. `obeyed`: the mark up to which
     tombstones were. `published`: when it last said what it uses. `burying`: entries that were forgotten here and not there yet, and how many chunks they have (0: not known).
-    `space`: the workspace and store all this is true of.
+    `renewing`: entries whose description was changed here and not there yet. `space`: the workspace and store all this is true of.
     """
 
     space: str = ""
@@ -32,6 +32,7 @@ class Noted:
     contact: float = 0.0
     published: float = 0.0
     burying: Mapping[str, int] = field(default_factory=dict)
+    renewing: Sequence[str] = ()
 
     def for_space(self, space: str) -> Noted:
         """The same for this store; what was noted of another one does not hold here."""

@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded, Text, UserSaid
 from helix_desktop.errors import Away, Refused
+from helix_desktop.store import forget as forgetting
 from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.shared.conversations import Conversations, Nobody
 from helix_desktop.store.shared.engine import Engine
@@ -109,8 +110,8 @@ class Machine:
 
     def start(self) -> None:
         """Also again, after the program was killed."""
-        steps = InStep(self.journal)
         seal = Seal(KEY)
+        steps = InStep(self.journal, seal)
         self.shared = Conversations(
             self.journal, self.thread, steps, self.way, self.way.heads, seal, self.name, self.desk
         )
@@ -125,6 +126,13 @@ class Machine:
 
     async def append(self, conversation: str, *facts: Fact) -> tuple[Recorded, ...]:
         return await self.thread.run(self.journal.append, conversation, facts)
+
+    def forget(self, text: str) -> None:
+        """Blanked in place in every conversation, with a mark, as forgetting does."""
+        wanted = forgetting.Wanted(text, ())
+        changed = forgetting.purge_journal(self.journal, wanted)
+        forgetting.leave_tombstones(self.journal, changed, wanted)
+        self.shared.steps.rewritten(changed)
 
     async def step(self) -> bool:
         """Whether it got through."""

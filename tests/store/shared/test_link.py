@@ -143,6 +143,18 @@ async def test_what_was_forgotten_here_is_forgotten_there_and_cannot_come_back(t
     assert await there.cache.get(stored[0].digest) == secret  # put again by hand: it stays on that machine
 
 
+async def test_a_description_that_held_the_text_is_sent_again_without_it(two: tuple[Machine, Machine]) -> None:
+    here, there = two
+    for content in (b"200 OK", secrets.token_bytes(CHUNK + 100)):
+        stored = await here.cache.put(content, About("shell", "curl -H 'token: swordfish' localhost"))
+        await here.link.sync()
+        await here.workspace.forget(text="swordfish")
+        assert await there.cache.get(stored.digest) == content
+        described = await there.cache.about(stored.digest)
+        assert described.about.source == "curl -H 'token: [forgotten]' localhost"
+    assert (await here.link.status()).burying == 0
+
+
 async def test_what_was_forgotten_while_the_store_was_away_is_forgotten_when_it_is_back(
     tmp_path: Path, seal: Seal
 ) -> None:
