@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from helix_desktop.commands import Subparsers
-    from helix_desktop.store.shared.link import Connected, Link
+    from helix_desktop.store.shared.link import Link
     from helix_desktop.store.workspace import Known, Workspace
 
 _ADDRESSES = "postgresql://user@host/database or s3://bucket/folder?endpoint=https://host"
@@ -142,36 +142,16 @@ def join(arguments: argparse.Namespace) -> int:
 
 
 async def _join(arguments: argparse.Namespace, text: str) -> int:
-    from helix_desktop.store import config
-    from helix_desktop.store.shared import address, linking, sealing
+    from helix_desktop.workbench import shared_store
 
-    where, key = address.parse(arguments.url), sealing.read_key(text)
     here = places.find(arguments.home)
     folder = arguments.folder.absolute()
-    connected = await asyncio.to_thread(linking.opened, where, key)
-    try:
-        await _expect_shared(connected)
-    finally:
-        await connected.remote.aclose()
-    workspaces = open_workspace.all_of(here)
-    known = workspaces.create(arguments.name or folder.name, folder)
-    try:
-        await linking.keep(known.id, where, key, open_workspace.secrets_of(here))
-        config.change(known.folder / config.NAME, {"shared.url": where.url, "shared.acknowledge": "local"})
-    except HelixError:
-        workspaces.trash(known.id)
-        workspaces.delete(known.id)
-        raise
-    await _tell(arguments, known)
+    workspaces, secrets = open_workspace.all_of(here), open_workspace.secrets_of(here)
+    await _tell(
+        arguments,
+        await shared_store.join(workspaces, arguments.url, text, arguments.name or folder.name, folder, secrets),
+    )
     return 0
-
-
-async def _expect_shared(connected: Connected) -> None:
-    remote = connected.remote
-    if not (await remote.usage()).rows and not await remote.run(remote.engine.published):
-        raise NotThere(
-            "No workspace is shared there with this key.", remedy="Check the address and the key; nothing was created."
-        )
 
 
 async def _tell(arguments: argparse.Namespace, known: Known) -> None:

@@ -53,6 +53,7 @@ def _of_the_window() -> tuple[Action, ...]:
         Action("bring-in", tr("Bring in conversations…"), file),
         Action("connect-agent", tr("Connect an agent…"), file),
         Action("share-workspace", tr("Share this workspace…"), file),
+        Action("join-workspace", tr("Join a shared workspace…"), file),
         Action("export-workspace", tr("Export workspace…"), file),
         Action("import-workspace", tr("Import workspace…"), file),
         Action("forget-text", tr("Forget text everywhere…"), file),

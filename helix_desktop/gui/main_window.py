@@ -222,11 +222,11 @@ class MainWindow(Frame):
         if known is not None:
             return await self.desk.open(known.id)
         colour = WORKSPACE_COLOURS[len(self.workspaces()) % len(WORKSPACE_COLOURS)]
-        bench = await self.desk.create(self._name_for(folder), folder)
+        bench = await self.desk.create(self.name_for(folder), folder)
         await self.desk.recolour(bench.id, colour)
         return bench
 
-    def _name_for(self, folder: Path) -> str:
+    def name_for(self, folder: Path) -> str:
         """The folder's name; with the folder it lies in where another workspace is called so."""
         taken = {row.name.casefold() for row in self.workspaces()}
         name = folder.name[:LONGEST_NAME] or str(folder)

@@ -18,7 +18,7 @@ from helix_desktop.gui.actions import OF_A_QUESTION
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.ports import ALLOW_ALL, Session
+from helix_desktop.gui.ports import ALLOW_ALL, Session, Workbench
 from helix_desktop.gui.questions import ask_allow_all, ask_files, ask_folder
 from helix_desktop.gui.sharing.acts import SharingActs
 from helix_desktop.gui.theme import ZOOMS
@@ -55,6 +55,7 @@ def _wire_rail(window: MainWindow) -> None:
     rail.wants.connect(partial(acts.do))  # a signal alone would not keep `acts` alive
     on("workspace-folder", lambda: acts.current(acts.folders))
     on("share-workspace", partial(_share, window))
+    on("join-workspace", partial(_join, window))
     on("export-workspace", lambda: acts.current(acts.export))
     on("import-workspace", acts.import_)
     on("forget-text", partial(forgetting.ask, window))
@@ -78,6 +79,16 @@ def _share(window: MainWindow) -> None:
         from helix_desktop.gui.sharing.dialog import ShareDialog
 
         ShareDialog(window.bench, window.doing, window).open()
+
+
+def _join(window: MainWindow) -> None:
+    from helix_desktop.gui.sharing.join import JoinDialog
+
+    def joined(bench: Workbench) -> None:
+        window.refresh_workspaces()
+        window.open_workspace(bench.id)
+
+    JoinDialog(window.desk, window.name_for, window.doing, joined, window).open()
 
 
 def _open(window: MainWindow, workspace: str) -> None:

@@ -26,6 +26,7 @@ from helix_desktop.store.shared import linking
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Known, Workspace, Workspaces
 from helix_desktop.tokens import Counter
+from helix_desktop.workbench import shared_store
 from helix_desktop.workbench.bench import Shared, Workbench
 from helix_desktop.workbench.models import Access
 
@@ -108,10 +109,24 @@ class Desk:
                     last_first.push_async_callback(serving.finish)
 
     async def create(self, name: str, folder: Path | None) -> Workbench:
-        """A workspace on a folder, or on none, with the models chosen last; the demonstration's script is none for work."""
-        last = (known.settings.models for known in await asyncio.to_thread(self._known.list))
-        models = next((dict(chosen) for chosen in last if not _of_the_demonstration(chosen)), {})
+        """A workspace on a folder, or on none, with the models chosen last."""
+        models = await self._last_models()
         known = await asyncio.to_thread(self._known.create, name, folder)
+        return await self._begun(known, models)
+
+    async def join(self, address: str, key: str, name: str, folder: Path) -> Workbench:
+        """A workspace that another computer shares, on this folder."""
+        if not await asyncio.to_thread(folder.is_dir):
+            raise NotThere(f"{folder} is not a folder.", remedy="Choose another; nothing was created.")
+        models = await self._last_models()
+        return await self._begun(await shared_store.join(self._known, address, key, name, folder, self.secrets), models)
+
+    async def _last_models(self) -> dict[str, str]:
+        """Those chosen last; the demonstration's script is none for work."""
+        last = (known.settings.models for known in await asyncio.to_thread(self._known.list))
+        return next((dict(chosen) for chosen in last if not _of_the_demonstration(chosen)), {})
+
+    async def _begun(self, known: Known, models: Mapping[str, str]) -> Workbench:
         bench = await self.open(known.id)
         if models:
             await bench.change({f"models.{role}": model for role, model in models.items()})

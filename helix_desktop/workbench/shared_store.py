@@ -1,4 +1,4 @@
-"""Sharing a workspace through a store, testing one, and sharing it no more: what the window and the command line both do."""
+"""Sharing a workspace through a store, testing one, joining, and sharing it no more: what the window and the command line both do."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from helix_desktop.errors import HelixError, NotThere, WrongUse
+from helix_desktop.store import config
 from helix_desktop.store.shared import address as addresses
 from helix_desktop.store.shared import linking, sealing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from helix_desktop.secrets import Secrets
     from helix_desktop.store.shared.address import Address
-    from helix_desktop.store.workspace import Workspace
+    from helix_desktop.store.shared.link import Connected
+    from helix_desktop.store.workspace import Known, Workspace, Workspaces
 
 
 async def probe(workspace: str, address: str, secrets: Secrets) -> str:
@@ -42,6 +46,34 @@ async def key(workspace: str, secrets: Secrets) -> str:
     if not known:
         raise NotThere("This workspace has no key: it is not shared from this computer.", remedy="Share it first.")
     return known
+
+
+async def join(workspaces: Workspaces, address: str, key_text: str, name: str, folder: Path, secrets: Secrets) -> Known:
+    """A workspace here of one that is shared there; nothing is created where that fails."""
+    where, key_ = addresses.parse(address), sealing.read_key(key_text)
+    connected = await asyncio.to_thread(linking.opened, where, key_)
+    try:
+        await _expect_shared(connected)
+    finally:
+        await connected.remote.aclose()
+    known = await asyncio.to_thread(workspaces.create, name, folder)
+    try:
+        await linking.keep(known.id, where, key_, secrets)
+        changes = {"shared.url": where.url, "shared.acknowledge": "local"}
+        await asyncio.to_thread(config.change, known.folder / config.NAME, changes)
+    except HelixError:
+        await asyncio.to_thread(workspaces.trash, known.id)
+        await asyncio.to_thread(workspaces.delete, known.id)
+        raise
+    return known
+
+
+async def _expect_shared(connected: Connected) -> None:
+    remote = connected.remote
+    if not (await remote.usage()).rows and not await remote.run(remote.engine.published):
+        raise NotThere(
+            "No workspace is shared there with this key.", remedy="Check the address and the key; nothing was created."
+        )
 
 
 async def unshare(workspace: Workspace) -> str:

@@ -45,7 +45,7 @@ from helix_desktop.engine.history.ledger import saw_of
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import state_of
-from helix_desktop.errors import Away, NotThere, Refused, StoreFailed
+from helix_desktop.errors import Away, NotThere, Refused, StoreFailed, WrongUse
 from helix_desktop.project.item import Item
 from helix_desktop.workbench.sharing import Standing
 from helix_desktop.workbench.workforce import AgentRow
@@ -613,6 +613,13 @@ class FakeDesk:
     async def create(self, name: str, folder: Path) -> FakeWorkbench:
         self.benches[name] = FakeWorkbench(name, "#6b4fa0", folder)
         return self.benches[name]
+
+    async def join(self, address: str, key: str, name: str, folder: Path) -> FakeWorkbench:
+        if key != "helix1-key":
+            raise WrongUse("This is not the key of a shared workspace, or a part of it is missing.")
+        bench = await self.create(name, folder)
+        bench.sharing.standing = Standing("in step", address=address)
+        return bench
 
     async def rename(self, workspace: str, name: str) -> None:
         self.benches[workspace].name = name

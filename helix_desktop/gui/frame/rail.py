@@ -197,6 +197,7 @@ class Rail(QWidget):
             ("open-folder", tr("Open folder as workspace…")),
             ("bring-in", tr("Bring in conversations…")),
             ("connect-agent", tr("Connect an agent…")),
+            ("join-workspace", tr("Join a shared workspace…")),
             ("import-workspace", tr("Import workspace…")),
             ("workspace-trash", tr("Workspaces in the trash…")),
         ):

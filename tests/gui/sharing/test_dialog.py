@@ -45,7 +45,9 @@ def test_once_it_is_shared_the_key_can_be_copied_for_another_computer(dialog: Sh
     dialog.share.click()
     assert "Everything is in step" in shown(dialog)
     assert not dialog.address.isVisibleTo(dialog)
-    assert dialog.line.text() == f"helix-desktop workspace join {ADDRESS} --folder DIR"
+    assert dialog.line.text() == ADDRESS
+    dialog.copy_address.click()
+    assert QGuiApplication.clipboard().text() == ADDRESS
     dialog.copy_key.click()
     assert QGuiApplication.clipboard().text() == "helix1-key"
 
