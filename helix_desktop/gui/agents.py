@@ -23,7 +23,7 @@ from helix_desktop.gui.shared.figures import lasted, money
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import count, tr
 
-EVERY = 500  # milliseconds; a panel that is open looks this often
+EVERY, PARTS = 200, 4  # milliseconds; a panel that is open looks this often, each time at one part of its rows
 
 
 class AgentsDialog(QDialog):
@@ -35,6 +35,7 @@ class AgentsDialog(QDialog):
         super().__init__(parent)
         self._bench, self._conversation, self._open = bench, conversation, open_conversation
         self._items: dict[str, QTreeWidgetItem] = {}
+        self._turn = 0
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(tr("Agents"))
         self.resize(860, 420)
@@ -54,7 +55,7 @@ class AgentsDialog(QDialog):
             column.addWidget(widget)
         column.addLayout(self._buttons())
         timer = QTimer(self)
-        timer.timeout.connect(self.look)
+        timer.timeout.connect(lambda: self.look(PARTS))
         timer.start(EVERY)
         self.look()
 
@@ -64,7 +65,7 @@ class AgentsDialog(QDialog):
         for text, look, act in (
             (tr("Open"), "", self._show_current),
             (tr("Stop"), "", self._stop),
-            (tr("Stop all"), "danger", self._stop_all),
+            (tr("Stop all"), "danger", self.stop_all),
             (tr("Close"), "primary", self.accept),
         ):
             button = QPushButton(text, self)
@@ -73,15 +74,21 @@ class AgentsDialog(QDialog):
             button.setAutoDefault(False)
             button.clicked.connect(lambda _checked=False, a=act: a())
             row.addWidget(button)
-            if act == self._stop_all:
+            if act == self.stop_all:
                 self._all = button
         return row
 
-    def look(self) -> None:
-        """Show them as they are now; only what has changed is painted, and what was folded stays so."""
+    def look(self, parts: int = 1) -> None:
+        """Show them as they are now, or one part of them after the other; only what has changed is painted, and what was
+        folded stays so.
+        """
         rows = self._bench.agents(self._conversation)
-        for row in rows:
-            item = self._items.get(row.id) or self._added(row)
+        new = {row.id: self._added(row) for row in rows if row.id not in self._items}
+        self._turn = (self._turn + 1) % parts
+        for number, row in enumerate(rows):
+            item = self._items[row.id]
+            if row.id not in new and number % parts != self._turn:
+                continue
             for column, text in enumerate(_cells(row)):
                 if item.text(column) != text:
                     item.setText(column, text)
@@ -120,7 +127,7 @@ class AgentsDialog(QDialog):
             self._bench.stop_agent(chosen)
             self.look()
 
-    def _stop_all(self) -> None:
+    def stop_all(self) -> None:
         self._bench.stop_agents(self._conversation)
         self.look()
 
