@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QImage, QPixmap
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtGui import QImage, QPixmap, QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk, binary
 from helix_desktop.engine.changes.story import FileChange, written
 from helix_desktop.engine.changes.tree import Item, Kind
+from helix_desktop.gui.chat.attachments import Flow
 from helix_desktop.gui.shared.chip import ChipLabel
+from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.highlight import language_of
@@ -22,6 +24,7 @@ PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
 LARGEST = 32 << 20  # bytes of a picture that is shown
 MOST_PIXELS = 64_000_000
 EDGE = 420
+NAME = 140  # pixels a name has at least beside the buttons
 
 
 class FileBody(QWidget):
@@ -34,8 +37,7 @@ class FileBody(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._name = QLabel(self)
-        self._name.setTextFormat(Qt.TextFormat.PlainText)
+        self._name = ElidedLabel(self, Qt.TextElideMode.ElideMiddle)
         self._name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         set_look(self._name, "mono")
         self._by, self._hash = ChipLabel(theme, self), ChipLabel(theme, self)
@@ -45,13 +47,19 @@ class FileBody(QWidget):
         self._open.clicked.connect(self.opened)
         self._keep.clicked.connect(self.kept)
         self._back.clicked.connect(self.taken_back)
-        head = QHBoxLayout()
-        head.setSpacing(8)
+        what = QHBoxLayout()
+        what.setSpacing(8)
         for widget in (self._name, self._by, self._hash):
-            head.addWidget(widget)
-        head.addStretch(1)
+            what.addWidget(widget)
+        what.addStretch(1)
+        self._acts = QWidget(self)
+        acts = Flow(self._acts, gap=8)
         for button in (self._open, self._keep, self._back):
-            head.addWidget(button)
+            acts.addWidget(button)
+        self._head = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._head.setSpacing(8)
+        self._head.addLayout(what, 1)
+        self._head.addWidget(self._acts)
         self.view = DifferenceView(theme, self)
         self._plain = QLabel(self)
         self._plain.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -69,7 +77,7 @@ class FileBody(QWidget):
         column = QVBoxLayout(self)
         theme.fit(self, column.setContentsMargins, 20, 12, 20, 12)
         column.setSpacing(10)
-        column.addLayout(head)
+        column.addLayout(self._head)
         column.addWidget(self._stack, 1)
         self.clear("")
 
@@ -79,11 +87,24 @@ class FileBody(QWidget):
         set_look(button, "pill")
         return button
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """In a narrow window the buttons stand below the name, and the hash goes."""
+        acts = sum(button.sizeHint().width() + 8 for button in (self._open, self._keep, self._back)) - 8
+        chips = self._by.sizeHint().width() + self._hash.sizeHint().width()
+        wide = self.width() - self._theme.px(40) >= self._theme.px(NAME) + chips + 24 + acts
+        self._acts.setMinimumWidth(acts if wide else 0)
+        self._head.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
+        self._hash.setVisible(wide and bool(self._hash.accessibleName()))
+
     def clear(self, words: str) -> None:
         """No file: a sentence in its place."""
         self._plain.setText(words)
         self._stack.setCurrentIndex(1)
-        self._name.clear()
+        self._name.say("")
         self._by.say("")
         self._hash.say("")
         for button in (self._open, self._keep, self._back):
@@ -92,7 +113,7 @@ class FileBody(QWidget):
     def show_file(
         self, file: FileChange, contents: tuple[bytes, bytes], hunks: Sequence[Hunk], kept: frozenset[str]
     ) -> None:
-        self._name.setText(written(file.place))
+        self._name.say(written(file.place))
         step = tr("{tool}, step {step}", tool=file.by, step=file.step) if file.step else file.by
         self._by.say(step)
         before = file.change.before
@@ -104,6 +125,7 @@ class FileBody(QWidget):
         whole = "" in kept
         self._keep.setEnabled(not whole)
         self._keep.setText(tr("Kept") if whole else tr("Keep file"))
+        self._fit()
         if file.place.lower().endswith(PICTURES) and max(map(len, contents)) < LARGEST:
             self._show_pictures(contents)
         elif binary(*contents) or not hunks:

@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QShowEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMenu, QPushButton, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk, binary, hunks
 from helix_desktop.engine.changes.story import FileChange, Planned, Source, TurnOfChanges, comment, own
@@ -23,11 +23,12 @@ from helix_desktop.gui.changes.files import Entry, FileList, by_folder
 from helix_desktop.gui.changes.taking_back import TakingBack, ThreeVersions
 from helix_desktop.gui.changes_port import Changes, Progress, Undone
 from helix_desktop.gui.questions import ask_text
+from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import count, numeral, tr
 
-WIDTH = 268
+WIDTH, LEAST, NOTE = 268, 168, 90  # pixels: of the files, at least, and of the sentence beside the buttons
 MOST_MOMENTS, MOST_WORDS = 20, 90  # checkpoints in the menu, and letters of each
 MOST_STEPS = 8  # of a turn, that can be undone one by one
 ARROW = " ▾"
@@ -60,8 +61,7 @@ class ChangesPage(QWidget):
         self.cover_button = self._pill(tr("Choose what is covered…"))
         self.cover_button.hide()
         self._leave: Callable[[], None] = lambda: None
-        self._note = QLabel(self)
-        self._note.setTextFormat(Qt.TextFormat.PlainText)
+        self._note = ElidedLabel(self, least=theme.px(NOTE))
         set_look(self._note, "muted")
         self.undo_button, self.commit_button = self._pill(tr("Undo") + ARROW), QPushButton(tr("Commit…"), self)
         set_look(self.commit_button, "primary")
@@ -98,8 +98,10 @@ class ChangesPage(QWidget):
         for widget in (self.scope, self.columns, self._note, self.cover_button):
             row.addWidget(widget)
         row.addStretch(1)
-        row.addWidget(self.undo_button)
-        row.addWidget(self.commit_button)
+        for button in (self.undo_button, self.commit_button):
+            row.addWidget(button)
+        for button in (self.scope, self.columns, self.cover_button, self.undo_button, self.commit_button):
+            button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         rule = QFrame(self)
         set_look(rule, "rule")
         rule.setFixedHeight(1)
@@ -109,7 +111,8 @@ class ChangesPage(QWidget):
         split.addWidget(self.body)
         split.setStretchFactor(1, 1)
         split.setCollapsible(0, False)
-        split.setSizes([theme.px(WIDTH), theme.px(850)])
+        theme.fit(self, self.files.setMinimumWidth, LEAST)
+        self._split: QSplitter | None = split
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
@@ -143,6 +146,10 @@ class ChangesPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        if self._split is not None:  # for the first time
+            files = min(self._theme.px(WIDTH), self.width() // 3)
+            self._split.setSizes([files, self.width() - files])
+            self._split = None
         if not self._fresh:
             self.refresh()
 
@@ -222,7 +229,6 @@ class ChangesPage(QWidget):
             "failed": tr("The last checkpoint failed: {why}", why=progress.why),
         }
         usual = tr("Changed by the agent and its commands; your own edits are not included.")
-        self._note.setText(words.get(progress.state, usual))
         self.cover_button.setVisible(progress.state == "too much")
         first = tr(
             "The first checkpoint: {files} files, {size}, {seconds} seconds.",
@@ -230,7 +236,7 @@ class ChangesPage(QWidget):
             size=size(progress.bytes),
             seconds=numeral(progress.seconds, 1),
         )
-        self._note.setToolTip(first if progress.state == "ready" and progress.files else "")
+        self._note.say(words.get(progress.state, usual), first if progress.state == "ready" and progress.files else "")
 
     def _ask_cover(self) -> None:
         """A folder over the limit: its largest folders, for the user to choose."""
@@ -471,4 +477,4 @@ def _turn_words(turn: TurnOfChanges) -> str:
 
 
 def _moment(turn: TurnOfChanges) -> str:
-    return tr("Since the checkpoint before turn {number}", number=turn.number)
+    return tr("Since turn {number} began", number=turn.number)

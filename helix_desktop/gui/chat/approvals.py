@@ -214,7 +214,10 @@ class QuestionCard(QWidget):
         self._inside.addWidget(shown)
         self._length = self._label("", "faint")
         if isinstance(shown, ExactDifference):
-            self._inside.addWidget(self._columns(shown), 0, Qt.AlignmentFlag.AlignRight)
+            below = QHBoxLayout()
+            below.addWidget(self._length, 1)
+            below.addWidget(self._columns(shown))
+            self._inside.addLayout(below)
         return shown
 
     def _change(self) -> ExactDifference | None:
@@ -232,7 +235,12 @@ class QuestionCard(QWidget):
         """Before and after below each other, or beside each other."""
         button = self._button(tr("Side by side"), "", "pill")
         button.setCheckable(True)
-        button.toggled.connect(lambda two: difference.show_columns(two=two))
+
+        def choose(two: bool) -> None:  # noqa: FBT001 -- as the button says it
+            difference.show_columns(two=two)
+            button.setText(tr("Unified") if two else tr("Side by side"))
+
+        button.toggled.connect(choose)
         return button
 
     def _rules(self) -> QComboBox:

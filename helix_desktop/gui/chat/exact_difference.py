@@ -11,6 +11,7 @@ from helix_desktop.gui.shared.exact_text import LINES, facts
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference import DifferenceView
 
+LEAST = 4  # lines that are in sight in any window
 LARGEST = 1 << 20  # characters; a larger change is shown as text, which is taken in piece by piece
 
 
@@ -41,7 +42,7 @@ class ExactDifference(DifferenceView):
         return QSize(200, min(self.high, self.high_of(LINES)))
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(100, self.high_of(1))
+        return QSize(100, self.high_of(LEAST))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QMenu
+from PySide6.QtWidgets import QApplication, QMenu, QPushButton
 
 from helix_desktop.engine.changes.hunks import hunks
 from helix_desktop.engine.changes.story import Left
@@ -170,9 +170,9 @@ def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes
 
 def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, changes: FakeChanges) -> None:
     changes.listeners[0](State("reading", 300, 20_000))
-    assert page._note.text() == "The first checkpoint is being made: 300 of 20000 files."
+    assert page._note.words == "The first checkpoint is being made: 300 of 20000 files."
     changes.listeners[0](State("ready", 20_000, 20_000, 4_000_000, 3.2))
-    assert page._note.toolTip() == "The first checkpoint: 20,000 files, 4.0 MB, 3.2 seconds."
+    assert "The first checkpoint: 20,000 files, 4.0 MB, 3.2 seconds." in page._note.toolTip()
 
 
 def test_since_a_checkpoint_and_everything_put_back_to_it(page: ChangesPage, changes: FakeChanges) -> None:
@@ -180,8 +180,8 @@ def test_since_a_checkpoint_and_everything_put_back_to_it(page: ChangesPage, cha
     menus = page.findChildren(QMenu)
     (moment,) = [action for menu in menus for action in menu.actions() if action.text().endswith("Extract it")]
     moment.trigger()
-    assert page.scope.text() == "Since the checkpoint before turn 12 ▾"
-    assert page.files.files.entries[0].heading == "Since the checkpoint before turn 12 · 3 files"
+    assert page.scope.text() == "Since turn 12 began ▾"
+    assert page.files.files.entries[0].heading == "Since turn 12 began · 3 files"
     page._choose_undo()
     asked = dialog(page, TakingBack)
     assert isinstance(asked, TakingBack)
@@ -195,3 +195,13 @@ def test_a_file_of_a_turn_is_shown_from_the_chat(page: ChangesPage) -> None:
     assert page.files.current is not None
     assert page.files.current.file is not None
     assert page.files.current.file.place == "new.txt"
+
+
+@pytest.mark.parametrize("width", [420, 580, 900])
+def test_in_a_narrow_window_no_button_is_cut(page: ChangesPage, width: int) -> None:
+    page.resize(width, 420)
+    QApplication.processEvents()
+    for button in page.findChildren(QPushButton):
+        if button.isVisible() and width > 420:
+            assert button.width() >= button.sizeHint().width(), button.text()
+    assert page.files.width() >= 150
