@@ -164,10 +164,16 @@ def _words_of(row: ConversationRow, running: Running, role: int) -> str | None:
         return row.title
     if role == Qt.ItemDataRole.AccessibleTextRole:
         state = "" if running is Running.IDLE else f", {state_words(running)}"
-        return f"{row.title}, {share(tuple(row.parts.items()), row.window)} %{state}"
+        return f"{_spoken_title(row)}, {share(tuple(row.parts.items()), row.window)} %{state}"
     if role == Qt.ItemDataRole.ToolTipRole:
-        return hint(f"{row.title}\n{spoken(tuple(row.parts.items()), row.window)}")
+        return hint(f"{_spoken_title(row)}\n{spoken(tuple(row.parts.items()), row.window)}")
     return None
+
+
+def _spoken_title(row: ConversationRow) -> str:
+    """With the name before it of the connected agent that writes there, or of the other computer."""
+    writer = row.agent or row.machine
+    return f"{writer}: {row.title}" if writer else row.title
 
 
 def _same(one: Heading | ConversationRow, other: Heading | ConversationRow) -> bool:
@@ -235,15 +241,32 @@ class ConversationPainter(QStyledItemDelegate):
             pin = QRect(box.right() - px(12), box.top() + px(4), px(12), px(12))
             icon("pin", theme.colour("faint")).paint(painter, self._placed(inner, pin))
             box.setRight(pin.left() - px(4))
+        if writer := row.agent or row.machine:
+            box = self._paint_writer(painter, inner, box, writer)
         box = self._placed(inner, box)
         painter.setFont(theme.font(13))
         painter.setPen(theme.colour("text"))
-        title, usual = _title(row), painter.layoutDirection()
+        title, usual = row.title or tr("New conversation"), painter.layoutDirection()
         if right_to_left(title):
             painter.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         shown = QFontMetrics(painter.font()).elidedText(title, Qt.TextElideMode.ElideRight, box.width())
         painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, shown)
         painter.setLayoutDirection(usual)
+
+    def _paint_writer(self, painter: QPainter, inner: QRect, box: QRect, writer: str) -> QRect:
+        """Who writes there as a chip before the title; returns the room that is left."""
+        theme, px = self._theme, self._theme.px
+        painter.setFont(theme.font(11))
+        metrics = QFontMetrics(painter.font())
+        shown = metrics.elidedText(writer, Qt.TextElideMode.ElideRight, box.width() // 2)
+        width = metrics.horizontalAdvance(shown) + px(12)
+        place = self._placed(inner, QRect(box.left(), box.top() + px(1), width, px(17)))
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.colour("accent_soft"))
+        painter.drawRoundedRect(place, px(5), px(5))
+        painter.setPen(theme.colour("accent"))
+        painter.drawText(place, Qt.AlignmentFlag.AlignCenter, shown)
+        return box.adjusted(width + px(6), 0, 0, 0)
 
     def _paint_state(self, painter: QPainter, box: QRect, running: Running) -> QRect:
         """The state as a word and a dot at the end of the line; returns the room that is left."""
@@ -347,9 +370,3 @@ class ConversationList(QListView):
     def _restyled(self) -> None:
         self.scheduleDelayedItemsLayout()
         self.viewport().update()
-
-
-def _title(row: ConversationRow) -> str:
-    """With the name before it of the connected agent that writes there, or of the other computer."""
-    title, writer = row.title or tr("New conversation"), row.agent or row.machine
-    return f"{writer}: {title}" if writer else title

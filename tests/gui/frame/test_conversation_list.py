@@ -105,3 +105,16 @@ def test_an_update_keeps_the_place_of_the_reader(theme: Theme) -> None:
     shown.lines.show_lines(grouped([*rows[:-1], Row("49", "Talk 49, renamed", NOW - 49)], now=NOW))
     assert shown.verticalScrollBar().value() == 300
     assert shown.lines.index(50).data() == "Talk 49, renamed"
+
+
+def test_who_writes_there_stands_on_a_chip_and_is_spoken(theme: Theme) -> None:
+    shown = ConversationList(theme)
+    bare, agents = Row("a", "Talk", NOW), Row("a", "Talk", NOW, agent="Claude Code")
+    shown.resize(260, 120)
+    pictures = []
+    for row in (bare, agents):
+        shown.lines.show_lines([row])
+        pictures.append(shown.grab().toImage())
+    assert pictures[0] != pictures[1]
+    said = shown.lines.data(shown.lines.index(0, 0), Qt.ItemDataRole.AccessibleTextRole)
+    assert str(said).startswith("Claude Code: Talk")
