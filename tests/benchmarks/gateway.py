@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from helix_desktop.histories.recording import RecordedMessage, Recording
 from helix_desktop.replay.misses import Misses
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.tokens import Counter
+from tests.benchmarks import gateway_peers
 from tests.benchmarks.row import Figure, Row
 from tests.gateway.running import Agent
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
@@ -43,6 +45,7 @@ QUIET = 0.15  # seconds
 AT_ONCE = 5  # sessions; they mostly wait
 LONG = 140_000  # bytes of a session's file from which on it counts as long
 FOLDERS = ("pi-mono", "dgm-claude", "who-and-when")
+PEERS = Path(os.environ.get("HELIX_PEERS") or Path(tempfile.gettempdir(), "helix-peers"))
 TRACES = Path(os.environ.get("HELIX_TRACES", "../shared/traces"))
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _MARKED = re.compile(r'^\[CACHED\][^\n]*\n?[^\n]*$|^Names in it: .*$|\[CACHED\](?:[^"\\\n]|\\.)*', re.MULTILINE)
@@ -57,6 +60,7 @@ class Bill:
     recalled: float = 0.0
     requests: int = 0
     recalls: int = 0
+    memory: float = 0.0
     used: int = 0
     standing: int = 0
     waits: list[float] = field(default_factory=list)
@@ -227,6 +231,7 @@ class Playing:
             url,
             session=session,
             system="You are the agent of a recorded session." + " It has rules." * 700,
+            headers={"x-api-key": gateway_peers.KEY, "anthropic-version": "2023-06-01"},
         )
         batch: list[tuple[str, str, str]] = []
         waiting: list[tuple[str, str, str]] = []  # the client's id, the recorded id, the tool's name
@@ -355,14 +360,49 @@ def long_sessions() -> list[Recording]:
     return [recording for file in files for recording in reading.read(file).recordings]
 
 
-def played(recording: Recording, counter: Counter, *, through: bool) -> tuple[Bill, list[str]]:
-    """One session, and what was refused."""
-    playing = Playing(recording, counter, recalls=through)
-    with Provider(playing.script) as provider:
-        if through:
-            with gateway(provider.url) as (url, _):
-                return playing.play(url, session="s"), provider.refused
-        return playing.play(provider.url, session="s"), provider.refused
+def played(recording: Recording, counter: Counter, through: str = "") -> tuple[Bill, list[str]]:
+    """One session, and what was refused. `through`: ours, headroom or litellm."""
+    playing = Playing(recording, counter, recalls=through == "ours")
+    with Provider(playing.script) as provider, tempfile.TemporaryDirectory() as home:
+        if not through:
+            return playing.play(provider.url, session="s"), provider.refused
+        stands = gateway(provider.url) if through == "ours" else gateway_peers.running(PEERS, through, provider.url, Path(home))  # fmt: skip
+        with stands as (url, pid):
+            bill = playing.play(url, session="s")
+            bill.memory = private_memory(pid)
+            return bill, provider.refused
+
+
+def private_memory(pid: int) -> float:
+    """MB a process holds by itself."""
+    told = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
+    return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(("Private", "Swap:"))) / 1024
+
+
+def beside(sessions: Sequence[Recording], names: Sequence[str]) -> list[Row]:
+    """The same sessions through ours and through other proxies, one after the other, in one run."""
+    counter, bills = Counter(), dict[str, list[Bill]]()
+    for recording in sessions:
+        for name in ("", *names):
+            bills.setdefault(name, []).append(played(recording, counter, name)[0])
+    direct = bills.pop("")
+    plain, bare = sum(bill.billed for bill in direct), statistics.median(wait for bill in direct for wait in bill.waits)
+    found: dict[str, dict[str, Figure]] = {}
+    for name, each in bills.items():
+        waits = [wait for bill in each for wait in bill.waits]
+        told = {
+            "billed, of no gateway": Figure.of([sum(bill.billed for bill in each) / plain]),
+            "in plain sight": Figure.of([sum(b.standing for b in each) / max(1, sum(b.used for b in each))]),
+            "ms added to a reply": Figure.of([(statistics.median(waits) - bare) * 1e3]),
+            "MB": Figure.of([bill.memory for bill in each]),
+            "requests a second": Figure.of([len(waits) / sum(waits)]),
+        }
+        for unit, figure in told.items():
+            found.setdefault(unit, {})[name] = figure
+    return [
+        Row(f"beside other proxies, {len(sessions)} sessions", unit, of.pop("ours"), of, note="headroom without its model, and its retrievals not billed")
+        for unit, of in found.items()
+    ]  # fmt: skip
 
 
 def rows(*, quick: bool = False) -> list[Row]:
@@ -376,7 +416,7 @@ def rows(*, quick: bool = False) -> list[Row]:
     sent = plain_sent = used = standing = recalls = refused = 0
     shares = []
     with tasks.pool("session", threads=AT_ONCE) as pool:
-        both = pool.map(lambda one: (played(one, counter, through=False), played(one, counter, through=True)), sessions)
+        both = pool.map(lambda one: (played(one, counter), played(one, counter, "ours")), sessions)
         bills = list(zip(sessions, both, strict=True))
     for recording, ((direct, _), (bill, complaints)) in bills:
         for why in complaints[:3]:
@@ -417,14 +457,20 @@ def rows(*, quick: bool = False) -> list[Row]:
         ),
         Row("recalls", "calls", Figure.of([float(recalls)])),
         Row("requests a strict provider refused", "requests", Figure.of([float(refused)]), asked="0", met=refused == 0),
+        *beside(sessions[:1] if quick else sessions, ("ours", *gateway_peers.PACKAGES)),
     ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    for row in rows(quick=parser.parse_args().quick):
-        print(f"{row.name}: {row.ours.median:.3f} {row.unit} {row.asked}")
+    parser.add_argument("--beside", type=int, default=0, help="only so many sessions beside other proxies")
+    arguments = parser.parse_args()
+    names = ("ours", *gateway_peers.PACKAGES)
+    found = beside(long_sessions()[: arguments.beside], names) if arguments.beside else rows(quick=arguments.quick)
+    for row in found:
+        peers = ", ".join(f"{name} {figure.median:.3f}" for name, figure in row.peers.items())
+        print(f"{row.name}: {row.ours.median:.3f} {row.unit} {row.asked} {peers}")
 
 
 if __name__ == "__main__":

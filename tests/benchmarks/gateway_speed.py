@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +23,7 @@ import httpx
 import orjson
 
 from helix_desktop import tasks
-from tests.benchmarks.gateway import gateway
+from tests.benchmarks.gateway import gateway, private_memory
 from tests.benchmarks.row import Figure, Row
 
 Json = Any
@@ -240,12 +239,6 @@ def beside(url: str, kind: str, count: int) -> tuple[list[float], str]:
 # --- many ----------------------------------------------------------------------------------------------------------
 
 
-def memory(pid: int) -> float:
-    """MB a process holds by itself."""
-    told = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
-    return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(("Private", "Swap:"))) / 1024
-
-
 def many(url: str, clients: int, steps: int) -> tuple[int, float]:
     """How many requests of so many clients at once were answered, and how many a second."""
     began = time.perf_counter()
@@ -264,11 +257,11 @@ def growth(url: str, pid: int, requests: int) -> tuple[float, float]:
     client = Client(url, 0, "long")
     for _ in range(200):
         client.step()
-    before, began = memory(pid), time.perf_counter()
+    before, began = private_memory(pid), time.perf_counter()
     for _ in range(requests):
         client.step()
         del client.messages[201:]  # it goes back, as an agent that tries again: its history stays short
-    return memory(pid) - before, requests / (time.perf_counter() - began)
+    return private_memory(pid) - before, requests / (time.perf_counter() - began)
 
 
 def rows(*, quick: bool = False) -> list[Row]:
