@@ -11,7 +11,7 @@ from helix_desktop.gui.shared.exact_text import LINES, facts
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference import DifferenceView
 
-LEAST = 4  # lines that are in sight in any window
+LEAST, END = 2, 6  # lines in sight in any window; pixels below the last
 LARGEST = 1 << 20  # characters; a larger change is shown as text, which is taken in piece by piece
 
 
@@ -22,7 +22,7 @@ class ExactDifference(DifferenceView):
 
     def __init__(self, theme: Theme, text: str, language: str, parent: QWidget) -> None:
         super().__init__(theme, parent)
-        self._text = text
+        self._text, self.tail = text, END
         self.end_seen = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.fits = len(text) <= LARGEST and self.show_patch(text, language=language)

@@ -60,6 +60,7 @@ class DifferenceView(QAbstractScrollArea):
         self._heads: list[int] = []
         self._tops: list[float] = [0.0]
         self._columns = False
+        self.tail = TAIL  # pixels below the last row
         self._lengths: list[int] = []  # of the rows, in letters
         self._wide = 0.0  # what lines were wrapped to
         self._language = ""
@@ -122,10 +123,10 @@ class DifferenceView(QAbstractScrollArea):
     @property
     def high(self) -> int:
         """What all of it takes."""
-        return round(self._tops[-1]) + self._ink.px(TAIL)
+        return round(self._tops[-1]) + self._ink.px(self.tail)
 
     def high_of(self, lines: int) -> int:
-        return round(lines * self._ink.code_line) + self._ink.px(TAIL)
+        return round(lines * self._ink.code_line) + self._ink.px(self.tail)
 
     def _lay(self) -> None:
         two = self._columns
