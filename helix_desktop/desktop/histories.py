@@ -39,6 +39,7 @@ class Histories:
         self._results: dict[str, Result] = {}  # of the last import, by workspace
         self._going: asyncio.Task[Result] | None = None
         self._stopped = False
+        self._run = ""
 
     async def find(self) -> Sequence[Group]:
         self._found = await asyncio.to_thread(_by_folder)
@@ -48,7 +49,9 @@ class Histories:
     async def bring_in(self, groups: Sequence[Group], report: Report) -> Outcome:
         from helix_desktop.workbench.bring_in import new_run
 
-        self._stopped, self._results, run = False, {}, new_run()
+        if not self._stopped:  # what was stopped goes on, as one import
+            self._results, self._run = {}, new_run()
+        self._stopped = False
         parts = self._parts(groups)
         total, done = sum(part.size for part in parts), 0
         for part in parts:
@@ -61,16 +64,17 @@ class Histories:
             def heard(read: int, _of: int, _file: str, before: int = before) -> None:
                 report(before + read, total)
 
-            await self._one(bench, part, run, heard)
+            await self._one(bench, part, heard)
             done += part.size
             if bench.id not in opened and part is not parts[0] and not self._stopped:
                 await self._desk.close(bench.id)
         return self._outcome()
 
-    async def _one(self, bench: Workbench, part: _Part, run: str, heard: object) -> None:
+    async def _one(self, bench: Workbench, part: _Part, heard: object) -> None:
         from helix_desktop.workbench.bring_in import Result
 
-        result = self._results[bench.id] = Result(run)
+        result = self._results.setdefault(bench.id, Result(self._run))
+        result.unchanged = -len(result.imported)
         wanted = {str(file): frozenset(folders) for file, folders in part.files.items()}
         work = bench.bring_in(list(part.files), wanted=wanted, report=heard, result=result)  # type: ignore[arg-type]
         self._going = tasks.Tasks("window").spawn(work, name="bring in conversations")
@@ -145,7 +149,7 @@ class Histories:
         return Outcome(
             sum(one.state in ("new", "fork", "back") for one in brought),
             sum(one.state == "more" for one in brought),
-            sum(result.unchanged for result in results.values()),
+            sum(max(0, result.unchanged) for result in results.values()),
             self._stopped,
             (show[0], show[1]),
             sorted({masked(key) for result in results.values() for key in result.keys.places}),

@@ -22,8 +22,8 @@ OF_A_WORKSPACE = (
     "lab", "model", "mode", "brought", "side-by-side",
 )  # fmt: skip
 OF_A_CONVERSATION = (
-    "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html", "fold-marker",
-    "fold-observations", "fold-reflection", "fold-handover", "agents",
+    "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html", "export-claude-code",
+    "export-openai", "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents",
 )  # fmt: skip
 OF_A_QUESTION = ("allow-once", "allow-conversation", "allow-always", "refuse")
 
@@ -105,6 +105,8 @@ def _of_conversations() -> tuple[Action, ...]:
         Action("export-markdown", tr("Export as Markdown…"), talk, "Ctrl+Shift+E"),
         Action("export-json", tr("Export as JSON…"), talk),
         Action("export-html", tr("Export as HTML…"), talk),
+        Action("export-claude-code", tr("Export for Claude Code…"), talk),
+        Action("export-openai", tr("Export as OpenAI messages…"), talk),
         Action("fold-marker", tr("Cache old outputs now"), context),
         Action("fold-observations", tr("Take observations now"), context),
         Action("fold-reflection", tr("Merge the observations now"), context),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
@@ -15,8 +17,9 @@ from helix_desktop.gui.questions import ask_new_file, ask_text, ask_yes
 from helix_desktop.gui.save_text import file_name, save
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import count, tr
+from helix_desktop.histories import writing
 
-SUFFIX = {"markdown": ".md", "json": ".json", "html": ".html"}
+SUFFIX = {"markdown": ".md", "json": ".json", "html": ".html", "claude-code": ".jsonl", "openai": ".jsonl"}
 
 
 class ConversationActs:
@@ -50,9 +53,7 @@ class ConversationActs:
             "trash": self.trash,
             "restore": self.restore,
             "fork": self.fork,
-            "export-markdown": lambda b, r: self.export(b, r, "markdown"),
-            "export-json": lambda b, r: self.export(b, r, "json"),
-            "export-html": lambda b, r: self.export(b, r, "html"),
+            **{f"export-{form}": partial(self.export, form=form) for form in SUFFIX},
         }
         acts[what](bench, row)
 
@@ -146,6 +147,8 @@ class ConversationActs:
             self._doing.do(self._export(bench, row, form, file), name="export a conversation", then=told)
 
         name = file_name(row.title, "conversation") + SUFFIX[form]
+        if form == "claude-code":  # which looks for a session by the name of its file
+            name = f"{writing.session_of(row.id)}{SUFFIX[form]}"
         ask_new_file(self._window, tr("Export conversation"), name, save_to)
 
     async def _trash(self, bench: Workbench, row: ConversationRow, *, trashed: bool) -> None:
@@ -155,14 +158,24 @@ class ConversationActs:
         """Gives how many outputs could not be read."""
         facts = list((await bench.session(row.id)).conversation.state.facts)
         named = [] if form == "json" else export.named(facts)
-        texts = await bench.texts(named)
+        if form in writing.FORMATS:
+            named = writing.named(facts)
+        contents = await bench.contents(named)
+        texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
+        folder = str(next(iter(bench.folders), ""))
         makers: dict[str, Callable[[], str]] = {
             "json": lambda: export.as_json(row.title, facts),
             "html": lambda: export.as_html(row.title, facts, texts.get),
             "markdown": lambda: export.as_markdown(row.title, facts, texts.get),
+            "claude-code": lambda: _lines(writing.claude_code(facts, contents.get, folder)),
+            "openai": lambda: _lines(writing.openai(facts, contents.get)),
         }
         await save(file, makers[form])
         return len(set(named) - set(texts))
+
+
+def _lines(values: Iterable[writing.Line]) -> str:
+    return "".join(f"{json.dumps(value, ensure_ascii=False)}\n" for value in values)
 
 
 def _fork_title(title: str, taken: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from helix_desktop.engine.ports import Answer
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import chat_acts, forgetting, pictures, sending
 from helix_desktop.gui.actions import OF_A_QUESTION
+from helix_desktop.gui.conversation_acts import SUFFIX
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
@@ -306,7 +307,7 @@ def _next_area(window: MainWindow) -> None:
 
 def _wire_conversation(window: MainWindow) -> None:
     on = window.actions_.on
-    for name in ("rename", "pin", "archive", "trash", "fork", "export-markdown", "export-json", "export-html"):
+    for name in ("rename", "pin", "archive", "trash", "fork", *(f"export-{form}" for form in SUFFIX)):
         on(name, partial(_act, window, name))
     on("regenerate", lambda: _work(window, "regenerate", lambda session: session.regenerate()))
     for name, kind in FOLDS.items():

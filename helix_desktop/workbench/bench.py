@@ -520,12 +520,12 @@ class Workbench:
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
         return await self.workspace.cache.read(digest, start, length)
 
-    async def texts(self, digests: Sequence[Digest]) -> dict[Digest, str]:
-        """Whole entries as text, for an export, without those that were removed or are damaged."""
+    async def contents(self, digests: Sequence[Digest]) -> dict[Digest, bytes]:
+        """Whole entries, for an export, without those that were removed or are damaged."""
         found = {}
         for digest in digests:
             with suppress(NotThere, CacheCorrupt):
-                found[digest] = (await self.workspace.cache.get(digest)).decode("utf-8", "replace")
+                found[digest] = await self.workspace.cache.get(digest)
         return found
 
     async def attach(self, name: str, content: bytes, media_type: str) -> Attachment:

@@ -470,8 +470,8 @@ class FakeWorkbench:
     async def child(self, conversation: str) -> Sequence[Recorded]:
         return (await self.session(conversation)).state.facts
 
-    async def texts(self, digests: Sequence[Digest]) -> dict[Digest, str]:
-        return {digest: story.CONTENT[digest] for digest in digests if digest not in self.gone}
+    async def contents(self, digests: Sequence[Digest]) -> dict[Digest, bytes]:
+        return {digest: story.CONTENT[digest].encode() for digest in digests if digest not in self.gone}
 
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
         known = ("src/lock/manager.rs", "src/lock/table.rs", "tests/upgrade.rs", "Cargo.lock")

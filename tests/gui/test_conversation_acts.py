@@ -24,9 +24,11 @@ def save_to(window: MainWindow, file: Path) -> None:
         ("export-markdown", "a.md", "# Extract the lock manager"),
         ("export-html", "a.html", "<!doctype html>"),
         ("export-json", "a.json", "{"),
+        ("export-claude-code", "a.jsonl", '{"parentUuid": null'),
+        ("export-openai", "a.jsonl", '{"role": '),
     ],
 )
-def test_a_conversation_is_written_in_three_forms(
+def test_a_conversation_is_written_in_each_form(
     window: MainWindow, tmp_path: Path, action: str, name: str, begins: str
 ) -> None:
     window.actions_[action].trigger()

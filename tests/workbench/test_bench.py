@@ -320,12 +320,12 @@ async def test_what_is_attached_can_be_read_and_completed(desks: Desks, folder: 
     bench = await bench_on(desks, folder)
     attachment = await bench.attach("notes.txt", b"remember the adapter", "text/plain")
     assert attachment.tokens > 0
-    assert await bench.texts([attachment.stored.digest]) == {attachment.stored.digest: "remember the adapter"}
+    assert await bench.contents([attachment.stored.digest]) == {attachment.stored.digest: b"remember the adapter"}
     damaged = await bench.workspace.cache.put(b"to be damaged", About("shell"))
     store = bench.workspace._stores.cache
     store.level.write([(b"b" + store.record(damaged.digest).blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")])
     names = [attachment.stored.digest, damaged.digest, Digest.of(b"never there")]
-    assert list(await bench.texts(names)) == names[:1]
+    assert list(await bench.contents(names)) == names[:1]
     assert await bench.files("pairs") == ["src/pairs.py"]
     assert await bench.files("") == ["src", "README.md", "src/pairs.py"]
 

@@ -25,7 +25,7 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.sidebar import folder_words
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.questions import ask_yes, tell_text
-from helix_desktop.gui.shared.figures import day, size
+from helix_desktop.gui.shared.figures import date, size
 from helix_desktop.gui.words import count, tr
 
 WIDTH, HEIGHT = 720, 560
@@ -144,7 +144,7 @@ class BringInDialog(QDialog):
             )
         self._boxes.append((box, group))
         words = count(group.conversations, "{n} conversation", "{n} conversations")
-        days = f"{day(group.first)[:10]} – {day(group.last)[:10]}"
+        days = f"{date(group.first)} – {date(group.last)}"
         line = QHBoxLayout(row)
         line.setContentsMargins(4, 3, 4, 3)
         line.addWidget(box, 1)
@@ -170,6 +170,9 @@ class BringInDialog(QDialog):
     def begin(self) -> None:
         """Bring in what is ticked."""
         self._show_going(going=True)
+        self._words.setText(tr("Bringing in…"))
+        for button in (self._undo, self._keys, self._left_out):
+            button.hide()
         work = self._histories.bring_in(self._chosen(), self._report)
         self._doing.do(work, name="bring in conversations", then=self._done, owner=self, failed=self._failed)
 

@@ -244,6 +244,8 @@ class Sidebar(QWidget):
             ("export-markdown", tr("Export as Markdown…")),
             ("export-json", tr("Export as JSON…")),
             ("export-html", tr("Export as HTML…")),
+            ("export-claude-code", tr("Export for Claude Code…")),
+            ("export-openai", tr("Export as OpenAI messages…")),
             ("", ""),
             ("archive", tr("Unarchive") if row.archived else tr("Archive")),
             ("trash", tr("Move to trash")),
