@@ -48,7 +48,8 @@ def differences(history: History) -> Iterator[Difference]:
     for recorded in facts:
         state.advance(recorded)
         if recorded.seq in looked_at:
-            yield from _moment(f"while it went on, at {recorded.seq}", state, c)
+            known = conversation(facts[: recorded.seq], history.contents)  # a later import says more of earlier facts
+            yield from _moment(f"while it went on, at {recorded.seq}", state, known)
     yield from _figures(state, c)
     for n in sorted(looked_at):
         yield from _moment(f"of the past, at {n}", state.at(n), c)
