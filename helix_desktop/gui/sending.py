@@ -11,6 +11,8 @@ from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import finding
 from helix_desktop.gui.chat.completion import Asked, Offer
+from helix_desktop.gui.chat.composer import Composer
+from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.palette import Find
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Session, Workbench
@@ -36,7 +38,7 @@ def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None: 
         work, begun, not_sent = (
             bench.new_conversation(),
             partial(_begin, window, bench, parts),
-            given_back(window, parts),
+            given_back(window.chat.composer, window.notices, parts),
         )
         window.doing.do(work, name="begin a conversation", then=begun, failed=not_sent)
 
@@ -64,12 +66,14 @@ def _expand(window: MainWindow, bench: Workbench, session: Session, parts: tuple
         _say(window, session, whole)
 
     work = bench.expanded(session, parts)
-    window.doing.do(work, name="fill in a command", then=say, failed=given_back(window, parts))
+    window.doing.do(
+        work, name="fill in a command", then=say, failed=given_back(window.chat.composer, window.notices, parts)
+    )
 
 
 def _say(window: MainWindow, session: Session, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
     """Say it; asked first where it costs more than the user wants to pay without being asked."""
-    not_sent = given_back(window, parts)
+    not_sent = given_back(window.chat.composer, window.notices, parts)
 
     def say() -> None:
         try:
@@ -105,13 +109,13 @@ def _say(window: MainWindow, session: Session, parts: tuple[UserPart, ...], *, s
     box.rejected.connect(lambda: window.chat.composer.hold(place, parts))
 
 
-def given_back(window: MainWindow, parts: tuple[UserPart, ...]) -> Callable[[HelixError], None]:
+def given_back(composer: Composer, notices: Notices, parts: tuple[UserPart, ...]) -> Callable[[HelixError], None]:
     """For what could not be said: the error is shown, and the words are where they were written."""
-    place = window.chat.composer.place
+    place = composer.place
 
     def give_back(error: HelixError) -> None:
-        window.chat.composer.hold(place, parts)
-        window.notices.tell_error(error)
+        composer.hold(place, parts)
+        notices.tell_error(error)
 
     return give_back
 

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.engine.facts import FoldKind, Text, UserPart
 from helix_desktop.engine.ports import Answer
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import chat_acts, forgetting, pictures, sending
 from helix_desktop.gui.actions import OF_A_QUESTION
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.chat.approvals import Approvals
+from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.conversation_acts import SUFFIX
+from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import ALLOW_ALL, Session, Workbench
 from helix_desktop.gui.questions import ask_allow_all, ask_files, ask_folder
 from helix_desktop.gui.sharing.acts import SharingActs
-from helix_desktop.gui.theme import ZOOMS
+from helix_desktop.gui.showing import Showing
+from helix_desktop.gui.theme import ZOOMS, Theme
 from helix_desktop.gui.words import tr
 from helix_desktop.gui.workspace_acts import WorkspaceActs
-from helix_desktop.settings import THEME, ZOOM
+from helix_desktop.settings import THEME, ZOOM, Settings
 
 FOLDS = {
     "fold-marker": FoldKind.MARKER,
@@ -49,13 +54,13 @@ def wire(window: MainWindow) -> None:
 def _wire_rail(window: MainWindow) -> None:
     rail, on = window.rail, window.actions_.on
     acts = WorkspaceActs(window)
-    rail.chosen.connect(partial(_open, window))
+    rail.chosen.connect(lambda workspace: window.open_workspace(workspace))  # noqa: PLW0108 - the slot takes one argument
     rail.adding.connect(window.actions_["open-folder"].trigger)
     rail.palette_wanted.connect(window.actions_["palette"].trigger)
     rail.settings_wanted.connect(window.actions_["settings"].trigger)
     rail.wants.connect(partial(acts.do))  # a signal alone would not keep `acts` alive
     on("workspace-folder", lambda: acts.current(acts.folders))
-    on("share-workspace", partial(_share, window))
+    on("share-workspace", partial(_share, window.showing, window.doing, window))
     on("join-workspace", partial(_join, window))
     on("export-workspace", lambda: acts.current(acts.export))
     on("import-workspace", acts.import_)
@@ -75,11 +80,11 @@ def _wire_rail(window: MainWindow) -> None:
         shortcut.activated.connect(partial(_open_number, window, number))
 
 
-def _share(window: MainWindow) -> None:
-    if window.bench is not None:
+def _share(showing: Showing, doing: Doing, parent: QWidget) -> None:
+    if showing.bench is not None:
         from helix_desktop.gui.sharing.dialog import ShareDialog
 
-        ShareDialog(window.bench, window.doing, window).open()
+        ShareDialog(showing.bench, doing, parent).open()
 
 
 def _join(window: MainWindow) -> None:
@@ -92,10 +97,6 @@ def _join(window: MainWindow) -> None:
     JoinDialog(window.desk, window.name_for, window.doing, joined, window).open()
 
 
-def _open(window: MainWindow, workspace: str) -> None:
-    window.open_workspace(workspace)
-
-
 def _open_number(window: MainWindow, number: int) -> None:
     workspace = window.rail.workspace_at(number)
     if workspace:
@@ -104,7 +105,7 @@ def _open_number(window: MainWindow, number: int) -> None:
 
 def _wire_sidebar(window: MainWindow) -> None:
     side, on = window.sidebar, window.actions_.on
-    side.opened.connect(lambda conversation: window.go(Place("conversation", _bench(window), conversation)))
+    side.opened.connect(lambda talk: window.go(Place("conversation", window.bench.id if window.bench else "", talk)))
     side.wants.connect(partial(_act, window))
     side.emptying_wanted.connect(lambda: window.acts.empty_trash(window.bench) if window.bench else None)
     side.sharing_wanted.connect(window.actions_["share-workspace"].trigger)
@@ -120,10 +121,6 @@ def _wire_sidebar(window: MainWindow) -> None:
     on("undo", window.notices.undo)
     on("previous", lambda: _neighbour(window, -1))
     on("next", lambda: _neighbour(window, 1))
-
-
-def _bench(window: MainWindow) -> str:
-    return window.bench.id if window.bench else ""
 
 
 def _act(window: MainWindow, what: str, conversation: str = "") -> None:
@@ -202,24 +199,24 @@ def _wire_composer(window: MainWindow) -> None:
     held = composer.attachments
     held.unknown.connect(lambda one: pictures.look_at(window.bench, window.doing, held, one))
     held.opened.connect(lambda one: pictures.open_(window.bench, window.doing, one.stored, one.name, window))
-    composer.editing.connect(partial(_unqueue, window, edit=True))
-    composer.dropping.connect(partial(_unqueue, window, edit=False))
-    window.chat.approvals.answered.connect(partial(_answer, window))
+    composer.editing.connect(partial(_unqueue, window.showing, composer, window.notices, edit=True))
+    composer.dropping.connect(partial(_unqueue, window.showing, composer, window.notices, edit=False))
+    window.chat.approvals.answered.connect(partial(_answer, window.showing, composer))
     window.chat.foreign.continuing.connect(partial(_act, window, "fork"))
     window.chat.way_on.settings_wanted.connect(window.settings_wanted)
     window.chat.way_on.going_on.connect(window.actions_["resume"].trigger)
     on("compose", partial(_compose, window))
     on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.files))
-    on("stop", _with_session(window, lambda session: session.stop()))
-    on("resume", _with_session(window, lambda session: session.resume()))
+    on("stop", _with_session(window.showing, window.notices, lambda session: session.stop()))
+    on("resume", _with_session(window.showing, window.notices, lambda session: session.resume()))
     for scope in ("once", "conversation", "always"):
-        on(f"allow-{scope}", partial(_allow, window, scope))
+        on(f"allow-{scope}", partial(_allow, window.chat.approvals, scope))
     on("refuse", lambda: window.chat.approvals.card.refuse() if window.chat.approvals.card else None)
     window._enable()  # noqa: SLF001 - handlers are there now; what is of use is decided by the window
 
 
 def _resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
-    session, not_sent = window.session, sending.given_back(window, parts)
+    session, not_sent = window.session, sending.given_back(window.chat.composer, window.notices, parts)
     if session is not None:
         work = session.edit_and_resend(seq, parts)
         window.doing.do(work, name="edit and resend", owner=window, failed=not_sent)
@@ -230,38 +227,38 @@ def _compose(window: MainWindow) -> None:
     window.chat.composer.text.setFocus()
 
 
-def _with_session(window: MainWindow, act: Callable[[Session], object]) -> Callable[[], None]:
+def _with_session(showing: Showing, notices: Notices, act: Callable[[Session], object]) -> Callable[[], None]:
     def run() -> None:
-        if window.session is not None:
+        if showing.session is not None:
             try:
-                act(window.session)
+                act(showing.session)
             except HelixError as error:
-                window.notices.tell_error(error)
+                notices.tell_error(error)
 
     return run
 
 
-def _allow(window: MainWindow, scope: str) -> None:
-    if window.chat.approvals.card is not None:
-        window.chat.approvals.card.allow(scope)
+def _allow(approvals: Approvals, scope: str) -> None:
+    if approvals.card is not None:
+        approvals.card.allow(scope)
 
 
-def _answer(window: MainWindow, number: int, answer: Answer) -> None:
-    if window.session is not None:
-        window.session.answer(number, answer)
-        window.chat.composer.text.setFocus()
+def _answer(showing: Showing, composer: Composer, number: int, answer: Answer) -> None:
+    if showing.session is not None:
+        showing.session.answer(number, answer)
+        composer.text.setFocus()
 
 
-def _unqueue(window: MainWindow, index: int, *, edit: bool) -> None:
+def _unqueue(showing: Showing, composer: Composer, notices: Notices, index: int, *, edit: bool) -> None:
     """Not where one has been sent since the list was shown: the number would be another message's."""
-    if window.session is None or len(window.session.queue) != window.chat.composer.waiting.number:
+    session = showing.session
+    if session is None or len(session.queue) != composer.waiting.number:
         return
-    taken: tuple[UserPart, ...] = window.session.unqueue(index)
+    taken: tuple[UserPart, ...] = session.unqueue(index)
     if edit:
-        window.chat.composer.take(taken)
+        composer.take(taken)
     else:
-        session = window.session
-        window.notices.tell(tr("The message was removed."), act=lambda: session.send(taken))
+        notices.tell(tr("The message was removed."), act=lambda: session.send(taken))
 
 
 def _wire_pages(window: MainWindow) -> None:
@@ -269,19 +266,20 @@ def _wire_pages(window: MainWindow) -> None:
     window.pages.wanted.connect(partial(chat_acts.do, window))
     window.pages.cache.room_wanted.connect(lambda: window.settings_wanted.emit("storage"))
     window.pages.changes.told.connect(window.notices.tell)
-    window.pages.changes.said.connect(partial(_tell_agent, window))
+    window.pages.changes.said.connect(partial(_tell_agent, window.showing, window.notices))
     on("find", partial(_find, window))
     on("bottom", window.pages.follow)
     on("sidebar", window.toggle_sidebar)
     on("inspector", window.toggle_side)
-    on("next-area", lambda: _next_area(window))
+    areas = (window.sidebar.list, window.chat.transcript, window.chat.composer.text, window.pages.inspector)
+    on("next-area", lambda: _next_area(areas))
 
 
-def _tell_agent(window: MainWindow, text: str) -> None:
+def _tell_agent(showing: Showing, notices: Notices, text: str) -> None:
     """A comment on a change: at once, or after the agent's present step."""
-    if window.session is not None:
-        window.session.send((Text(text),), steer=True)
-        window.notices.tell(tr("Sent to the agent."))
+    if showing.session is not None:
+        showing.session.send((Text(text),), steer=True)
+        notices.tell(tr("Sent to the agent."))
 
 
 def _find(window: MainWindow) -> None:
@@ -292,13 +290,9 @@ def _find(window: MainWindow) -> None:
         window.palette_.open("")
 
 
-def _next_area(window: MainWindow) -> None:
+def _next_area(all_: Sequence[QWidget]) -> None:
     """Around the window with one key: the list, the page, the composer, the side."""
-    areas = [
-        widget
-        for widget in (window.sidebar.list, window.chat.transcript, window.chat.composer.text, window.pages.inspector)
-        if widget.isVisible()
-    ]
+    areas = [widget for widget in all_ if widget.isVisible()]
     here = QApplication.focusWidget()
     at = next((i for i, area in enumerate(areas) if here is not None and (area is here or area.isAncestorOf(here))), -1)
     if areas:
@@ -309,19 +303,22 @@ def _wire_conversation(window: MainWindow) -> None:
     on = window.actions_.on
     for name in ("rename", "pin", "archive", "trash", "fork", *(f"export-{form}" for form in SUFFIX)):
         on(name, partial(_act, window, name))
-    on("regenerate", lambda: _work(window, "regenerate", lambda session: session.regenerate()))
+    work = partial(_work, window.showing, partial(window.doing.do, owner=window))
+    on("regenerate", lambda: work("regenerate", lambda session: session.regenerate()))
     for name, kind in FOLDS.items():
-        on(name, partial(_fold, window, kind))
+        on(name, partial(work, "fold now", partial(_fold, kind)))
     window._enable()  # noqa: SLF001 - see above
 
 
-def _fold(window: MainWindow, kind: FoldKind) -> None:
-    _work(window, "fold now", lambda session: session.fold_now(kind))
+def _fold(kind: FoldKind, session: Session) -> Coroutine[Any, Any, object]:
+    return session.fold_now(kind)
 
 
-def _work(window: MainWindow, name: str, act: Callable[[Session], Coroutine[Any, Any, object]]) -> None:
-    if window.session is not None:
-        window.doing.do(act(window.session), name=name, owner=window)
+def _work(
+    showing: Showing, do: Callable[..., object], name: str, act: Callable[[Session], Coroutine[Any, Any, object]]
+) -> None:
+    if showing.session is not None:
+        do(act(showing.session), name=name)
 
 
 def _wire_view(window: MainWindow) -> None:
@@ -329,8 +326,8 @@ def _wire_view(window: MainWindow) -> None:
     for name, scheme in (("light", "light"), ("dark", "dark"), ("as-system", "system")):
         on(name, partial(window.settings.change, THEME, scheme))
     for name, steps in (("zoom-in", 1), ("zoom-out", -1), ("zoom-usual", 0)):
-        on(name, partial(_zoom, window, steps))
-    on("full-screen", lambda: _full_screen(window))
+        on(name, partial(_zoom, theme, window.settings, steps))
+    on("full-screen", lambda: _full_screen(window.window()))
     window.actions_["zoom-in"].setShortcuts([window.actions_["zoom-in"].shortcut(), QKeySequence("Ctrl+=")])
     theme.changed.connect(window.update)
     window.actions_.changed.connect(partial(_show_keys, window))
@@ -345,14 +342,13 @@ def _show_keys(window: MainWindow) -> None:
     window.pages.cache.bar.show_shortcut(shortcut("find").replace("+", " "))
 
 
-def _zoom(window: MainWindow, steps: int) -> None:
-    window.theme.zoom_by(steps)
-    nearest = min(ZOOMS, key=lambda zoom: abs(zoom - window.theme.zoom))
-    window.settings.change(ZOOM, round(nearest * 100))
+def _zoom(theme: Theme, settings: Settings, steps: int) -> None:
+    theme.zoom_by(steps)
+    nearest = min(ZOOMS, key=lambda zoom: abs(zoom - theme.zoom))
+    settings.change(ZOOM, round(nearest * 100))
 
 
-def _full_screen(window: MainWindow) -> None:
-    shell = window.window()
+def _full_screen(shell: QWidget) -> None:
     if shell.isFullScreen():
         shell.showNormal()
     else:

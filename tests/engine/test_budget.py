@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import (
     ModelRole,
     ModelSet,
     PartRef,
+    Pinned,
     RulesSet,
     Span,
     SystemSet,
@@ -221,3 +222,30 @@ def test_the_cache_lives_from_the_last_request_on_where_its_provider_says_for_ho
     price = budget.next_message(talk.state, LAYERED)
     assert price is not None
     assert (price.warm_until, price.price(talk.state.time + 1e6)) == (0.0, price.warm)
+
+
+def test_the_meter_names_the_main_model() -> None:
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 9_005, 5_000))
+    meter = budget.meter(talk.state, LAYERED)
+    assert (meter.model, meter.window) == ("m", 9_005)
+    assert str(budget.reserve(talk.state, LAYERED)) == str(900 + 450)
+
+
+def test_what_is_never_folded_counts_with_the_settings() -> None:
+    talk = Talk()
+    talk.add(SystemSet("system", 1_000))
+    seq = talk.user("go", tokens=100)
+    alone = budget.kept_whole(talk.state)
+    talk.add(Pinned(PartRef(seq)))
+    assert alone == 1_000
+    assert budget.kept_whole(talk.state) >= 1_100
+
+
+def test_a_token_that_is_written_costs_its_share_of_the_models_price() -> None:
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 9_000, price_input=4.0, price_cache_write=5.0))
+    talk.user("go")
+    found = budget.next_message(talk.state, LAYERED)
+    assert found is not None
+    assert found.per_token == pytest.approx(5 / 1_000_000)

@@ -108,3 +108,11 @@ def test_a_part_taken_out_beats_a_pin_and_a_pin_beats_a_fold() -> None:
 def test_blank_texts_are_not_shown() -> None:
     message = recorded(UserSaid((Text(" \n", 1), Text("hi", 1))))
     assert len(parts.render(message, {}, lambda _: None, lambda _: False, lambda _: False)) == 1
+
+
+def test_other_alphabets_stay_as_they_are_in_arguments_that_are_written_anew() -> None:
+    assert parts.cleared_arguments(json.dumps({"text": "é" * 500, "more": "ü" * 500, "path": "ä"}), "märk") == (
+        '{"text": "märk", "more": "[CACHED] in the same entry", "path": "ä"}'
+    )
+    assert parts.cleared_arguments('{"path": "ä"}', "märk") == '{"path": "ä", "cached": "märk"}'
+    assert parts.legal_call(ToolCall("a", "read", "größe"), "a").arguments == '{"malformed": "größe"}'

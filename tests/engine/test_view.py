@@ -24,6 +24,7 @@ from helix_desktop.engine.facts import (
     RulesSet,
     Span,
     Spent,
+    Stored,
     SystemSet,
     Text,
     ToolsOffered,
@@ -340,3 +341,30 @@ def test_the_highest_number_of_a_fold_is_known_on_any_line() -> None:
     talk.add(Rewound(2))
     assert talk.state.last_fold == 9
     assert talk.state.fold("marker-7") is None
+
+
+def test_the_view_carries_how_the_main_model_is_asked() -> None:
+    state = view.state_of(
+        [Recorded("c", 1, 0.0, ModelSet(ModelRole.MAIN, "m", 9_000, effort="high", temperature=0.5, top_p=0.9))]
+    )
+    asked = state.view()
+    assert (asked.effort, asked.temperature, asked.top_p) == ("high", 0.5, 0.9)
+
+
+def test_the_highest_number_of_a_fold_counts_with_and_without_a_batch() -> None:
+    talk = Talk()
+    talk.user("go")
+    seq = talk.step("c")
+    talk.fold("marker-7", PartRef(seq), kind=FoldKind.MARKER)
+    assert talk.state.last_fold == 7
+
+
+def test_a_document_names_the_entries_of_its_originals() -> None:
+    talk = Talk()
+    talk.user("go")
+    talk.step("c")
+    original = stored("all of it")
+    talk.add(Folded("h", FoldKind.HANDOVER, Span(1, 3), "short", 5, 500, entries=(original.digest,)))
+    document = talk.view().blocks[0]
+    assert document.fold == "h"
+    assert document.cached == (Stored(original.digest, 0),)

@@ -166,3 +166,39 @@ def test_the_plan_is_the_last_list() -> None:
     talk.add(TodoSet((("one", "open"),)))
     talk.add(TodoSet((("one", "done"), ("two", "doing"))))
     assert talk.state.branch.todo == (("one", "done"), ("two", "doing"))
+
+
+def test_two_outputs_of_one_step_are_both_what_it_adds() -> None:
+    talk = Talk()
+    talk.user("go")
+    talk.reply("", "a", "b")
+    talk.output("a", tokens=500)
+    talk.output("b", tokens=300)
+    assert talk.state.branch.clearable == [800 - 2 * MARKER_TOKENS]
+
+
+def test_undoing_the_fold_of_a_part_counts_as_the_part() -> None:
+    talk = Talk()
+    talk.user("go")
+    seq = talk.step("c", tokens=500)
+    whole = talk.state.branch.total_tokens
+    talk.fold("m", PartRef(seq), kind=FoldKind.MARKER, tokens=40)
+    assert talk.state.branch.total_tokens == whole - 460
+    assert talk.state.branch.tokens_without("m") == whole
+
+
+def test_a_fold_as_long_as_its_part_has_an_effect() -> None:
+    talk = Talk()
+    talk.user("go")
+    seq = talk.step("c", tokens=500)
+    talk.fold("m", PartRef(seq), kind=FoldKind.MARKER, tokens=500)
+    assert "m" in talk.state.branch.live
+
+
+def test_the_turn_knows_where_the_one_before_it_began() -> None:
+    talk = Talk()
+    first = talk.user("go")
+    talk.reply("done")
+    talk.user("more")
+    assert talk.state.branch.turn.before == first
+    assert talk.state.branch.turn.running

@@ -194,3 +194,10 @@ def test_a_moment_counts_money_with_the_main_models_price() -> None:
     assert found == savings(plain, Prices(0.1, 1.25, 5), 3.0)
     assert found.paid_without > 0
     assert plain.state.at(3).savings(Prices(0.1, 1.25, 5)).steps == 1
+
+
+def test_a_report_of_one_token_is_one() -> None:
+    talk = told(*STEPS[:3])
+    seq = talk.add(reply(0, 1))
+    assert talk.state.record.ledger.cached("m", seq) == 1
+    assert talk.state.record.ledger.answered("other", seq) == 0
