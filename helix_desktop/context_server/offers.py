@@ -65,10 +65,11 @@ OFFERS = (
     Offer(
         ToolName.RECALL,
         "Recall cached content",
-        "Bring back content from the cache: all of it page by page, some of its lines, or the lines that match.",
+        "Bring back content from the cache: the passages with some words, some of its lines, the lines that match, or all of it page by page.",
         _object(
             ("sha256",),
             sha256=_HASH,
+            find=_text("Words of what you need"),
             lines=_text("Only these lines, such as 10-40", 40),
             grep=_text("Only lines that match this regular expression"),
             context=_whole("With grep: lines to show around each match", 50),

@@ -87,12 +87,12 @@ class Shelf:
 
 
 async def recall_content(
-    shelf: Shelf, *, sha256: str, lines: str = "", grep: str = "", context: int = 0
+    shelf: Shelf, *, sha256: str, find: str = "", lines: str = "", grep: str = "", context: int = 0
 ) -> dict[str, Any]:
-    """One page of an entry, or the lines that match."""
+    """One page of an entry, the passages with some words, or the lines that match."""
     digest = await recall.found(shelf.cache, sha256)
     text = await recall.recall(
-        shelf.cache, shelf.tokens, digest.hex, lines=lines, pattern=grep, context=context, grep=shelf.grep
+        shelf.cache, shelf.tokens, digest.hex, words=find, lines=lines, pattern=grep, context=context, grep=shelf.grep
     )
     return {"sha256": digest.hex, "text": text}
 

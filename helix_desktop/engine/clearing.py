@@ -27,6 +27,8 @@ from helix_desktop.engine.strategies.preview import made_preview
 from helix_desktop.engine.transcript import stored_text
 from helix_desktop.errors import NotThere
 
+LONG = 500  # tokens from which on a marker says that a part can be asked for
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -78,7 +80,7 @@ class Sweeping:
             return await self._marked_call(ref, block, block.content)
         stored = self._stored(ref)
         about = caching.about_output(self.conversation.state.branch, ref.seq)
-        text = caching.marker(stored.digest, about)
+        text = caching.marker(stored.digest, about, part=block.tokens > LONG)
         return Shown(ref, block, FoldKind.MARKER, text, self.tokens.count(text), (stored.digest,))
 
     async def _marked_call(self, ref: PartRef, block: Block, call: ToolCall) -> Shown:
@@ -87,7 +89,7 @@ class Sweeping:
         stored = await self.cache.put(content.encode("utf-8", "replace"), About(call.name, short))
         lines = f"{stored.lines:,} lines · " if stored.lines else ""
         about = f"argument of {call.name} {short} · {lines}{caching.size(stored)}"
-        text = caching.marker(stored.digest, about)
+        text = caching.marker(stored.digest, about, part=block.tokens > LONG)
         tokens = self.tokens.count(call.name + parts.cleared_arguments(call.arguments, text))
         return Shown(ref, block, FoldKind.MARKER, text, tokens, (stored.digest,))
 

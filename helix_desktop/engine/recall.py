@@ -6,10 +6,12 @@ than what admission holds back: so a recall never goes round in a circle.
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from helix_desktop.engine import transcript
+from helix_desktop.engine import passages, transcript
 from helix_desktop.engine.ask_model import Asking, plain_request
 from helix_desktop.engine.details import Source
 from helix_desktop.engine.digest import Digest
@@ -38,6 +40,7 @@ LINES_TOKENS = 3_500  # where lines are asked for from one number to another
 COMPACTED_TOKENS = 3_500
 AROUND, PASSAGES, PASSAGE = 12, 3, 1_600  # lines around a hit, hits shown with them, characters of each
 PAGE_BYTES = 24_000
+FIND_BYTES, IN_A_THREAD = 8 << 20, 1 << 15
 PIECE = 1 << 20
 COMPACT_BYTES = 2 << 20
 COMPACT_SECONDS = 120.0
@@ -77,23 +80,28 @@ async def _near(cache: Cache, name: str) -> str:
     return f" Near it is {near.hex}."
 
 
-async def recall(
+async def recall(  # noqa: PLR0913  # what an agent may ask by
     cache: Cache,
     tokens: Tokens,
     name: str,
     *,
     lines: str = "",
+    words: str = "",
     pattern: str = "",
     context: int = 0,
     grep: Grep | None = None,
 ) -> str:
-    """An entry, or some lines of it, or the lines that match, one page at most; it says how to go on."""
+    """An entry, or some lines of it, the passages with some words, or the lines that match a pattern, one page at most; it
+    says how to go on.
+    """
     digest = await found(cache, name)
     stored = (await cache.about(digest)).stored
     if pattern:
         if grep is None:
             raise WrongUse("Patterns cannot be used here.", remedy="Ask for lines, or search.")
         return await grep(pattern, pieces(cache, stored), context) or f"[no line matches {pattern}]"
+    if words.strip() and not lines.strip():
+        return await _passages(cache, tokens, stored, words)
     first, last = span(lines)
     taken = await read_lines(cache, stored, first, last)
     if not taken:
@@ -103,6 +111,22 @@ async def recall(
     head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"
     rest = f'\n[go on with lines="{until + 1}-{last or ""}"]' if until < min(last or total, total) else ""
     return f"{head}{text if text.strip() else '(empty lines)'}{rest}"
+
+
+async def _passages(cache: Cache, tokens: Tokens, stored: Stored, words: str) -> str:
+    """The passages with the words; of a very long entry, of its beginning."""
+    content = await cache.read(stored.digest, 0, min(FIND_BYTES, stored.size)) if stored.size else b""
+    lines = content.decode("utf-8", "replace").split("\n")
+    if len(lines) > 1 and not lines[-1]:
+        lines.pop()
+    work = functools.partial(passages.find, tokens, lines, words)
+    found = await asyncio.to_thread(work) if len(content) > IN_A_THREAD else work()
+    rest = (
+        ""
+        if stored.size <= FIND_BYTES
+        else f"\n[only the first {len(lines):,} lines were searched; grep searches all of it]"
+    )
+    return (found or f"[none of these words is in it; it has {stored.lines:,} lines]") + rest
 
 
 async def search(index: Index, query: str, *, tool: str = "", limit: int = 10, cache: Cache | None = None) -> str:

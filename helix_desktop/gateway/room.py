@@ -54,7 +54,7 @@ from helix_desktop.gateway.shown import As, Entry, Showing, Shown
 from helix_desktop.gateway.tracks import Place, Track, Tracks, longer
 from helix_desktop.providers.client import priced
 from helix_desktop.providers.models import look_up
-from helix_desktop.tools.recall import matching_lines
+from helix_desktop.tools.recall import AROUND, matching_lines
 from helix_desktop.wire.message import Kind, Piece, Speaker, Tool, Wired, slices
 from helix_desktop.workbench import setup
 from helix_desktop.workbench.bench import Workbench
@@ -545,14 +545,14 @@ class Room:
                 limit = asked.get("limit", 10)
                 count = limit if isinstance(limit, int) else 10
                 return await recall.search(stores.index, str(asked.get("query", "")), limit=count), True
-            context = asked.get("context", 0)
             text = await recall.recall(
                 stores.cache,
                 tokens,
                 str(asked.get("sha256", "")),
                 lines=str(asked.get("lines", "") or ""),
+                words=str(asked.get("find", "") or ""),
                 pattern=str(asked.get("grep", "") or ""),
-                context=context if isinstance(context, int) else 0,
+                context=AROUND,
                 grep=matching_lines,
             )
         except (HelixError, ValueError) as error:

@@ -3,7 +3,8 @@
 A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood in the
 session and stands nowhere in the view. A word of ordinary prose is no identifier: it has a joint in it. Where an entry that
 the view names holds it, the agent recalls that entry and reads it from the beginning, page after page as the tool hands them
-out: it does not know the line. Where only a summary stands for it, it searches first. Nothing here asks what the engine
+out: it does not know the line. It asks by the words that stand beside it in the reply, as far as the view still shows
+them: what it misses it cannot name. Where that does not bring it, it reads the entry from the beginning. Where only a summary stands for it, it searches first. Nothing here asks what the engine
 thinks it kept.
 """
 
@@ -13,8 +14,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, zip_longest
+from itertools import islice
 
+from helix_desktop.engine import passages
 from helix_desktop.engine.blocks import Block, Role
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.recall import LINES_TOKENS, PAGE_TOKENS, page
@@ -23,24 +25,49 @@ from helix_desktop.replay.losses import plain
 from helix_desktop.replay.retention import IDENTIFIER
 
 LINE = (24, 300)  # characters of a line that is told from others by its words
+MOST_WORDS = 12  # an agent asks by
+MANY = 12  # more than this is used of an entry: it is read whole
+SHORT = 1_500  # characters: what is not longer is read as it is
 MOST_PAGES = 3  # an agent reads for one reply
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
+_WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _NUMBER = re.compile(r"\s*\d+[\t|:→]\s?")  # that tools put before a line
 
 Uses = frozenset[str]
+Asked = tuple[tuple[str, str], ...]  # the arguments of a recall besides the hash
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as the tool hands it out. `lines`: what is asked for, nothing for the first page. `named`: the view names the
-    entry, so that no search is needed.
+    """A page as the tool hands it out. `asked`: by which words or lines, nothing for the first page. `named`: the view names
+    the entry, so that no search is needed.
     """
 
     entry: str
-    lines: str
+    asked: Asked
     text: str
     holds: Uses
     named: bool
+    round: int = 0  # those of one round are asked for at once
+
+    @property
+    def by_words(self) -> bool:
+        return any(name == "find" for name, _ in self.asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asks:
+    """How an agent asks for what it cannot see: by the words beside it that the view still shows."""
+
+    reply: RecordedMessage
+    seen: Uses
+    uses: Callable[[str], Uses]
+
+    def words(self, missed: Uses) -> str:
+        lines = [line for text in texts(self.reply) for line in plain(text).splitlines()]
+        beside = [line for line in lines if not missed.isdisjoint(self.uses(line))]
+        spoken = (word for line in beside or lines for word in _WORD.findall(line) if word.casefold() in self.seen)
+        return " ".join(islice(dict.fromkeys(spoken), MOST_WORDS))
 
 
 class Misses:
@@ -53,6 +80,7 @@ class Misses:
         self._shown: dict[int, tuple[Block, Uses]] = {}
         self._counts: Counter[str] = Counter()
         self._found: dict[str, Uses] = {}
+        self._spoken: dict[str, Uses] = {}
         self._pages: dict[str, list[tuple[str, str]]] = {}
 
     def heard(self, message: RecordedMessage) -> None:
@@ -83,36 +111,74 @@ class Misses:
         used -= {line for line in self.uses(reply.text) if " " in line}  # what it says to the person it can say anew
         return used & self._earlier
 
-    def pages(self, missed: set[str], entries: Sequence[tuple[str, str]], *, summarised: bool) -> list[Page]:
+    def pages(
+        self,
+        missed: set[str],
+        reply: RecordedMessage,
+        entries: Sequence[tuple[str, str]],
+        view: Iterable[str],
+        *,
+        summarised: bool,
+    ) -> list[Page]:
         """The pages that are read for it, in order, of the entries the view names (name and text); where a summary stands
-        in the view, of everything it may stand for as well.
+        in the view, of everything it may stand for as well. `view`: what the view says.
         """
-        chosen, left = self._chosen(missed, entries, MOST_PAGES, named=True)
+        asks = _Asks(reply, frozenset().union(*map(self._words, view)), self.uses)
+        chosen, left = self._chosen(missed, asks, entries, MOST_PAGES, named=True)
         if left and summarised and len(chosen) < MOST_PAGES:
             behind = [(name, text) for name, text in self._said.items()]
-            chosen += self._chosen(left, behind, MOST_PAGES - len(chosen), named=False)[0]
+            chosen += self._chosen(left, asks, behind, MOST_PAGES - len(chosen), named=False)[0]
         return chosen
 
     def _chosen(
-        self, missed: set[str], entries: Sequence[tuple[str, str]], most: int, *, named: bool
+        self, missed: set[str], asks: _Asks, entries: Sequence[tuple[str, str]], most: int, *, named: bool
     ) -> tuple[list[Page], set[str]]:
         """Entry after entry, each time the one that holds the most of what is missed, of equal ones the shortest."""
         left = set(missed)
-        holding = [(name, text) for name, text in entries if not left.isdisjoint(self.uses(text))]
-        every = [(self._pages_of(name, text, named=named), len(text)) for name, text in holding]
+        every = [(name, text) for name, text in entries if not left.isdisjoint(self.uses(text))]
         chosen: list[Page] = []
-        while left and every and len(chosen) < most:
-            best = max(every, key=lambda one: (sum(len(page.holds & left) for page in one[0]), -one[1]))
+        while left and every and _counted(chosen, missed) < most:
+            name, text = best = max(every, key=lambda one: (len(self.uses(one[1]) & left), -len(one[1])))
             every.remove(best)
-            read = _read(best[0], left) if named else _found(best[0], left)
-            chosen += read[: most - len(chosen)]
+            if named:
+                read = self._read(name, text, self.uses(text) & left, asks)
+            else:
+                read = _found(self._pages_of(name, text, named=False), left)
+            room = most - _counted(chosen, missed)
+            chosen += [one for number, one in enumerate(read) if _counted(read[: number + 1], missed) <= room]
             left = left.difference(*(page.holds for page in chosen))
         return chosen, left
+
+    def _read(self, name: str, text: str, missed: Uses, asks: _Asks) -> list[Page]:
+        """What is used much of is read whole, in one round. Else by words first, and where that does not bring all, page
+        after page up to the last that is needed; of what lies too far in, the lines.
+        """
+        pages, words = self._pages_of(name, text, named=True), asks.words(missed)
+        if (len(pages) == 1 and len(text) <= SHORT) or len(missed) > MANY or not words:
+            return pages[:MOST_PAGES]
+        said = passages.find(self._tokens, text.removesuffix("\n").split("\n"), words)
+        found = Page(name, (("find", words),), said, self.uses(said), named=True)
+        left, needed = missed - found.holds, list[int]()
+        for number, one in enumerate(pages):
+            if not left.isdisjoint(one.holds):
+                left -= one.holds
+                needed.append(number)
+        if needed and needed[-1] >= MOST_PAGES:
+            return [found, *(replace(pages[number], round=1) for number in needed)]
+        return [found, *(replace(pages[number], round=number + 1) for number in range(max(needed, default=-1) + 1))]
 
     def _pages_of(self, name: str, text: str, *, named: bool) -> list[Page]:
         if name not in self._pages:
             self._pages[name] = list(_cut(self._tokens, text.split("\n")))
-        return [Page(name, lines, said, self.uses(said), named) for lines, said in self._pages[name]]
+        return [
+            Page(name, (("lines", lines),) if lines else (), said, self.uses(said), named)
+            for lines, said in self._pages[name]
+        ]
+
+    def _words(self, text: str) -> Uses:
+        if text not in self._spoken:
+            self._spoken[text] = frozenset(map(str.casefold, _WORD.findall(text)))
+        return self._spoken[text]
 
     def uses(self, text: str) -> Uses:
         """Identifiers and paths of a text, and its lines as they are without numbers and indentation."""
@@ -125,21 +191,13 @@ class Misses:
 
 
 def rounds(pages: Sequence[Page]) -> list[list[Page]]:
-    """What is asked for at once: the first page of every entry, then the second of every entry."""
-    entries = [list(group) for _, group in groupby(pages, lambda page: page.entry)]
-    return [[page for page in at if page] for at in zip_longest(*entries)]
+    """What is asked for at once."""
+    return [[page for page in pages if page.round == number] for number in sorted({page.round for page in pages})]
 
 
-def _read(pages: Sequence[Page], missed: set[str]) -> list[Page]:
-    """From the beginning up to the last page that is needed; of what lies too far in, the first page and the lines."""
-    left, needed = set(missed), list[int]()
-    for number, one in enumerate(pages, 1):
-        if not left.isdisjoint(one.holds):
-            left -= one.holds
-            needed.append(number)
-    if needed and needed[-1] > MOST_PAGES:
-        return [pages[0], *(pages[number - 1] for number in needed if number > 1)]
-    return list(pages[: max(needed, default=0)])
+def _counted(pages: Sequence[Page], missed: set[str]) -> int:
+    """Without the passages that brought nothing: they are billed, and the agent reads on."""
+    return sum(not page.by_words or not page.holds.isdisjoint(missed) for page in pages)
 
 
 def _found(pages: Sequence[Page], missed: set[str]) -> list[Page]:
@@ -149,12 +207,10 @@ def _found(pages: Sequence[Page], missed: set[str]) -> list[Page]:
 
 
 def _cut(tokens: Tokens, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """The pages of a text, each with the lines that are asked for: as the tool says how to go on. An agent
-    does not read on for ever: what lies behind `MOST_PAGES` it asks for by the lines.
-    """
-    first = number = 1
+    """The pages of a text as the tool hands them out, each with the lines that are asked for."""
+    first = 1
     while first <= len(lines):
-        size = PAGE_TOKENS if number <= MOST_PAGES else LINES_TOKENS
-        text, last = page(tokens, lines[first - 1 : first + 2_000], first, size)
-        yield "" if number == 1 else f"{first}-" if number <= MOST_PAGES else f"{first}-{last}", text
-        first, number = last + 1, number + 1
+        text, last = page(tokens, lines[first - 1 : first + 2_000], first, LINES_TOKENS)
+        whole = first == 1 and last == len(lines) and tokens.count(text) <= PAGE_TOKENS
+        yield "" if whole else f"{first}-{last}", text
+        first = last + 1

@@ -127,7 +127,8 @@ class Watching:
             if digest not in indexes:  # which name what was there, and do not say it
                 content = await losses.recalled(digest, self._cache.get)
                 entries += [(digest.hex, content.decode("utf-8", "replace"))] if content is not None else []
-        return self._misses.pages(missed, entries, summarised=summarised)
+        said = (self._says(block) for block in view.blocks)
+        return self._misses.pages(missed, reply, entries, said, summarised=summarised)
 
     async def closed(self) -> Watched:
         """The last looks, and all that was seen."""

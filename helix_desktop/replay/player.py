@@ -216,9 +216,10 @@ class Player:
         return [[await self._page(page) for page in together] for together in at_once]
 
     async def _page(self, page: Page) -> Brought:
-        text = await recall.recall(self._stores.cache, self._tokens, page.entry, lines=page.lines)
-        asked = {"sha256": page.entry} | ({"lines": page.lines} if page.lines else {})
-        return ToolName.RECALL, asked, text
+        asked = dict(page.asked)
+        lines, words = asked.get("lines", ""), asked.get("find", "")
+        text = await recall.recall(self._stores.cache, self._tokens, page.entry, lines=lines, words=words)
+        return ToolName.RECALL, {"sha256": page.entry} | asked, text
 
     async def _by_search(self, pages: Sequence[Page]) -> list[list[Brought]]:
         """Of what only a summary stands for: a search, and the page where what the search shows is not enough."""

@@ -11,6 +11,7 @@ from helix_desktop.tools.grep import content_of, grep, shown
 from helix_desktop.tools.tool import Arguments, Result, Run, Tool, Use, fields, text, whole
 
 Compact = Callable[[Digest, str], Awaitable[str]]  # the entry, and what is needed of it
+AROUND = 2  # lines around each match of a pattern
 History = Callable[[str, str], Awaitable[str]]  # the conversation, and the fold
 
 
@@ -39,13 +40,13 @@ async def recall_cached_content(args: Arguments, use: Use) -> Result:
         use.tokens,
         args.text("sha256"),
         lines=args.text("lines"),
+        words=args.text("find"),
         pattern=args.text("grep"),
-        context=args.number("context", 0),
+        context=AROUND,
         grep=matching_lines,
     )
-    return Result(
-        said, source=" ".join(filter(None, (args.text("sha256")[:16], args.text("lines"), args.text("grep"))))[:100]
-    )
+    asked = (args.text("sha256")[:16], args.text("lines"), args.text("find"), args.text("grep"))
+    return Result(said, source=" ".join(filter(None, asked))[:100])
 
 
 async def search_cached_content(args: Arguments, use: Use) -> Result:
@@ -71,13 +72,13 @@ def _recounting(history: History) -> Run:
 
 
 _HASH = text("The hash, or its first digits")
-_RECALL = "Bring back the original behind a hash, page by page."
+_RECALL = "Bring back what is behind a hash: all of it, page by page, or a part."
 _RECALL_SCHEMA = fields(
     "sha256",
     sha256=_HASH,
-    lines=text("Such as 10-40"),
+    find=text("Words of the part"),
+    lines=text("Like 10-40"),
     grep=text("Only lines that match"),
-    context=whole("Lines around each match"),
 )
 _SEARCH = "Search everything that was ever seen in this workspace."
 _SEARCH_SCHEMA = fields("query", query=text(), tool=text("Only outputs of this tool"), limit=whole(least=1))

@@ -2,7 +2,8 @@
 
 The provider knows nothing of the engine: it bills from the bytes it receives, with a cache that finds a marked beginning at
 most 20 blocks before a mark, holds it five minutes and not under 1,024 tokens. Where the recorded reply uses what stands in
-none of these bytes, it first calls the recall that a marker names, and that is billed as well. Time goes ten seconds a step.
+none of these bytes, it first calls the recall that a marker names, as in a replay, round after round, and
+that is billed as well. Time goes ten seconds a step.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from helix_desktop.engine.blocks import Kind, Role
 from helix_desktop.engine.facts import PartRef, Text
 from helix_desktop.histories import reading
 from helix_desktop.histories.recording import RecordedMessage, Recording
-from helix_desktop.replay.misses import Misses
+from helix_desktop.replay.misses import Misses, Page, rounds
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.tokens import Counter
 from tests.benchmarks import gateway_peers
@@ -141,7 +142,7 @@ class Playing:
         self._shown: dict[str, ViewBlock] = {}
         self._now = 0.0
         self._reply: RecordedMessage | None = None
-        self._recalled = False
+        self._rounds: list[list[Page]] | None = None  # of recalls, still to come before the reply
         self._numbers = 0
 
     # --- the provider
@@ -155,15 +156,15 @@ class Playing:
             return [Says(text)]
         reply = self._reply
         texts = [text for text, _ in _blocks(body)][1:]
-        if self._recalls and not self._recalled:
-            pages = self._missed(texts, reply)
-            self._recalled = True
-            if pages:
-                before = self.biller.bill.billed
-                self.biller.bill.recalls += len(pages)
-                self.biller.take(body, self._now, json.dumps(pages))
-                self.biller.bill.recalled += self.biller.bill.billed - before
-                return [Calls("recall_cached_content", page) for page in pages]
+        if self._recalls and self._rounds is None:
+            self._rounds = self._missed(texts, reply)
+        if self._rounds:
+            pages = [{"sha256": page.entry, **dict(page.asked)} for page in self._rounds.pop(0)]
+            before = self.biller.bill.billed
+            self.biller.bill.recalls += len(pages)
+            self.biller.take(body, self._now, json.dumps(pages))
+            self.biller.bill.recalled += self.biller.bill.billed - before
+            return [Calls("recall_cached_content", page) for page in pages]
         self._count_retention(texts, reply)
         blocks: list[Block] = [Says(reply.text)] if reply.text.strip() else []
         blocks += [Calls(call.name, _object(call.arguments), self._id()) for call in reply.calls]
@@ -174,7 +175,8 @@ class Playing:
         self._numbers += 1
         return f"toolu_{self._numbers:06d}"
 
-    def _missed(self, texts: Sequence[str], reply: RecordedMessage) -> list[dict[str, str]]:
+    def _missed(self, texts: Sequence[str], reply: RecordedMessage) -> list[list[Page]]:
+        """The rounds of recalls before a reply, by the rule of the replay."""
         blocks = [
             self._shown.setdefault(text, ViewBlock(Kind.CONVERSATION, Role.USER, PartRef(1), Text(text), 0))
             for text in texts
@@ -185,8 +187,7 @@ class Playing:
             return []
         named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))
         entries = [(name, self._texts[name]) for name in named if name in self._texts]
-        pages = self._misses.pages(missed, entries, summarised=False)
-        return [{"sha256": page.entry} | ({"lines": page.lines} if page.lines else {}) for page in pages]
+        return rounds(self._misses.pages(missed, reply, entries, texts, summarised=False))
 
     def _count_retention(self, texts: Sequence[str], reply: RecordedMessage) -> None:
         said = {
@@ -278,7 +279,7 @@ class Playing:
     def _step(self, agent: Agent, message: RecordedMessage) -> list[tuple[str, str, str]]:
         if not agent.units or agent.units[-1]["role"] == "assistant":
             agent.say("(go on)")
-        self._reply, self._recalled = message, False
+        self._reply, self._rounds = message, None
         self._now += STEP
         _mark(agent.units)
         began = time.perf_counter()

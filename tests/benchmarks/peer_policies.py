@@ -2,8 +2,8 @@
 
 Figures made with these compare policies, not products: every policy gets the same sizes (a marker 60 tokens, an
 excerpt 560, a summary 3,000 written over the cached prefix), the same prices, the same head and the same sessions. What a
-reply uses and the context no longer shows is brought back and billed for all of them: page by page, as this program's own
-tool hands them out, where a policy keeps the original behind a hash, else by the original call, made again.
+reply uses and the context no longer shows is brought back and billed for all of them: by the rule of the replay and as this program's
+own tool hands it out, where a policy keeps the original behind a hash, else by the original call, made again.
 """
 
 from __future__ import annotations
@@ -88,10 +88,11 @@ class Context:
         if part.kind == "output" and not part.recalled:
             self.gone.append(replace(part))
 
-    def bring_back(self, misses: Misses, missed: set[str], count: Count, at: float) -> None:
+    def bring_back(self, misses: Misses, missed: set[str], reply: RecordedMessage, count: Count, at: float) -> None:
         """The pages that hold what is missed, asked for one after the other before the reply."""
         entries = [(str(number), part.text) for number, part in enumerate(self.gone)]
-        for together in rounds(misses.pages(missed, entries, summarised=False)):
+        view = [part.text for part in self.parts if part.form == WHOLE]
+        for together in rounds(misses.pages(missed, reply, entries, view, summarised=False)):
             self.ledger.recall(self.pieces(), CALL * len(together), at)
             for page in together:
                 self._recalled(replace(self.gone[int(page.entry)], uses=page.holds), count(page.text))
@@ -270,7 +271,7 @@ def play(recording: Recording, policy: Policy, window: int, prices: Prices, coun
             standing += sum(context.named[each] > 0 for each in known)
             missed = {one for one in misses.used(message) if context.standing[one] <= 0}
             if missed and policy.recalls:
-                context.bring_back(misses, missed, count, now)
+                context.bring_back(misses, missed, message, count, now)
             elif missed:
                 context.call_again(missed, now)
             brought = sum(part.tokens for part in context.parts if part.recalled)
@@ -329,7 +330,13 @@ def _parts(message: RecordedMessage, context: Context, count: Count, misses: Mis
     for call in message.calls:
         tokens = count(call.name) + count(call.arguments)
         yield Part(
-            "call", tokens, _names([call.arguments]), context.step, context.turn, uses=misses.uses(call.arguments)
+            "call",
+            tokens,
+            _names([call.arguments]),
+            context.step,
+            context.turn,
+            uses=misses.uses(call.arguments),
+            text=call.arguments,
         )
 
 

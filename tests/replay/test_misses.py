@@ -5,7 +5,7 @@ from __future__ import annotations
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.facts import PartRef, Text
 from helix_desktop.histories.recording import RecordedCall, Recording
-from helix_desktop.replay.misses import MOST_PAGES, Misses, Page, rounds
+from helix_desktop.replay.misses import MANY, MOST_PAGES, Misses, Page, rounds
 from tests.replay.sessions import Words, long_session, play, returned, says, step, user
 
 OUTPUT = "def merge_tables(left, right):\n    return left + right  # nothing is dropped here"
@@ -57,10 +57,11 @@ def test_the_entry_the_view_names_comes_first_and_a_search_only_behind_a_summary
     misses = heard()
     shows(misses, "nothing")
     missed = misses.of(says("merge_tables"))
-    named = misses.pages(missed, [("aa", OUTPUT)], summarised=True)
+    reply = says("merge_tables")
+    named = misses.pages(missed, reply, [("aa", OUTPUT)], [], summarised=True)
     assert [(page.entry, page.named) for page in named] == [("aa", True)]
-    assert misses.pages(missed, [], summarised=False) == []
-    assert [page.named for page in misses.pages(missed, [], summarised=True)] == [False]
+    assert misses.pages(missed, reply, [], [], summarised=False) == []
+    assert [page.named for page in misses.pages(missed, reply, [], [], summarised=True)] == [False]
 
 
 def test_no_more_pages_than_an_agent_asks_for_at_once() -> None:
@@ -70,8 +71,8 @@ def test_no_more_pages_than_an_agent_asks_for_at_once() -> None:
         misses.heard(returned("c", f"identifier_{number:03}"))
         entries.append((f"{number}", f"identifier_{number:03}"))
     shows(misses, "nothing")
-    missed = misses.of(says(" ".join(f"identifier_{number:03}" for number in range(MOST_PAGES + 5))))
-    assert len(misses.pages(missed, entries, summarised=True)) == MOST_PAGES
+    reply = says(" ".join(f"identifier_{number:03}" for number in range(MOST_PAGES + 5)))
+    assert len(misses.pages(misses.of(reply), reply, entries, [], summarised=True)) == MOST_PAGES
 
 
 def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
@@ -87,23 +88,41 @@ def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
     assert with_them.retention_plain <= with_them.retention
 
 
-def test_an_entry_is_read_from_the_beginning_up_to_what_is_missed() -> None:
-    """The agent does not know the line: it pays for the pages before it, and what lies far in is asked for by its lines."""
-    text = "\n".join(f"line_{number:05} " + "word " * 9 for number in range(1_000))
+TEXT = "\n".join(f"line_{number:05} of topic_{number // 20:03} " + "word " * 9 for number in range(1_000))
+
+
+def read(missed: set[str], reply: str, view: str) -> list[Page]:
     misses = Misses(Words())
-    misses.heard(returned("c", text))
-    read = misses.pages({"line_00000"}, [("aa", text)], summarised=False)
-    assert [page.lines for page in read] == [""]
-    read = misses.pages({"line_00200"}, [("aa", text)], summarised=False)
-    assert next(page.lines for page in read) == ""
-    assert len(read) == 2
-    assert read[1].lines.endswith("-")
-    far = misses.pages({"line_00999"}, [("aa", text)], summarised=False)
-    assert [page.lines == "" for page in far] == [True, False]
-    first, last = map(int, far[1].lines.split("-"))
+    misses.heard(returned("c", TEXT))
+    return misses.pages(missed, says(reply), [("aa", TEXT)], [view], summarised=False)
+
+
+def test_an_agent_asks_by_the_words_it_still_sees_and_never_by_what_it_misses() -> None:
+    (page,) = read({"line_00210"}, "In topic_010 I change line_00210", "topic_010 is to be changed")
+    assert page.asked == (("find", "topic_010"),)
+    assert "line_00210" in page.holds
+    assert len(page.text) < 3_000
+
+
+def test_where_the_words_do_not_bring_it_pages_are_read_up_to_what_is_missed() -> None:
+    found, *pages = read({"line_00210"}, "In topic_030 I change line_00210", "topic_030 is to be changed")
+    assert found.by_words
+    assert [page.round for page in pages] == list(range(1, len(pages) + 1))
+    assert "line_00210" in pages[-1].holds
+    assert not any("line_00210" in page.holds for page in pages[:-1])
+    found, far = read({"line_00999"}, "In topic_030 I change line_00999", "topic_030 is to be changed")
+    first, last = map(int, dict(far.asked)["lines"].split("-"))
     assert first <= 1_000 <= last
 
 
-def test_pages_of_several_entries_are_asked_for_side_by_side() -> None:
-    pages = [Page(entry, lines, "", frozenset(), named=True) for entry, lines in (("a", ""), ("a", "9-"), ("b", ""))]
+def test_what_is_used_much_of_is_read_whole_in_one_round() -> None:
+    many = {f"line_{number:05}" for number in range(MANY + 1)}
+    pages = read(many, "In topic_000 " + " ".join(sorted(many)), "topic_000")
+    assert 0 < len(pages) <= MOST_PAGES
+    assert {page.round for page in pages} == {0}
+    assert not any(page.by_words for page in pages)
+
+
+def test_what_is_asked_at_once() -> None:
+    pages = [Page(entry, (), "", frozenset(), named=True, round=at) for entry, at in (("a", 0), ("a", 1), ("b", 0))]
     assert [[page.entry for page in together] for together in rounds(pages)] == [["a", "b"], ["a"]]

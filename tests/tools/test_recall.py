@@ -66,8 +66,11 @@ async def test_what_cannot_be_recalled_says_why(here: World, arguments: dict[str
 
 async def test_matching_lines(here: World) -> None:
     name = await stored(here, "".join(f"{number}\n" for number in range(3_000_00)))
-    said = await here.said("recall_cached_content", sha256=name, grep="^12345$", context=1)
-    assert said == "12345- 12344\n12346: 12345\n12347- 12346"
+    said = await here.said("recall_cached_content", sha256=name, grep="^12345$")
+    assert said == "12344- 12343\n12345- 12344\n12346: 12345\n12347- 12346\n12348- 12347"
+    said = await here.said("recall_cached_content", sha256=name, find="the 12345")
+    assert said.startswith("[lines 12336-12356 of 300,000]\n12335\n")
+    assert said.endswith('212346; go on with lines="12357-"]')
 
 
 async def test_a_line_longer_than_a_page_is_cut_and_that_is_said(here: World) -> None:

@@ -25,6 +25,7 @@ from helix_desktop.engine.strategies.plan import Situation, is_barred, tail_star
 COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
 EXACT = 512  # items of the view that are looked at one by one
 LATELY = 20  # steps from which growth and pauses are learned
+ASK = " · ask with find or lines"
 ARGUMENT = 100  # characters of an argument in a marker's second line
 
 
@@ -210,10 +211,12 @@ def is_cold(situation: Situation) -> bool:
 # --- markers ---------------------------------------------------------------------------------------------------------
 
 
-def marker(digest: Digest, about: str) -> str:
-    """The text of a marker: the exact first line, then one line about the original."""
+def marker(digest: Digest, about: str, *, part: bool = False) -> str:
+    """The text of a marker: the exact first line, then one line about the original. `part`: it is long, and says that a
+    part can be asked for.
+    """
     line = " ".join(about.split())
-    return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}'
+    return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}{ASK if part else ""}'
 
 
 def about_output(branch: Branch, seq: int) -> str:
