@@ -162,6 +162,7 @@ class _Collecting:
         self._failures: dict[str, tuple[int, str]] = {}
         self._tried: dict[int, tuple[str, str]] = {}  # by call: what it tries, and the line it runs
         self._shapes: Counter[str] = Counter()
+        self._open: list[tuple[str, int]] = []  # of the last list of tasks a call gave
 
     def take(self, source: Source) -> None:
         if source.role == "call":
@@ -174,6 +175,8 @@ class _Collecting:
     def finish(self, todo: Sequence[tuple[str, str]]) -> None:
         for seq, failure in list(self._failures.values())[-FAILURES:]:
             self._add("failure", failure, seq)
+        for text, seq in self._open:
+            self._add("todo", text, seq)
         for text, state in todo:
             if state != "done":
                 self._add("todo", text, 0)
@@ -220,6 +223,8 @@ class _Collecting:
         command = outcomes.command_of(source.tool, given, source.text)
         for path in outcomes.files_changed(source.tool, given, command):
             self._add("written", path, source.seq)
+        if (tasks := outcomes.open_tasks(given)) is not None:
+            self._open = [(task, source.seq) for task in tasks]
         self._tried[len(self._commands)] = (outcomes.subject(source.tool, given, command), command)
 
     def _call(self, source: Source) -> None:

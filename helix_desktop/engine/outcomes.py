@@ -45,7 +45,8 @@ _WHY = re.compile(
 )
 _PROOF = re.compile(
     r"\b(?:pytest|unittest|runtests|tox|nox|nosetests|jest|vitest|mocha|ctest|phpunit|rspec|go test|go build|go vet|cargo (?:test|build|check)|"
-    r"(?:npm|yarn|pnpm|bun)(?: run)? (?:test|build|check|lint|typecheck)\S*|make\b|gradle|mvn|tsc|mypy|ruff|eslint|pyright|manage\.py test)"
+    r"(?:npm|yarn|pnpm|bun)(?: run)? (?:test|build|check|lint|typecheck)\S*|make\b|gradle|mvn|tsc|mypy|ruff|eslint|pyright|manage\.py test|"
+    r"git (?:-C \S+ )?(?:commit|push|merge|rebase))"
 )
 
 
@@ -112,6 +113,15 @@ def failure(text: str, *, ok: bool, command: bool) -> str:
 def proves(command: str) -> bool:
     """Whether the command is one that shows that something works."""
     return bool(_PROOF.search(_HERE.sub("", command)))
+
+
+def open_tasks(given: Mapping[str, object]) -> list[str] | None:
+    """What is still to be done by a list of tasks a call gives; None where it gives none."""
+    listed = next((given[key] for key in ("todos", "plan", "tasks") if isinstance(given.get(key), list)), None)
+    if not isinstance(listed, list):
+        return None
+    tasks = [one for one in listed if isinstance(one, dict) and one.get("status") in ("pending", "in_progress")]
+    return [said for one in tasks if isinstance(said := one.get("content") or one.get("step"), str)]
 
 
 def subject(tool: str, given: Mapping[str, object], command: str) -> str:

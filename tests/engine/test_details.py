@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -281,3 +283,9 @@ def test_a_command_that_proves_something_is_kept_and_one_that_only_looks_is_not(
     )
     assert of_kind(found, "works") == ["cd src && pytest -q tests/test_a.py"]
     assert of_kind(found, "failure") == []
+
+
+def test_of_the_lists_of_tasks_that_calls_give_the_last_one_counts() -> None:
+    lists = [[{"content": "write the parser", "status": "pending"}], [{"content": "test it", "status": "in_progress"}]]
+    calls = [Source(seq, "call", json.dumps({"todos": tasks}), "TodoWrite") for seq, tasks in enumerate(lists, 1)]
+    assert of_kind(collect(calls), "todo") == ["test it"]

@@ -62,6 +62,19 @@ def test_commands_that_prove_something() -> None:
     assert not outcomes.proves("cat > run.sh <<EOF\npytest\nEOF")
 
 
+def test_the_open_tasks_of_a_list() -> None:
+    tasks = [
+        {"content": "write", "status": "pending"},
+        {"step": "read", "status": "in_progress"},
+        {"content": "x", "status": "completed"},
+    ]
+    assert outcomes.open_tasks({"todos": tasks}) == ["write", "read"]
+    assert outcomes.open_tasks({"plan": []}) == []
+    assert outcomes.open_tasks({"plan": "later"}) is None
+    assert outcomes.proves("git add -A && git commit -m x")
+    assert not outcomes.proves("git status")
+
+
 def test_two_calls_try_the_same_where_they_run_the_same_program() -> None:
     def subject(line: str) -> str:
         return outcomes.subject("bash", {"command": line}, line)
