@@ -17,12 +17,15 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from PySide6.QtCore import QLocale
+
 LONGEST = 4_000  # characters that are looked at
 PIECES = 16  # sentences, or items of a list, that are looked at
 DEPTH = 4  # phrases within phrases
 OURS = frozenset({"why", "what", "kind", "figures"})  # names in a template that may stand for phrases of ours
 PATH = "path"  # at the end of a title, such as "Edit {path}"; "Read timed out." is none
 _SENTENCES = re.compile(r"((?<=[.!?…])\s+)")
+_GROUPED = re.compile(r"\d{1,3}(,\d{3})+")
 _PHRASES = re.compile(r"((?<=[.!?…])\s+|[,;] )")
 
 
@@ -134,8 +137,14 @@ def _one(text: str, depth: int) -> str | None:
         values = template.read(text)
         if values is not None:
             ours = {name: _each(values[name], _PHRASES, depth - 1) for name in OURS & values.keys()}
-            return _begun_like(text, template.other).format(**{**values, **ours})
+            shown = {name: _as_here(value) for name, value in values.items()}
+            return _begun_like(text, template.other).format(**{**shown, **ours})
     return None
+
+
+def _as_here(value: str) -> str:
+    """A number is grouped as the language groups it."""
+    return value.replace(",", QLocale().groupSeparator()) if _GROUPED.fullmatch(value) else value
 
 
 def _begun_like(text: str, other: str) -> str:

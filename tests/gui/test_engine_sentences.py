@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QLocale
 from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop import settings
@@ -233,3 +234,15 @@ def test_ends_failures_and_servers_are_told_in_the_language() -> None:
     ]
     server = Server("x", "x", state="failed", why="It closed the connection. Retrying in 5 s.")
     assert state_words(server) == "失败 · 它关闭了连接。5 秒后重试。"
+
+
+def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
+    before = QLocale()
+    words.speak({}, table("de"))
+    try:
+        QLocale.setDefault(QLocale("de"))
+        told = said("Nothing to fold now: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply.")
+        assert told == "Nichts steht an: 8.100 von 32.000 Tokens (25%), 8.000 für die Antwort reserviert."
+    finally:
+        QLocale.setDefault(before)
+        words.speak({})
