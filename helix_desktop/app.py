@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QEventLoop
-from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import __version__, places, resources
+from helix_desktop import __version__, places
 from helix_desktop.gui.frame.shell import Shell
 from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.theme import Theme
 
 TITLE = "Helix Desktop"
 
@@ -36,13 +34,12 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
             return 0
     application = _application()
     memory = Memory(where.window, application)
-    theme = _theme(memory)
-    shell = Shell(theme, memory, TITLE)
+    shell = Shell(memory, TITLE)
     shell.show()
     _paint(application, shell)
     from helix_desktop.desktop import program
 
-    return program.Program(where, application, program.Window(theme, memory, shell), arguments.link).run()
+    return program.Program(where, application, program.Window(memory, shell), arguments.link).run()
 
 
 def _somebody_listens(run: Path) -> bool:
@@ -74,20 +71,8 @@ def _application() -> QApplication:
     QApplication.setApplicationVersion(__version__)
     QApplication.setDesktopFileName("helix-desktop")
     application = QApplication(["helix-desktop"])
-    application.setStyle("Fusion")
     application.setQuitOnLastWindowClosed(False)
-    application.setWindowIcon(QIcon(str(resources.folder() / "icons" / "helix.svg")))
     return application
-
-
-def _theme(memory: Memory) -> Theme:
-    """As it looked last time: the settings themselves are read after the first paint."""
-    kept = memory.get("look", default=dict[str, object]())
-    zoom = kept.get("zoom", 1.0)
-    theme = Theme(scheme=str(kept.get("scheme", "system")), zoom=float(zoom) if isinstance(zoom, int | float) else 1.0)
-    theme.set_fonts(str(kept.get("sans", "")), str(kept.get("mono", "")))
-    theme.apply()
-    return theme
 
 
 def _paint(application: QApplication, shell: Shell) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +25,7 @@ class Beside:
 
     def __init__(self, path: Path, mode: int = 0o666) -> None:
         self._path = path
-        self._name = path.with_name(f".{path.name[:200]}-{uuid.uuid4().hex[:8]}")
+        self._name = path.with_name(f".{path.name[:200]}-{os.urandom(4).hex()}")
         self.file = os.fdopen(self._opened(mode), "w+b")
 
     def _opened(self, mode: int) -> int:

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import platformdirs
 
 from helix_desktop import durable
 from helix_desktop.errors import StoreFailed
@@ -62,6 +59,8 @@ def find(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> P
     """`home` beats `HELIX_HOME` beats the platform's directories. Nothing is created."""
     chosen = home or (Path(environ["HELIX_HOME"]) if environ.get("HELIX_HOME") else None)
     if chosen is None:
+        import platformdirs  # here, as hashlib below: the window is painted without them where they are not needed
+
         data = platformdirs.user_data_path(APP, appauthor=False)
         config = platformdirs.user_config_path(APP, appauthor=False)
         return Places(data, config, platformdirs.user_log_path(APP, appauthor=False), _run(data))
@@ -98,6 +97,8 @@ def _run(data: Path) -> Path:
     inside = data / "run"
     if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
         return inside
+    import hashlib
+
     name = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
     user = str(os.getuid()) if hasattr(os, "getuid") else "user"
     return Path(tempfile.gettempdir(), f"{APP}-{user}-{name}")

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTimer, QtMsgType, qInstallMessageHandler
+from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import instance, logs, places, tasks
+from helix_desktop import instance, logs, places, resources, tasks
 from helix_desktop.desktop import cache_browser, heap
 from helix_desktop.desktop.event_loop import EventLoop
 from helix_desktop.errors import HelixError, WrongUse
@@ -72,7 +73,6 @@ _LEVELS = {
 class Window:
     """What has been painted already."""
 
-    theme: Theme
     memory: Memory
     shell: Shell
 
@@ -117,11 +117,14 @@ class Program:
         self._updates: Updates | None = None
         self._owner: instance.Owner | None = None
         self._ending = False
-        self.theme, self._memory, self.shell = painted.theme, painted.memory, painted.shell
+        self._memory, self.shell = painted.memory, painted.shell
+        application.setStyle("Fusion")
+        application.setWindowIcon(QIcon(str(resources.folder() / "icons" / "helix.svg")))
+        self.theme = Theme()
+        self._restyle()
         self._doing = Doing(self._tasks.spawn, application)
         self.window = MainWindow(self.theme, self._memory, self._settings, self._doing, cache_browser.of)
         wire(self.window)
-        self._restyle()
         self._settings.subscribe(self._changed)
         self._changed(SEND_WITH)
         self.shell.furnish(self.window)
@@ -225,14 +228,14 @@ class Program:
             self._tasks.spawn(self._updates.look(), name="newest version")
 
     def _restyle(self) -> None:
-        """Bring the settings' look into force, and keep it for the first paint of the next start."""
+        """Bring the settings' look into force, and keep what the first paint of the next start needs of it."""
         scheme, zoom = self._settings[THEME], self._settings[ZOOM] / 100
         sans, mono = self._settings[FONT], self._settings[CODE_FONT]
-        look = {"scheme": scheme, "zoom": zoom, "sans": sans, "mono": mono}
+        self.theme.set_fonts(sans, mono)
+        self.theme.set_look(scheme, zoom)
+        look = {"zoom": zoom, "dark": self.theme.dark}
         if self._memory.get("look", default=dict[str, object]()) != look:
             self._memory.put("look", value=look)
-            self.theme.set_fonts(sans, mono)
-            self.theme.set_look(scheme, zoom)
 
     def _failed(self, name: str, error: BaseException) -> None:
         """A bug: it is in the log with its trace, and the user is told that something is missing now."""

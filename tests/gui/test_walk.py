@@ -121,7 +121,7 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
         process.wait(5)
         assert process.returncode == 0
 
-    assert json.loads((home / "window.json").read_text())["look"]["scheme"] == "dark"
+    assert json.loads((home / "window.json").read_text())["look"]["dark"] is True
     with program(screen, home) as process:
         wait_for("the window again", lambda: folder.name in screen.active())
         assert "half a sentence" in (home / "window.json").read_text()

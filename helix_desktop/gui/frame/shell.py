@@ -6,11 +6,11 @@ It knows where it stood, and that closing it is the program's to do. Light on pu
 from __future__ import annotations
 
 from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Signal
-from PySide6.QtGui import QCloseEvent, QGuiApplication, QPainter, QPaintEvent
+from PySide6.QtGui import QCloseEvent, QColor, QGuiApplication, QPainter, QPaintEvent, QPixmap
 from PySide6.QtWidgets import QMainWindow, QWidget
 
 from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.tokens import DARK, LIGHT
 
 FIRST_SIZE = QSize(1440, 900)
 FRAME = QSize(16, 64)  # what the system may put around the window; under Wayland, its panels as well: nobody tells
@@ -19,24 +19,29 @@ RAIL, SIDEBAR, BAR = 56, 252, 48
 
 
 class Empty(QWidget):
-    """The surfaces of the window before there is anything on them."""
+    """The surfaces of the window before there is anything on them, as they looked last: the theme is made after the first paint."""
 
-    def __init__(self, theme: Theme, *, sidebar: bool) -> None:
+    def __init__(self, memory: Memory) -> None:
         super().__init__()
-        self._theme = theme
-        self._sidebar = theme.px(SIDEBAR) if sidebar else 0
+        look = memory.get("look", default=dict[str, object]())
+        zoom = look.get("zoom", 1.0)
+        self._zoom = float(zoom) if isinstance(zoom, int | float) else 1.0
+        self._tokens = DARK if look.get("dark", look.get("scheme") == "dark") else LIGHT
+        self._sidebar = round(SIDEBAR * self._zoom) if memory.get("workspace", default="") else 0
         self.painted = False
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter, colour = QPainter(self), self._theme.colour
-        left = RAIL + self._sidebar
-        painter.fillRect(self.rect(), colour("panel"))
-        painter.fillRect(0, 0, RAIL, self.height(), colour("rail"))
-        painter.fillRect(RAIL, 0, self._sidebar, self.height(), colour("window"))
-        for line in (RAIL - 1, left - 1):
-            painter.fillRect(line, 0, 1, self.height(), colour("line"))
+        painter, tokens = QPainter(self), self._tokens
+        left, width, height = RAIL + self._sidebar, self.width(), self.height()
+        places = [(tokens.panel, 0, 0, width, height), (tokens.rail, 0, 0, RAIL, height)]
+        places += [(tokens.window, RAIL, 0, self._sidebar, height)] if self._sidebar else []
+        places += [(tokens.line, line, 0, 1, height) for line in (RAIL - 1, left - 1)]
         if self._sidebar:
-            painter.fillRect(left, self._theme.px(BAR) - 1, self.width(), 1, colour("line"))
+            places.append((tokens.line, left, round(BAR * self._zoom) - 1, width, 1))
+        for colour, *place in places:  # a brush needs the enums of Qt, which take PySide6 25 ms to make
+            surface = QPixmap(1, 1)
+            surface.fill(QColor(colour))
+            painter.drawPixmap(QRect(*place), surface)
         self.painted = True
 
 
@@ -45,12 +50,12 @@ class Shell(QMainWindow):
 
     closing = Signal()
 
-    def __init__(self, theme: Theme, memory: Memory, title: str) -> None:
+    def __init__(self, memory: Memory, title: str) -> None:
         super().__init__()
         self._memory = memory
         self.setMinimumSize(LEAST)
         self.setWindowTitle(title)
-        self.empty = Empty(theme, sidebar=bool(memory.get("workspace", default="")))
+        self.empty = Empty(memory)
         self.setCentralWidget(self.empty)
         self._restore_place()
 
