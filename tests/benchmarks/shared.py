@@ -28,7 +28,7 @@ from helix_desktop import tasks
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
 from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.shared import entry, sealing
+from helix_desktop.store.shared import address, entry, sealing
 from helix_desktop.store.shared.content import Content
 from helix_desktop.store.shared.link import Connected
 from helix_desktop.store.shared.memory import MemoryEngine, Shelf
@@ -176,7 +176,7 @@ class Agent:
         self._chance = random.Random(number)
         self._thread = StoreThread(f"agent-{number}")
         self._folder = folder
-        self._remote = Remote(PostgresEngine(url, seal.space), threads=1)
+        self._remote = Remote(address.connect(address.parse(url), seal.space), threads=1)
         self._seal = seal
         self.taken: list[float] = []
         self.digests: list[Digest] = []
@@ -209,7 +209,7 @@ async def fleet(url: str, agents: int) -> list[Row]:
         await asyncio.gather(*(owner.spawn(one.run(), name=f"agent {at}") for at, one in enumerate(all_of)))
         seconds = time.perf_counter() - begun
     taken = sorted(one for agent in all_of for one in agent.taken)
-    engine = PostgresEngine(url, seal.space)
+    engine = address.connect(address.parse(url), seal.space)
     names = [entry.name(seal, digest) for agent in all_of for digest in agent.digests]
     lost = sum(len(engine.lacking(names[at : at + 500])) for at in range(0, len(names), 500))
     engine.close()

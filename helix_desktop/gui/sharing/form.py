@@ -75,6 +75,13 @@ class Form(QDialog):
     def _say(self, text: str) -> None:
         self.told.setText(text)
         self.told.setVisible(bool(text))
+        self._grow()
+
+    def _grow(self) -> None:
+        """So that no sentence is cut off."""
+        if (layout := self.layout()) is not None:
+            layout.activate()
+            self.resize(self.width(), max(self.height(), layout.totalHeightForWidth(self.width())))
 
     def _do(self, work: Coroutine[Any, Any, Any], name: str, meanwhile: str, then: Callable[[Any], object]) -> None:
         def failed(error: HelixError) -> None:
@@ -99,11 +106,11 @@ def label(look: str = "", text: str = "") -> QLabel:
     return made
 
 
-def face(*widgets: QWidget) -> QWidget:
+def face(*widgets: QWidget, spacing: int = 12) -> QWidget:
     made = QWidget()
     column = QVBoxLayout(made)
     column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(12)
+    column.setSpacing(spacing)
     for widget in widgets:
         column.addWidget(widget)
     return made

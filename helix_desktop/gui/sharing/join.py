@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.ports import Desk, Workbench
 from helix_desktop.gui.questions import ask_folder
-from helix_desktop.gui.sharing.form import Form, label
+from helix_desktop.gui.sharing.form import Form, face, label
 from helix_desktop.gui.words import tr
 
 
@@ -38,7 +38,7 @@ class JoinDialog(Form):
             (tr("Key"), self.key),
             (tr("Folder on this computer"), self._row(self.folder, self.choose)),
         )
-        named = [widget for name, field in fields for widget in (label("", name), field)]
+        named = [face(label("", name), field, spacing=4) for name, field in fields]
         self._lay_out((self._explained(), *named), (), (self._button(tr("Cancel"), self.reject), self.join))
         for line in (self.address, self.key, self.folder):
             line.textChanged.connect(lambda _text: self._enable())

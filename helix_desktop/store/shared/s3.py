@@ -230,7 +230,7 @@ class S3Engine:
     def about(self) -> str:
         with self._lock:
             self._look()
-        return "an S3-compatible store"
+        return "an S3-compatible store (content only: conversations need PostgreSQL)"
 
     def elsewhere(self) -> Sequence[str]:
         return (

@@ -44,7 +44,7 @@ def read_key(text: str) -> bytes:
     if not text.startswith(_MARK) or len(key) != 32 or hashlib.sha256(key).hexdigest()[:4] != text[-4:]:
         raise WrongUse(
             "This is not the key of a shared workspace, or a part of it is missing.",
-            remedy="Copy the whole line that `workspace share --show-key` prints.",
+            remedy="Copy the whole key on a computer that shares the workspace.",
         )
     return key
 

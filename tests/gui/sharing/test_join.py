@@ -35,6 +35,9 @@ def test_a_wrong_key_is_said_and_can_be_corrected(dialog: JoinDialog, window: Ma
     dialog.join.click()
     assert "This is not the key of a shared workspace" in dialog.told.text()
     assert dialog.join.isEnabled()
+    layout = dialog.layout()
+    assert layout is not None
+    assert dialog.height() >= layout.totalHeightForWidth(dialog.width())  # nothing is cut off
     assert tmp_path.name not in [row.name for row in window.workspaces()]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -248,5 +249,35 @@ async def test_two_machines_that_forgot_different_words_of_one_message_bring_bac
     assert "swordfish" not in there
     assert "mackerel" not in there
     assert "thank you" in there
+    for machine in (one, two):
+        await machine.aclose()
+
+
+@pytest.mark.parametrize("off", [-3600.0, 3600.0])
+async def test_a_clock_an_hour_off_changes_neither_order_nor_who_writes(tmp_path: Path, off: float) -> None:
+    clock, wrong = Clock(10_000.0), Clock(10_000.0 + off)
+    heads, shelf = Memory(clock.now), Shelf(clock.now)  # the lease is on the engine's clock
+    ways = [Way(MemoryEngine(shelf, b"space"), heads) for _ in range(2)]
+    one, two = [
+        Machine.make(name, tmp_path, way, own)
+        for name, way, own in zip(("one", "two"), ways, (clock, wrong), strict=True)
+    ]
+    await one.begin("c", "Clocks")
+    for turn in range(6):
+        for machine, other in ((one, two), (two, one)):
+            await machine.step()
+            await machine.write("c", f"{machine.name} {turn}")
+            await machine.step()
+            await other.step()
+            assert other.shared.elsewhere("c") == machine.name
+            clock.time += LEASE + 1
+            wrong.time += LEASE + 1
+            assert other.shared.elsewhere("c") == ""
+    there = await one.everything()
+    assert there == await two.everything()
+    assert re.findall(r'"((?:one|two) \d)"', repr(there["c"])) == [
+        f"{name} {turn}" for turn in range(6) for name in ("one", "two")
+    ]
+    assert list(there) == ["c"]
     for machine in (one, two):
         await machine.aclose()
