@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -85,7 +86,9 @@ class Item:
 
 
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*$\r?\n?", re.DOTALL | re.MULTILINE)
-_read: dict[tuple[str, int, int, int], str] = {}
+_Key = tuple[str, int, int, int, int]
+_read: dict[_Key, str] = {}
+_hashed: dict[_Key, str] = {}
 
 
 def text_of(path: Path, within: Path) -> str | None:
@@ -95,14 +98,23 @@ def text_of(path: Path, within: Path) -> str | None:
         stat = real.stat()
         if not real.is_relative_to(within.resolve()) or not real.is_file() or stat.st_size > LARGEST:
             return None
-        key = (str(real), stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        if key not in _read:
-            if len(_read) > 2_000:
-                _read.clear()
-            _read[key] = real.read_bytes().decode("utf-8", "replace")
-        return _read[key]
+        return _made_of(real, stat, _read, lambda content: content.decode("utf-8", "replace"))
     except (OSError, RuntimeError, ValueError):
         return None
+
+
+def hash_of(path: Path) -> str:
+    """The SHA-256 of a file's content, read again only when the file is another."""
+    return _made_of(path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest())
+
+
+def _made_of(path: Path, stat: os.stat_result, known: dict[_Key, str], make: Callable[[bytes], str]) -> str:
+    key = (str(path), stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)
+    if key not in known:
+        if len(known) > 2_000:
+            known.clear()
+        known[key] = make(path.read_bytes())
+    return known[key]
 
 
 def front_matter(text: str) -> tuple[dict[str, Any], str]:

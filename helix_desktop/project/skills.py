@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.errors import WrongUse
-from helix_desktop.project.item import Item, front_matter, plain, text_of
+from helix_desktop.project.item import Item, front_matter, hash_of, plain, text_of
 
 PLACES = (".agents/skills", ".claude/skills")
 FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
@@ -89,21 +88,29 @@ def of_place(place: Path, within: Path, *, own: bool = False) -> Iterator[Item]:
             continue
         name = unicodedata.normalize("NFKC", plain(values.get("name"))) or folder.name
         about = " ".join(plain(values.get("description")).split())[:LONGEST_DESCRIPTION]
+        others, left = _others(folder, path)
         notes = tuple(mistakes(values, folder.name))
-        shown = text + _others(folder, path)
+        if left:
+            notes += (
+                f"{left} files of this skill are not covered by your trust: it has more than 500 files or 20 MB.",
+            )
+        shown = text + others
         yield Item("skill", name, path, shown, body, about, own, values, notes, broken=not about)
 
 
-def _others(folder: Path, skill: Path) -> str:
-    """The names and hashes of the files beside SKILL.md: who trusts a skill trusts these as well."""
+def _others(folder: Path, skill: Path) -> tuple[str, int]:
+    """The names and hashes of the files beside SKILL.md: who trusts a skill trusts these as well. And how many there are
+    beyond what is looked at.
+    """
+    files = sorted(each for each in folder.rglob("*") if each.is_file() and each != skill)
     lines, size = [], 0
-    for path in sorted(each for each in folder.rglob("*") if each.is_file() and each != skill)[:MOST_FILES]:
+    for path in files[:MOST_FILES]:
         try:
             size += path.stat().st_size
             if size > MOST_BYTES:
                 break
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            lines.append(f"{path.relative_to(folder).as_posix()}  {hash_of(path)[:16]}")
         except OSError:
-            continue
-        lines.append(f"{path.relative_to(folder).as_posix()}  {digest[:16]}")
-    return "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n" if lines else ""
+            lines.append(f"{path.relative_to(folder).as_posix()}  cannot be read")
+    said = "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n" if lines else ""
+    return said, len(files) - len(lines)

@@ -67,7 +67,7 @@ def call(request: dict[str, Any]) -> None:
     answer(request, {"content": [{"type": "text", "text": json.dumps(request["params"].get("arguments"))}]})
 
 
-def main() -> None:  # noqa: C901 -- one way to misbehave after the other
+def main() -> None:  # noqa: C901, PLR0912 -- one way to misbehave after the other
     if WAY == "hang at shutdown":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if WAY == "hang at start":
@@ -81,13 +81,19 @@ def main() -> None:  # noqa: C901 -- one way to misbehave after the other
             sys.stdout.write("Listening on port 3000 …\n{half a\n\x00\xff[]\n")
         match request.get("method"):
             case "initialize":
-                capabilities = {"tools": {"listChanged": True}}
+                capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+                capabilities |= {"prompts": {}} if WAY == "pleads" else {}
                 info = {"name": "strange", "version": "1"}
                 answer(request, {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info})
             case "tools/list" if WAY != "hang at list":
                 answer(request, {"tools": tools()})
             case "tools/call":
                 call(request)
+            case "prompts/list" if WAY == "pleads":
+                answer(request, {"prompts": [{"name": "plea", "description": sys.argv[2]}]})
+            case "prompts/get" if WAY == "pleads":
+                said = {"role": "user", "content": {"type": "text", "text": sys.argv[2]}}
+                answer(request, {"messages": [said]})
             case "notifications/cancelled" if WAY == "hang at call":
                 Path(sys.argv[2]).write_text("cancelled")
             case str() as method if "id" in request and method != "tools/list":

@@ -97,3 +97,11 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     inside.mkdir()
     (inside / "x").symlink_to(outside)
     assert of(inside) == []
+
+
+def test_files_that_trust_does_not_cover_are_said(tmp_path: Path) -> None:
+    made = skill(tmp_path, "many", "name: many\ndescription: x")
+    for number in range(skills.MOST_FILES + 2):
+        (made / f"{number:04}.txt").write_text("x")
+    (item,) = of(tmp_path)
+    assert item.notes == ("2 files of this skill are not covered by your trust: it has more than 500 files or 20 MB.",)
