@@ -43,7 +43,10 @@ class TrustDialog(QDialog):
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(kinds().get(items[0].kind, "") if len(items) == 1 else tr("New in this folder"))
-        self.resize(680 if len(items) == 1 else 920, 520)
+        room = parent.window().size()
+        self.resize(
+            min(680 if len(items) == 1 else 920, max(480, room.width() - 40)), min(520, max(320, room.height() - 60))
+        )
         self._theme, self._items = theme, items
         self._seen: set[int] = set()
         self._path, self._means = self._label("", "mono"), self._label("", "muted")
