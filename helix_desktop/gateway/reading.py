@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,6 +106,7 @@ class Readings:
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[str, str], list[Body]] = OrderedDict()
         self._size = 0
+        self._lock = threading.Lock()  # large bodies are read in threads
 
     def read(self, wire: str, content: Bytes, session: str) -> Body | None:
         """The body; None where it is none of this protocol. ValueError where it is no JSON."""
@@ -113,12 +115,13 @@ class Readings:
         if found is None:
             found = _anew(wire, content)
         if found is not None:
-            self._hold((wire, session), found, before)
+            with self._lock:
+                self._hold((wire, session), found, before)
         return found
 
     def _nearest(self, wire: str, content: Bytes, session: str) -> tuple[Body | None, int]:
         nearest, most = None, 0
-        for body in self._held.get((wire, session), ()):
+        for body in tuple(self._held.get((wire, session), ())):
             same = common(body.content, content)
             if same > most and body.ends and same >= body.ends[0]:
                 nearest, most = body, same

@@ -124,6 +124,7 @@ class Opening:
             if serving is not None:
                 undo.push_async_callback(serving.finish)
             self._here[identity] = undo.pop_all()
+        self._tasks.spawn(asyncio.to_thread(bench.tokens.count, NAME), name="load the vocabulary")
         _released[identity] = lambda: self._tasks.spawn(self._let_go(identity), name="let a workspace go")
         return Room(bench, ask)
 

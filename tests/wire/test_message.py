@@ -1,0 +1,40 @@
+"""What makes a message the same message, and text in slices."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.wire import message
+from helix_desktop.wire.message import Kind, Piece, Speaker, Wired, slices
+
+texts = st.text(st.characters(), max_size=30)
+kinds = st.sampled_from([Kind.TEXT, Kind.CALL, Kind.RESULT, Kind.REASONING])
+pieces = st.lists(st.builds(lambda k, t, i: Piece(k, t, id=i, name="Bash"), kinds, texts, texts), max_size=4)
+
+
+@given(st.sampled_from(Speaker), pieces, st.integers(1, 7))
+def test_a_key_does_not_depend_on_how_texts_are_sliced(speaker: Speaker, said: list[Piece], size: int) -> None:
+    wired = Wired(speaker, (), tuple(said))
+    whole = wired.key
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(message, "SLICE", size)
+        assert wired.key == whole
+        assert all("".join(slices(piece.text)) == piece.text for piece in said)
+
+
+def test_keys_of_a_journal_written_earlier_stay_the_same() -> None:
+    words = Wired(Speaker.ASSISTANT, (), (Piece(Kind.TEXT, "I look\n around"), Piece(Kind.TEXT, " now")))
+    calls = Wired(Speaker.ASSISTANT, (), (Piece(Kind.TEXT, "x"), Piece(Kind.CALL, "{}", id="call-1", name="Bash")))
+    result = Wired(Speaker.USER, (), (Piece(Kind.RESULT, "out\nput", id="call-1"), Piece(Kind.TEXT, "ä")))
+    assert [each.key for each in (words, calls, result)] == KEYS
+
+
+def test_white_space_reasoning_and_arguments_do_not_make_another_reply() -> None:
+    one = Wired(Speaker.ASSISTANT, (), (Piece(Kind.REASONING, "a"), Piece(Kind.TEXT, "I  look")))
+    other = Wired(Speaker.ASSISTANT, (), (Piece(Kind.TEXT, "I look\n"),))
+    assert one.key == other.key
+
+
+KEYS = ["dbdef8e191d2af4ab4fa740ffdde6f02", "fb8cbfc7c6a4fd9189072366091b9e93", "9848639ecda64b1c61218ae15a66035f"]
