@@ -1,0 +1,58 @@
+"""Requests of agents as facts of conversations."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from helix_desktop.engine.facts import ModelReplied, Stop, ToolReturned, Usage, UserSaid
+from helix_desktop.gateway.room import Arrival, Replied, Room, _picture, title_of
+from helix_desktop.gateway.shown import As, Changed
+from helix_desktop.gateway.tracks import chain_of
+from helix_desktop.wire import anthropic
+from helix_desktop.wire.message import SLICE, Wired
+from tests.faults.gateway_histories import TOOLS, _nobody, bench
+from tests.peers.agent_provider import WRITERS, Calls, Says
+
+USAGE = {"input": 3, "read": 0, "write": 0}
+
+
+def arrival(units: list[object], session: str = "s") -> tuple[Arrival, list[Wired]]:
+    said = anthropic.messages({"messages": units})
+    chain = chain_of("anthropic", said)
+    return Arrival("anthropic", "an agent", session, "head", "claude-opus-4-6", "system", TOOLS, chain), said
+
+
+async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_is_shown_short(tmp_path: Path) -> None:
+    units: list[object] = [anthropic.said("look around")]
+    async with bench(tmp_path) as made:
+        room = Room(made, _nobody)
+        sent = await room.arrive(*arrival(units))
+        assert list(sent.entries) == [As(0)]
+        answer = anthropic.answer(WRITERS["anthropic"].whole([Says("I look"), Calls("Bash", {}, "c1")], USAGE, "1"))
+        replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
+        await room.replied(sent.ticket, replied, answer.message.key)
+        units += [*answer.message.units, anthropic.result("c1", "Bash", "a line of it\n" * 40_000)]
+        sent = await room.arrive(*arrival(units))
+        assert [type(entry) for entry in sent.entries] == [As, As, Changed]
+        assert sent.recallable
+        facts = [type(each.fact) for each in await made.child(sent.ticket.conversation)]
+        assert [facts.count(kind) for kind in (UserSaid, ModelReplied, ToolReturned)] == [1, 1, 1]
+        assert [row.agent for row in made.conversations()] == ["an agent"]
+        (figure,) = await room.figures()
+        assert figure.requests == 1
+        await room.aclose()
+
+
+def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -> None:
+    content = bytes(range(256)) * (SLICE // 128)
+    assert _picture(base64.b64encode(content).decode()) == content
+    assert _picture("no base64 ä!") == "no base64 ä!".encode()
+
+
+def test_a_title_is_the_first_words_a_person_said() -> None:
+    said = [
+        anthropic.message(anthropic.said(text)) for text in ("<system-reminder>x</system-reminder>", "Mend it\nnow")
+    ]
+    assert title_of(said) == "Mend it"
+    assert title_of([]) == ""
