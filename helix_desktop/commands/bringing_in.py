@@ -163,7 +163,7 @@ async def _watch(arguments: argparse.Namespace, workspace: Workspace, console: C
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
         if not arguments.json:
-            await console.say(f"Stopped watching. {len(seen):,} conversations are new or have grown.")
+            await console.say(f"Stopped watching. New or grown conversations: {len(seen):,}.")
     return 0
 
 

@@ -11,17 +11,20 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.facts import ModelReplied, Recorded, SystemSet, Text, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Recorded
 from helix_desktop.errors import NotThere, StoreFailed, WrongUse
 from helix_desktop.gui.engine_sentences import said as told
 from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.words import tr
+from helix_desktop.histories import writing
 from helix_desktop.tools.process import killed
 
 LARGEST = 8 << 20  # bytes of an output that are played
@@ -47,7 +50,7 @@ async def _written_out(bench: Workbench, conversations: Sequence[str], folder: P
     for number, conversation in enumerate(conversations, 1):
         words = re.sub(r"[^\w\- ]+", " ", titles.get(conversation, ""))[:60].strip() or tr("New conversation")
         file = folder / f"{number} {words}.json"
-        messages = [message async for message in _messages(await bench.child(conversation), bench)]
+        messages = await _messages(await bench.child(conversation), bench)
         await asyncio.to_thread(_write, file, messages)
         files.append(file)
     return files
@@ -83,32 +86,12 @@ async def _run(options: Sequence[str], total: int, report: Callable[[int, int], 
         await killed(process)
 
 
-async def _messages(facts: Sequence[Recorded], bench: Workbench) -> AsyncIterator[Mapping[str, Any]]:
-    for recorded in facts:
-        fact = recorded.fact
-        if isinstance(fact, SystemSet):
-            yield {"role": "system", "content": fact.text}
-        elif isinstance(fact, UserSaid):
-            words = [part.text if isinstance(part, Text) else f"[{part.name}]" for part in fact.parts]
-            yield {"role": "user", "content": "\n".join(words)}
-        elif isinstance(fact, ModelReplied):
-            text = "".join(part.text for part in fact.parts if isinstance(part, Text))
-            calls = [_call(part) for part in fact.parts if isinstance(part, ToolCall)]
-            yield {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
-        elif isinstance(fact, ToolReturned):
-            yield {"role": "tool", "tool_call_id": fact.call, "content": await _output(fact, bench)}
-
-
-def _call(call: ToolCall) -> Mapping[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-
-
-async def _output(fact: ToolReturned, bench: Workbench) -> str:
-    """What cannot be read any more is played as what is known of it."""
-    try:
-        return (await bench.read(fact.output.digest, 0, min(fact.output.size, LARGEST))).decode("utf-8", "replace")
-    except (NotThere, StoreFailed):
-        return fact.head
+async def _messages(facts: Sequence[Recorded], bench: Workbench) -> list[writing.Line]:
+    contents: dict[Digest, bytes] = {}
+    for digest in writing.named(facts):
+        with suppress(NotThere, StoreFailed):  # what cannot be read any more is played as what is known of it
+            contents[digest] = await bench.read(digest, 0, LARGEST)
+    return await asyncio.to_thread(lambda: list(writing.openai(facts, contents.get)))
 
 
 def _played(name: str, found: Mapping[str, Any]) -> Played:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,3 +93,20 @@ def test_a_path_that_is_not_there_is_said(helix: Helix, tmp_path: Path) -> None:
     code, _, err = helix("conversation", "import", "-w", "Work", tmp_path / "nowhere.jsonl")
     assert code == 1
     assert "is not there" in err
+
+
+def test_a_watch_tells_what_comes_and_at_the_end_what_came(tmp_path: Path) -> None:
+    path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:6])
+    home = tmp_path / "home"
+    open_workspace.all_of(places.find(home)).create("Work", tmp_path)
+    command = [sys.executable, "-m", "helix_desktop", "--home", str(home), "conversation", "import", "-w", "Work", str(path), "--watch"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert "list the files" in watching.stdout.readline()
+        assert watching.stdout.readline().startswith("1 brought in")
+        written.lines(path, written.claude_session())
+        assert "list the files" in watching.stdout.readline()
+        assert watching.stdout.readline().startswith("1 brought in")
+        watching.send_signal(signal.SIGINT)
+        assert watching.stdout.read() == "Stopped watching. New or grown conversations: 1.\n"
+        assert watching.wait(30) == 0
