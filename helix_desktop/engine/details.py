@@ -3,8 +3,8 @@
 Critical details are what the word means: what the user demanded, forbade or named as a figure, what was decided, files that were
 made, commands that fail or work, open tasks, lessons. They are shown in the document itself, word for word with their seq, as far as
 there is room, and they alone are counted. All of them stand in one entry of the cache that the document names, and behind them
-an index: the names, paths and addresses of what is covered, each once. The entry is plain lines, so an agent can search it, and
-`parse` reads them back: a later handover inherits them without going back to the facts.
+an index: the names, paths and addresses of what is covered, each once (`details_entry.py`). A later handover inherits them without
+going back to the facts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from itertools import islice
 
 from helix_desktop.engine import outcomes
 from helix_desktop.engine.facts import FileChanged
@@ -31,7 +31,6 @@ LINES_READ = 100_000  # of one output: what is beyond is found by its hash
 MOST = 200_000  # details of an entry; what is beyond is counted, and the entry says so
 ALIKE = 40  # words of one text that differ in their digits alone; the rest are a numbered log
 PIECE = 1 << 16  # characters a pattern is run over at once, so that it never holds the interpreter for long
-REFERENCE_LIMIT = 2_000_000  # characters of the entry
 
 CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "written", "works", "artifact")
 REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier")
@@ -191,8 +190,8 @@ class _Collecting:
     def _keep(self, detail: Detail) -> None:
         _meet(self.found, detail)
         if len(self.found) >= MOST * 3 // 2:
-            foremost = set(_foremost(self.found.values())[:MOST])
-            self.found = {key: detail for key, detail in self.found.items() if detail in foremost}
+            kept = set(foremost(self.found.values())[:MOST])
+            self.found = {key: detail for key, detail in self.found.items() if detail in kept}
 
     def _user(self, source: Source) -> None:
         if source.text.strip():
@@ -331,6 +330,12 @@ def error_lines(text: str) -> Iterator[str]:
             yield shown
 
 
+def foremost(found: Iterable[Detail]) -> list[Detail]:
+    """In the order of an entry: by kind, the newest first."""
+    order = {kind: index for index, kind in enumerate(KINDS)}
+    return sorted(found, key=lambda detail: (order[detail.kind], -detail.seq))
+
+
 # --- checking a document ---------------------------------------------------------------------------------------------
 
 SECTION_OF: Mapping[str, str] = {
@@ -388,61 +393,3 @@ def shown(detail: Detail) -> str:
     """Its line in a document."""
     where = f" [{detail.seq}]" if detail.seq else ""
     return f"- {detail.text}{where}"
-
-
-# --- the reference entry ---------------------------------------------------------------------------------------------
-
-HEADER = "Details kept by Helix Desktop: kind [seq] text"
-
-
-def entry(found: Iterable[Detail]) -> str:
-    """All details as lines, the critical first, the index behind them; where that is too much, it says what is left out."""
-    lines, size, left_out = [HEADER], len(HEADER), 0
-    for count, line in _lines(_foremost(found)):
-        size += len(line) + 1
-        if size <= REFERENCE_LIMIT:
-            lines.append(line)
-        else:
-            left_out += count
-    if left_out:
-        lines[0] += f"; {left_out:,} names are left out, and found by search_cached_content"
-    return "\n".join(lines) + "\n"
-
-
-def _lines(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
-    """How many details a line has, and the line: of words all of one message in one."""
-    for (kind, seq, alone), group in groupby(found, _line_of):
-        details = list(group)
-        if alone:
-            yield from ((1, detail.line()) for detail in details)
-        else:
-            yield len(details), f"{kind}s [{seq}] {' '.join(detail.text for detail in details)}"
-
-
-def _line_of(detail: Detail) -> tuple[str, int, bool]:
-    alone = detail.kind not in WORDS or detail.times > 1 or detail.text.split() != [detail.text]
-    return detail.kind, detail.seq, alone
-
-
-def _foremost(found: Iterable[Detail]) -> list[Detail]:
-    """In the order of an entry: by kind, the newest first."""
-    order = {kind: index for index, kind in enumerate(KINDS)}
-    return sorted(found, key=lambda detail: (order[detail.kind], -detail.seq))
-
-
-_LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")
-
-
-def parse(text: str) -> list[Detail]:
-    """The details of an entry; a line that is none is skipped."""
-    found = []
-    lines = iter(text.split("\n")[1:])
-    for line in lines:
-        match = _LINE.fullmatch(line)
-        if match and match.group(1)[:-1] in WORDS and match.group(1).endswith("s"):
-            found += [Detail(match.group(1)[:-1], word, int(match.group(2))) for word in match.group(5).split(" ")]
-        elif match and match.group(1) in KINDS:
-            more = [next(lines, "") for _ in range(int(match.group(4) or 0))]
-            said = "\n".join([match.group(5), *more])
-            found.append(Detail(match.group(1), said, int(match.group(2)), int(match.group(3) or 1)))
-    return found

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from helix_desktop.engine import details, laws, transcript
+from helix_desktop.engine import details, details_entry, laws, transcript
 from helix_desktop.engine.ask_model import Asking, plain_request, with_question
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.contents import Contents
@@ -259,7 +259,7 @@ class Writer:
             text = (await self.cache.get(fold.entries[0])).decode("utf-8", "replace")
         except (NotThere, CacheCorrupt):
             return None
-        return await asyncio.to_thread(details.parse, text)
+        return await asyncio.to_thread(details_entry.parse, text)
 
     def _folded(self, reading: Reading, making: Making, made: Document, model: str, seconds: float) -> Folded:
         plan = reading.plan
@@ -379,7 +379,7 @@ def _gathered(
 ) -> tuple[list[Detail], str]:
     """The details of earlier entries and of fresh messages, and the entry they make. Long work: beside the loop."""
     found = details.inherited(before, [*details.collect(sources), *stored], todo)
-    return found, details.entry(found)
+    return found, details_entry.entry(found)
 
 
 def _said(text: str) -> str:

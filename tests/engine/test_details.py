@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from helix_desktop.engine import details
-from helix_desktop.engine.details import Detail, Source, chosen, collect, entry, inherited, missing, parse
+from helix_desktop.engine.details import Detail, Source, chosen, collect, inherited, missing
+from helix_desktop.engine.details_entry import entry
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
 from tests.engine.agent import Words
@@ -201,28 +200,6 @@ def test_nothing_fits_no_room() -> None:
     assert chosen([Detail("rule", "must", 1)], 0, Words()) == []
 
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).map(
-    lambda t: t.replace("\n", " ").replace("\r", " ")
-)
-DETAILS = st.builds(
-    Detail,
-    st.sampled_from([kind for kind in details.KINDS if kind != "message"]),
-    TEXTS,
-    st.integers(0, 999),
-    st.integers(1, 9),
-)
-
-
-@given(st.lists(DETAILS, max_size=20), st.lists(TEXTS, max_size=4))
-def test_an_entry_is_read_back_as_it_was(found: list[Detail], lines: list[str]) -> None:
-    found = [*found, Detail("message", "\n".join(["said", *lines]), 3)]
-    assert sorted(parse(entry(found)), key=repr) == sorted(found, key=repr)
-
-
-def test_a_line_that_is_no_detail_is_skipped() -> None:
-    assert parse("header\nnonsense\nrule [3] Never.\nunknown [4] x\n") == [Detail("rule", "Never.", 3)]
-
-
 def test_details_are_inherited_and_the_plan_is_the_present_one() -> None:
     before = [Detail("rule", "Never.", 1), Detail("todo", "old item", 0), Detail("url", "https://a", 2)]
     found = inherited(before, [Detail("rule", "Never.", 9)], [("new item", "open"), ("done item", "done")])
@@ -246,18 +223,6 @@ def test_the_numbered_lines_of_a_log_are_no_details() -> None:
     found = collect([user("Never touch main.py!"), log])
     assert [detail.text for detail in found if detail.critical] == ["Never touch main.py!"]
     assert len(found) <= 2 * details.ALIKE + 10
-
-
-def test_what_an_entry_has_no_room_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = " ".join(
-        "ab cd ef gh".replace(" ", f"_{chr(97 + number % 26)}{chr(97 + number // 26)}_") for number in range(600)
-    )
-    found = collect([user("Never touch main.py!"), Source(2, "output", words)])
-    assert "left out" not in entry(found)
-    monkeypatch.setattr(details, "REFERENCE_LIMIT", 300)
-    kept = entry(found)
-    assert "600 names are left out" in kept
-    assert parse(kept)[0] == Detail("rule", "Never touch main.py!", 1)
 
 
 def test_figures_decisions_and_open_tasks() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.blocks import Request
-from helix_desktop.engine.details import parse
+from helix_desktop.engine.details_entry import parse
 from helix_desktop.engine.document_writer import NothingWritten, _pieces, read, still_same
 from helix_desktop.engine.facts import FoldFailed, FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
 from helix_desktop.engine.strategies.handover import SECTIONS

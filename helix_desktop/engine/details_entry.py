@@ -1,0 +1,59 @@
+"""The entry of the cache that all details of a fold stand in: plain lines, so that an agent can search them, and `parse` reads them back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from helix_desktop.engine.details import KINDS, WORDS, Detail, foremost
+
+REFERENCE_LIMIT = 2_000_000  # characters of the entry
+HEADER = "Details kept by Helix Desktop: kind [seq] text"
+
+
+def entry(found: Iterable[Detail]) -> str:
+    """All details as lines, the critical first, the index behind them; where that is too much, it says what is left out."""
+    lines, size, left_out = [HEADER], len(HEADER), 0
+    for count, line in _lines(foremost(found)):
+        size += len(line) + 1
+        if size <= REFERENCE_LIMIT:
+            lines.append(line)
+        else:
+            left_out += count
+    if left_out:
+        lines[0] += f"; {left_out:,} names are left out, and found by search_cached_content"
+    return "\n".join(lines) + "\n"
+
+
+def _lines(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
+    """How many details a line has, and the line: of words all of one message in one."""
+    for (kind, seq, alone), group in groupby(found, _line_of):
+        details = list(group)
+        if alone:
+            yield from ((1, detail.line()) for detail in details)
+        else:
+            yield len(details), f"{kind}s [{seq}] {' '.join(detail.text for detail in details)}"
+
+
+def _line_of(detail: Detail) -> tuple[str, int, bool]:
+    alone = detail.kind not in WORDS or detail.times > 1 or detail.text.split() != [detail.text]
+    return detail.kind, detail.seq, alone
+
+
+_LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")
+
+
+def parse(text: str) -> list[Detail]:
+    """The details of an entry; a line that is none is skipped."""
+    found = []
+    lines = iter(text.split("\n")[1:])
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        if match and match.group(1)[:-1] in WORDS and match.group(1).endswith("s"):
+            found += [Detail(match.group(1)[:-1], word, int(match.group(2))) for word in match.group(5).split(" ")]
+        elif match and match.group(1) in KINDS:
+            more = [next(lines, "") for _ in range(int(match.group(4) or 0))]
+            said = "\n".join([match.group(5), *more])
+            found.append(Detail(match.group(1), said, int(match.group(2)), int(match.group(3) or 1)))
+    return found
