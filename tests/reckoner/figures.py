@@ -55,7 +55,8 @@ def expected(model: str) -> float:
 def brought_in(c: Conversation, m: int, n: int) -> bool:
     """Whether fact m is one that another program wrote, as far as is known at n."""
     imports = [(fact.first, b) for b, fact in c.until(n) if isinstance(fact, BroughtIn) and not fact.undone]
-    return any(first <= m < b for first, b in imports)
+    before = [1, *(b for _, b in imports)]
+    return any(max(first, earlier) <= m < b for (first, b), earlier in zip(imports, before, strict=False))
 
 
 def factor(c: Conversation, model: str, n: int) -> float:
