@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from helix_desktop.errors import HelixError, NotThere, WrongUse
+from helix_desktop.errors import Away, HelixError, NotThere, WrongUse
 from helix_desktop.store import config
 from helix_desktop.store.shared import address as addresses
 from helix_desktop.store.shared import linking, sealing
@@ -54,6 +54,8 @@ async def join(workspaces: Workspaces, address: str, key_text: str, name: str, f
     connected = await asyncio.to_thread(linking.opened, where, key_)
     try:
         await _expect_shared(connected)
+    except Away as error:
+        raise Away(error.what, remedy="Check the address, or try again later; nothing was created.") from error
     finally:
         await connected.remote.aclose()
     known = await asyncio.to_thread(workspaces.create, name, folder)

@@ -13,6 +13,7 @@ import pytest
 from helix_desktop import cli, places, settings
 from helix_desktop.commands import open_workspace
 from helix_desktop.engine.ports import About
+from helix_desktop.store.shared import sealing
 from tests.peers import postgres
 from tests.store.shared.conftest import server  # noqa: F401 - a fixture
 
@@ -143,3 +144,12 @@ def test_without_a_keyring_nothing_is_shared(
     assert "Nothing is shared" in err
     assert "HELIX_STORE" in err
     assert helix("--home", here, "workspace", "status", "Work")[0] == 1
+
+
+def test_joining_a_store_that_does_not_answer_creates_nothing(helix: Helix, homes: tuple[Path, Path]) -> None:
+    where = ("workspace", "join", "postgresql://me:secret@127.0.0.1:1/helix", "--folder", homes[1] / "work")
+    code, _, said = helix("--home", homes[1], *where, typed=sealing.written(bytes(32)))
+    assert code == 1
+    assert "nothing was created" in said
+    assert "secret" not in said
+    assert not open_workspace.all_of(places.find(homes[1])).list()

@@ -102,7 +102,7 @@ class Sidebar(QWidget):
         self._path.setProperty("look", "path")
         self._path.setTextFormat(Qt.TextFormat.PlainText)
         self._shared = self._link("")
-        self._shared.setStyleSheet("padding-left: 0")
+        self._shared.setStyleSheet("padding-left: 0; padding-right: 0")
         self._shared.hide()
         self._new = self._tool("plus", tr("New conversation"))
         self._new.clicked.connect(self.new_wanted)

@@ -29,13 +29,14 @@ def whole(standing: Standing) -> str:
         "{n} change has not been sent yet. It is stored on this computer.",
         "{n} changes have not been sent yet. They are stored on this computer.",
     )
+    unsent = [waiting] if standing.waiting else []
     sentences = {
         "off": [tr("This workspace is not shared.")],
         "starting": [tr("Connecting to the shared store…")],
         "in step": [tr("Everything is in step with the shared store.")],
         "waiting": [waiting],
-        "away": [tr("The shared store has not answered since {time}.", time=clock(standing.since)), waiting],
-        "refused": [waiting] if standing.waiting else [],
+        "away": [tr("The shared store has not answered since {time}.", time=clock(standing.since)), *unsent],
+        "refused": unsent,
     }
     found = sentences.get(standing.state, [])
     return "\n".join([*found, said(standing.why)] if standing.why else found)

@@ -56,5 +56,7 @@ def test_it_follows_how_things_stand(dialog: ShareDialog, bench: FakeWorkbench) 
     bench.sharing.stand(Standing("away", 212, 1_000_000.0, "The shared store does not answer."))
     assert "212 changes have not been sent yet" in shown(dialog)
     assert "The shared store does not answer." in shown(dialog)
+    bench.sharing.stand(Standing("away", 0, 1_000_000.0, "The shared store does not answer."))
+    assert "not been sent" not in shown(dialog)
     dialog.reject()
     assert len(bench.sharing.listeners) == 1  # the window's own
