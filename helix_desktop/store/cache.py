@@ -30,7 +30,7 @@ _FIRST_CHUNK = bytes(4)
 _RAW, _ZSTD = bytes((records.RAW,)), bytes((records.ZSTD,))
 _PINNED, _QUARANTINED, _FORGOTTEN = b"p", b"q", b"t"
 BY_HAND = About()
-THOROUGH = 12  # zstd's level for what is little: a tenth smaller, and ten times as long
+THOROUGH = 15  # zstd's level for what is little: a tenth smaller, and twenty times as long
 CHECKPOINT = "checkpoint"  # About.tool of what checkpoints store; the index does not list it
 
 

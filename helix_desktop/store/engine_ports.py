@@ -24,7 +24,7 @@ from helix_desktop.store.thread import StoreThread
 
 __all__ = ["Cache", "Index", "Journal"]  # the three ports of an open workspace
 
-LITTLE = 256 << 10  # bytes of checkpoints put at once, up to which time is taken to make them small
+LITTLE = 128 << 10  # bytes of checkpoints put at once, up to which time is taken to make them small
 _PAGE = 500  # facts read before others get their turn
 _SLICE = 1 << 20  # bytes of puts that wait for one commit
 Batch = tuple[str, Sequence[Fact]]  # of one conversation
