@@ -111,7 +111,7 @@ def _gateway(way: str, home: Path, upstream: str) -> Iterator[str]:
         with _raising(Steward, "before_step"), running(home, upstream) as url:
             yield url
     elif way == "the view raises":
-        with _raising(Showing, "entries"), running(home, upstream) as url:
+        with _raising(Showing, "shown"), running(home, upstream) as url:
             yield url
     else:
         with running(home, upstream) as url:
