@@ -77,7 +77,7 @@ def test(arguments: Sequence[str]) -> int:
         "types": ["-m", "mypy"],
         "imports": ["-c", "from importlinter.cli import lint_imports_command as check; check()", "--no-logo"],
         "tests that stand alone": ["-m", "pytest", "-q", "-m", "alone"],
-        "tests": ["-m", "pytest", "-q", "-n", "2", "-m", "not alone"],
+        "tests": ["-m", "pytest", "-q", "-n", "3", "-m", "not alone"],
     }
     failed = [name for name, step in steps.items() if _step(name, step) not in {0, NO_TESTS}]
     if failed:

@@ -227,6 +227,9 @@ class Included:
 # --- what is said and done -------------------------------------------------------------------------------------------
 
 
+NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  # the text of a note that ends another
+
+
 @dataclass(frozen=True, slots=True)
 class UserSaid:
     """`steering`: said while the agent worked; it stands after the whole batch of results of the step before. `by`: what

@@ -18,6 +18,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import CallMoved, Running, Stage, Streamed, ToolShowed
 from helix_desktop.engine.facts import (
+    NO_LONGER,
     Decided,
     Excluded,
     Fact,
@@ -69,7 +70,6 @@ _CAUSES: Mapping[type[HelixError], str] = {
     StoreFailed: "store",
 }
 Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
-NO_LONGER = "[What stood here before, under the same name, no longer holds.]"
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
     "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "

@@ -72,7 +72,7 @@ def _recounting(history: History) -> Run:
 
 
 _HASH = text("The hash, or its first digits")
-_RECALL = "Bring back what is behind a hash: all of it, page by page, or a part."
+_RECALL = "Bring back what is behind a hash, in pages or in part."
 _RECALL_SCHEMA = fields(
     "sha256",
     sha256=_HASH,

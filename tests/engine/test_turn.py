@@ -14,6 +14,7 @@ from helix_desktop.engine.calls import UNREAD
 from helix_desktop.engine.collaborators import Limits, Note
 from helix_desktop.engine.events import Asked, CallMoved, Event, Running, Stage
 from helix_desktop.engine.facts import (
+    NO_LONGER,
     Decided,
     Fact,
     Folded,
@@ -38,7 +39,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
-from helix_desktop.engine.turn import NO_LONGER, SKIPPED, TORN
+from helix_desktop.engine.turn import SKIPPED, TORN
 from helix_desktop.errors import BadKey, ContextTooLong, StoreFull
 from tests.conftest import Expect
 from tests.engine.agent import SteppedClock, World, calls, says, world

@@ -178,7 +178,9 @@ def asks(items: Sequence[Brought]) -> str:
 
 
 def _outside_means() -> str:
-    return tr("Outside the sandbox, this program can do everything you can. That holds until it or its script changes.")
+    return tr(
+        "Outside the sandbox, this program can do everything you can. This stays allowed until it or its script changes."
+    )
 
 
 def _means(item: Brought) -> str:

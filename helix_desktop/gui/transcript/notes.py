@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from helix_desktop.engine.facts import (
+    NO_LONGER,
     Fact,
     FilesChanged,
     FoldFailed,
@@ -16,7 +17,6 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
-from helix_desktop.engine.turn import NO_LONGER
 from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.words import count, numeral, tr
