@@ -15,6 +15,7 @@ from helix_desktop.gui.views.boxes_view import BoxesView
 from tests.soak.driven import until
 
 LIMIT = 30.0
+REST = 10  # looks at a place that has not moved, before it is clicked
 
 
 async def xdotool(*words: str) -> None:
@@ -54,10 +55,17 @@ async def choose(words: str) -> None:
 
 
 async def hot(view: BoxesView, name: str) -> None:
-    """Click the place of a painted page that has this name."""
+    """Click the place of a painted page that has this name, once it has come to rest: a page may still be arranged."""
     stack = view._stack
-    await until(lambda: any(name in stack.spot(spot)[0].name for spot in stack.spots()), LIMIT)
-    place = next(stack.spot(spot)[1] for spot in stack.spots() if name in stack.spot(spot)[0].name).toRect()
+    seen: list[QRect | None] = []
+
+    def at_rest() -> bool:
+        seen.append(next((rect.toRect() for hot, rect in map(stack.spot, stack.spots()) if name in hot.name), None))
+        return seen[-1] is not None and len(seen) > REST and len({str(place) for place in seen[-REST:]}) == 1
+
+    await until(at_rest, LIMIT)
+    place = seen[-1]
+    assert place is not None
     bar = view.verticalScrollBar()
     if not 0 < place.center().y() - bar.value() < view.viewport().height():
         bar.setValue(place.top() - 60)
