@@ -118,6 +118,8 @@ class Sidebar(QWidget):
         self._archive = self._link("")
         self._trash = self._link("")
         self._empty_it = self._link(tr("Empty trash…"))
+        for link in (self._back, self._archive, self._trash, self._empty_it):
+            link.hide()  # until it is known what there is
         self._lay_out()
         self._connect()
 

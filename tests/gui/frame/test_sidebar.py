@@ -31,6 +31,13 @@ def sidebar(theme: Theme) -> Sidebar:
     return made
 
 
+def test_nothing_is_offered_before_the_conversations_are_read(theme: Theme) -> None:
+    made = Sidebar(theme)
+    made.show_workspace("storage-engine", None)
+    made.show()
+    assert not [link.text() for link in made.findChildren(QPushButton) if link.isVisible()]
+
+
 def titles(sidebar: Sidebar) -> list[str]:
     lines = sidebar.list.lines
     return [str(lines.index(at).data()) for at in range(lines.rowCount())]
