@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,6 +54,9 @@ Expect = Callable[[str], None]
 
 
 def pytest_configure() -> None:
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored where the tests run in the background: children too
     logging.getLogger().addHandler(SURPRISES)
     sys.addaudithook(_stay_here)
 
