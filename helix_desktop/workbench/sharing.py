@@ -109,7 +109,7 @@ class Sharing:
         except Away as error:
             raise Away(
                 f"The shared store does not answer, so {machine} does not know that you continue here.",
-                remedy="You can write. If both computers do, both versions are kept.",
+                remedy="You can write here too. If both computers do, both versions are kept.",
             ) from error
         finally:
             self._tell()

@@ -45,7 +45,7 @@ def note(fact: Fact) -> str:
 def _on_behalf(fact: UserSaid) -> str:
     kind, _, name = fact.by.partition(":")
     over = {
-        "rules": tr("The rules of {name} no longer hold.", name=name),
+        "rules": tr("The rules of {name} no longer apply.", name=name),
         "skill": tr("The skill {name} is no longer in use.", name=name),
         "mode": tr("Plan mode has ended."),
     }

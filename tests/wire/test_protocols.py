@@ -1,30 +1,37 @@
-"""The protocol's messages as pieces, and pieces shown as something else."""
+"""Each protocol's messages as pieces, and pieces shown as something else."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helix_desktop.gateway.body import WIRES
 from helix_desktop.gateway.exchange import TOOLS
-from helix_desktop.wire import gemini as wire
 from helix_desktop.wire.message import Edit, Kind
 from tests.gateway.written import FIELDS, bodies
 from tests.peers.agent_provider import WRITERS, Calls, Says
 
+each = pytest.mark.parametrize("wire", [pytest.param(wire, id=name) for name, wire in WIRES.items()])
 
+
+@each
 @settings(max_examples=30, deadline=None)
-@given(bodies(wire.NAME))
-def test_messages_put_together_again_are_the_request_that_came(body: Any) -> None:
+@given(st.data())
+def test_messages_put_together_again_are_the_request_that_came(wire: Any, data: st.DataObject) -> None:
+    body = data.draw(bodies(wire.NAME))
     units = [unit for message in wire.messages(body) for unit in message.units]
     assert wire.with_messages(body, units)[FIELDS[wire.NAME]] == body[FIELDS[wire.NAME]]
     assert wire.joined([(unit, False) for unit in units]) == units
 
 
+@each
 @settings(max_examples=30, deadline=None)
-@given(bodies(wire.NAME), st.data())
-def test_a_beginning_that_was_read_is_not_read_again(body: Any, data: st.DataObject) -> None:
+@given(st.data())
+def test_a_beginning_that_was_read_is_not_read_again(wire: Any, data: st.DataObject) -> None:
+    body = data.draw(bodies(wire.NAME))
     whole = wire.messages(body)
     known = whole[: data.draw(st.integers(0, max(0, len(whole) - 1)))]
     again = wire.messages(body, known)
@@ -32,7 +39,8 @@ def test_a_beginning_that_was_read_is_not_read_again(body: Any, data: st.DataObj
     assert all(one is other for one, other in zip(again, known, strict=False))
 
 
-def test_a_result_is_shown_as_something_else() -> None:
+@each
+def test_a_result_is_shown_as_something_else(wire: Any) -> None:
     reply = wire.answer(
         WRITERS[wire.NAME].whole(
             [Says("I look"), Calls("Bash", {"command": "ls"}, "c1")], {"input": 3, "read": 0, "write": 0}, "1"
@@ -47,6 +55,7 @@ def test_a_result_is_shown_as_something_else() -> None:
     assert "a long output" not in str(shown)
 
 
-def test_tools_of_ours_stand_beside_those_of_the_client() -> None:
+@each
+def test_tools_of_ours_stand_beside_those_of_the_client(wire: Any) -> None:
     body = wire.with_tools({FIELDS[wire.NAME]: [wire.said("look")]}, TOOLS)
     assert {tool.name for tool in wire.head(body).tools} == {tool.name for tool in TOOLS}
