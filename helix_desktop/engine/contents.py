@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from helix_desktop.engine.blocks import Image, View
 from helix_desktop.engine.digest import Digest
@@ -11,6 +11,7 @@ from helix_desktop.engine.ports import Cache
 from helix_desktop.errors import CacheCorrupt, NotThere
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+SAMPLE = 1 << 20  # bytes at its beginning by which the tokens of an entry are counted
 
 
 class Contents:
@@ -57,3 +58,11 @@ def shown(stored: Stored, content: bytes) -> str | Image:
     if b"\0" in content[:4096] and not stored.media_type.startswith("text/"):
         return f"[{len(content):,} bytes of {stored.media_type}; not text]"
     return content.decode("utf-8", "replace").replace("\0", "\N{SYMBOL FOR NULL}")
+
+
+def tokens_in(size: int, beginning: bytes, count: Callable[[str], int]) -> int:
+    """The tokens of an entry of so many bytes, by proportion beyond the sample. A turn, the index and whoever attaches it count the
+    same text, so a counter that remembers counts it once.
+    """
+    sample = beginning[:SAMPLE]
+    return count(sample.decode("utf-8", "replace")) * max(size, 1) // max(len(sample), 1)

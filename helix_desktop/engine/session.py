@@ -16,7 +16,7 @@ from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.budget import Meter, NextMessage
 from helix_desktop.engine.collaborators import Crew, Note, Restored
-from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.contents import SAMPLE, Contents, tokens_in
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Answered, Asked, Event, Queued, Running, StateChanged
@@ -299,9 +299,10 @@ class Session:
             piece = "".join(text[first - 1 : last]).encode()
             stored = await self._crew.cache.put(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
             name = f"{name}:{first}-{last}"
-        sample = await self._crew.cache.read(stored.digest, 0, min(stored.size, 1 << 20))
-        tokens = await asyncio.to_thread(self._crew.tokens.count, sample.decode("utf-8", "replace"))
-        return Attachment(name, stored, tokens * max(stored.size, 1) // max(len(sample), 1))
+        sample = await self._crew.cache.read(stored.digest, 0, min(stored.size, SAMPLE))
+        return Attachment(
+            name, stored, await asyncio.to_thread(tokens_in, stored.size, sample, self._crew.tokens.count)
+        )
 
     # --- the past
 

@@ -13,7 +13,7 @@ from helix_desktop.engine import budget, laws, marks
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View, Waiting
 from helix_desktop.engine.calls import UNREAD, meant, unwrapped
 from helix_desktop.engine.collaborators import Crew, Note
-from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.contents import SAMPLE, Contents, tokens_in
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import CallMoved, Running, Stage, Streamed, ToolShowed
@@ -369,14 +369,14 @@ class Turn:
         )
 
     async def _measured(self, outcome: Outcome) -> tuple[str, int]:
-        """The head for display, and the tokens: counted up to a megabyte, by proportion beyond."""
-        size, sample = outcome.output.size, 1 << 20
-        content = outcome.content
+        """The head for display, and the tokens."""
+        size, content = outcome.output.size, outcome.content
         if content is None:
-            content = await self._crew.cache.read(outcome.output.digest, 0, min(size, sample))
-        text = content[:sample].decode("utf-8", "replace")
-        tokens = await asyncio.to_thread(self._crew.tokens.count, text) if len(text) > 1 << 15 else self._count(text)
-        return text if len(text) <= HEAD else "", tokens * max(size, 1) // max(min(size, sample), 1)
+            content = await self._crew.cache.read(outcome.output.digest, 0, min(size, SAMPLE))
+        given = size, content, self._crew.tokens.count
+        tokens = await asyncio.to_thread(tokens_in, *given) if len(content) > 1 << 15 else tokens_in(*given)
+        head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD else ""
+        return head if len(head) <= HEAD else "", tokens
 
     def _count(self, text: str) -> int:
         return self._crew.tokens.count(text)

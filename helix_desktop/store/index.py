@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from helix_desktop.engine import facts as vocabulary
+from helix_desktop.engine.contents import tokens_in
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.encoding import decode
 from helix_desktop.engine.facts import Fact
@@ -280,9 +281,7 @@ class IndexFile:
             return
         for start, piece in search_words.pieces(text):
             self._add_piece(piece, number=record.number, start=start)
-        tokens = self._count(text)
-        if record.size > SEARCHED:
-            tokens = round(tokens * record.size / SEARCHED)
+        tokens = tokens_in(record.size, content, self._count)
         self.connection.execute("UPDATE entries SET tokens = ? WHERE number = ?", (tokens, record.number))
 
     def _add_piece(self, text: str, *, number: int = 0, start: int = 0, conversation: str = "", seq: int = 0) -> None:

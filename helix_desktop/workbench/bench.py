@@ -18,6 +18,7 @@ from helix_desktop import tasks
 from helix_desktop.engine import budget, large_outputs, policy, recall
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import Crew, Heard, Setup
+from helix_desktop.engine.contents import tokens_in
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import Event, FactAppended, Folding, Queued, ReadAnew, Running, StateChanged
@@ -68,7 +69,6 @@ from helix_desktop.workbench.workforce import AgentRow, Workforce
 
 Listener = Callable[[Event], None]
 Writer = Callable[[str], ModelClient]
-SAMPLE = 1 << 20
 MANY = 10_000
 _open: weakref.WeakKeyDictionary[Workspace, Workbench] = weakref.WeakKeyDictionary()
 
@@ -531,7 +531,7 @@ class Workbench:
     async def attach(self, name: str, content: bytes, media_type: str) -> Attachment:
         """Put something the user adds to a message into the cache."""
         stored = await self.workspace.cache.put(content, About("user", name, media_type))
-        return Attachment(name, stored, await self._tokens_of(stored, content[:SAMPLE]))
+        return Attachment(name, stored, await self._tokens_of(stored, content))
 
     async def tokens_that_go(self, attachment: Attachment) -> int:
         """Of an attachment that is too large for the model's window an excerpt goes with the message."""
@@ -543,11 +543,10 @@ class Workbench:
         shown = await large_outputs.message_excerpt(self.workspace.cache, attachment, chosen)
         return await asyncio.to_thread(tokens.count, shown)
 
-    async def _tokens_of(self, stored: Stored, sample: bytes) -> int:
+    async def _tokens_of(self, stored: Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
             return 1_000  # what providers ask for a picture, roughly; the reported usage corrects it
-        counted = await asyncio.to_thread(self._shared.access.tokens.count, sample.decode("utf-8", "replace"))
-        return counted * max(stored.size, 1) // max(len(sample), 1)
+        return await asyncio.to_thread(tokens_in, stored.size, content, self._shared.access.tokens.count)
 
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
         """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from helix_desktop.engine.blocks import Block, Kind, Role, View
-from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.contents import SAMPLE, Contents, tokens_in
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored
 from helix_desktop.engine.ports import About
@@ -59,3 +59,11 @@ async def test_what_is_forgotten_while_it_is_read_is_not_kept() -> None:
     cache.meanwhile = lambda: None
     await contents.of(view(stored))
     assert cache.asked == [stored.digest, stored.digest]
+
+
+def test_tokens_are_counted_in_the_first_megabyte_and_go_on_by_proportion() -> None:
+    text = b"word " * SAMPLE
+    assert tokens_in(len(text), text, len) == len(text)
+    assert tokens_in(len(text), text, lambda read: len(read) // 8) == SAMPLE // 8 * len(text) // SAMPLE
+    assert tokens_in(5, b"word ", len) == 5
+    assert tokens_in(0, b"", len) == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine import encoding
+from helix_desktop.engine.contents import SAMPLE, tokens_in
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
@@ -150,6 +151,23 @@ def test_what_is_no_text_or_cannot_be_read_has_no_words(index: IndexFile, feed: 
     feed.add(b"")
     finish(index)
     assert (column(index, "tokens"), found(index, "zebra")) == ([0, 0, 0], 0)
+
+
+def test_a_large_entry_is_counted_by_the_text_a_turn_counts(tmp_path: Path, feed: ListFeed) -> None:
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return len(text.split())
+
+    content = b"seven words stand in this long line\n" * 90_000
+    feed.add(content)
+    index = IndexFile(tmp_path / "large.sqlite3", feed, count=count)
+    finish(index)
+    tokens = column(index, "tokens")
+    index.close()
+    assert counted == [content[:SAMPLE].decode()]
+    assert tokens == [tokens_in(len(content), content[:SAMPLE], count)]
 
 
 def test_uses_before_entries_are_counted_too(index: IndexFile, feed: ListFeed) -> None:
