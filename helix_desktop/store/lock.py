@@ -1,7 +1,8 @@
 """One process owns a workspace: a lock of our own, held on an open file.
 
 LevelDB's lock does not do: a second open in the same process, once closed, drops it. `flock` belongs to the open file,
-so a second try is refused inside this process as well, and a process that dies lets go of it.
+so a second try is refused inside this process as well, and a process that dies lets go of it. A command that it was just starting
+holds its open files for a moment longer: that is waited for.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from pathlib import Path
 
 from helix_desktop.errors import StoreBusy, StoreFailed
@@ -28,6 +30,9 @@ else:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+TRIES, PAUSE = 40, 0.05  # seconds; for what a dead owner left behind
+
+
 class Lock:
     """Held from the moment it is made until `release`."""
 
@@ -40,9 +45,9 @@ class Lock:
                 remedy="Nothing was changed. Make this folder writable, or start with another one (--home).",
             ) from error
         try:
-            _take(self._handle)
+            self._take_soon()
         except OSError as error:
-            owner = os.pread(self._handle, 20, 0).decode("ascii", "replace").strip() if os.name != "nt" else ""
+            owner = self._owner()
             os.close(self._handle)
             raise StoreBusy(
                 f"The workspace in {path.parent} is open in another program{f' (process {owner})' if owner else ''}.",
@@ -51,8 +56,34 @@ class Lock:
         with contextlib.suppress(OSError):  # only for the sentence above
             os.write(self._handle, f"{os.getpid():<20}\n".encode())
 
+    def _take_soon(self) -> None:
+        for left in reversed(range(TRIES)):
+            try:
+                _take(self._handle)
+            except OSError:
+                if not left or not _dead(self._owner()):
+                    raise
+                time.sleep(PAUSE)
+            else:
+                return
+
+    def _owner(self) -> str:
+        return os.pread(self._handle, 20, 0).decode("ascii", "replace").strip() if os.name != "nt" else ""
+
     def release(self) -> None:
         """Let go; a second time does nothing."""
         if self._handle >= 0:
             os.close(self._handle)
         self._handle = -1
+
+
+def _dead(owner: str) -> bool:
+    """Whether a process that is named has ended."""
+    if owner.isdecimal():
+        try:
+            os.kill(int(owner), 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+    return False

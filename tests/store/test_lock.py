@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.errors import StoreBusy, StoreFailed
+from helix_desktop.store import lock
 from helix_desktop.store.lock import Lock
 
 
@@ -23,6 +24,36 @@ def test_a_dead_owner_lets_go(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "lock")], check=False)
     assert done.returncode == 9
     Lock(tmp_path / "lock").release()
+
+
+LEFT = """
+import os, sys, pathlib
+from helix_desktop.store import lock
+lock.Lock(pathlib.Path(sys.argv[1]))
+if os.fork():
+    os._exit(9)
+os.read(0, 1)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a command there inherits no open files")
+def test_a_command_that_a_dead_owner_was_starting_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", LEFT, str(tmp_path / "lock")], stdin=subprocess.PIPE)
+    assert owner.wait() == 9
+    assert owner.stdin is not None
+    waited: list[float] = []
+    pause = lock.time.sleep
+
+    def let_go(seconds: float) -> None:
+        waited.append(seconds)
+        owner.stdin.close()  # type: ignore[union-attr]
+        pause(seconds)
+
+    monkeypatch.setattr(lock.time, "sleep", let_go)
+    Lock(tmp_path / "lock").release()
+    assert waited
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
