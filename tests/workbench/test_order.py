@@ -6,21 +6,26 @@ import asyncio
 from pathlib import Path
 
 from helix_desktop.engine.calls import UNREAD
-from helix_desktop.engine.events import Event, ToolShowed
+from helix_desktop.engine.events import CallMoved, Event, Stage, ToolShowed
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.session import Session
 from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.workbench import Workbench
 from tests.peers.chat_server import Calls, ChatServer, reply
 from tests.workbench.conftest import Desks
 
 
 async def opened(desks: Desks, folder: Path, server: ChatServer) -> Session:
+    return await (await on_a_bench(desks, folder, server)).new_conversation()
+
+
+async def on_a_bench(desks: Desks, folder: Path, server: ChatServer) -> Workbench:
     desk = desks()
     desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
     bench = await desk.create("Order", folder)
     await bench.choose_model("peer/scripted")
     await bench.choose_mode("allow all")
-    return await bench.new_conversation()
+    return bench
 
 
 async def test_all_of_an_answer_that_met_its_length_limit_comes_back_from_a_sub_agent(
@@ -100,3 +105,25 @@ async def test_a_file_whose_content_was_forgotten_can_be_read_again(desks: Desks
         await asyncio.wait_for(session.idle(), 30)
     again = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)][-1]
     assert (again.ok, again.head.split("\n")[0], again.repeat_of) == (True, "# Pairs", 0)
+
+
+async def test_a_checkpoint_that_hangs_holds_no_request_and_no_word_of_the_model(desks: Desks, folder: Path) -> None:
+    """Nothing is added before the first token: it is the command that waits for the checkpoint."""
+    make = reply("I will make it.", calls=[("run_command", {"command": "touch made"})])
+    with ChatServer([reply("At once."), make, reply("Made.")]) as server:
+        bench = await on_a_bench(desks, folder, server)
+        session = await bench.new_conversation()
+        await bench.changes.prepare()
+        begun = asyncio.Event()
+        session.subscribe(lambda e: begun.set() if isinstance(e, CallMoved) and e.stage is Stage.RUNNING else None)
+        async with bench.changes.checkpoints.still():
+            session.send((Text("Hello"),))
+            await asyncio.wait_for(session.idle(), 30)
+            assert len(server.bodies) == 1
+            session.send((Text("Make it"),))
+            await asyncio.wait_for(begun.wait(), 30)
+            assert len(server.bodies) == 2
+            assert not (folder / "made").exists()
+        await asyncio.wait_for(session.idle(), 30)
+    assert (folder / "made").exists()
+    assert len(server.bodies) == 3
