@@ -23,7 +23,7 @@ from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.store import database, search_words
 from helix_desktop.store.cache import CHECKPOINT
 from helix_desktop.store.journal import Line
-from helix_desktop.store.records import Record
+from helix_desktop.store.records import Record, State
 
 VERSION = 2  # an older one is made anew
 APPLICATION = 0x48454C49  # "HELI"
@@ -205,15 +205,21 @@ class IndexFile:
 
     def _count_checkpoints(self, found: Sequence[Record]) -> None:
         """Contents of checkpoints are nothing to look through or to list; what they take is counted."""
-        held = [record for record in found if record.about.tool == CHECKPOINT]
-        self._set("checkpoints", self.mark("checkpoints") + len(held))
-        self._set("checkpoint bytes", self.mark("checkpoint bytes") + sum(record.kept for record in held))
+        entries, room = _of_checkpoints(found)
+        self._set("checkpoints", self.mark("checkpoints") + entries)
+        self._set("checkpoint bytes", self.mark("checkpoint bytes") + room)
 
-    def checkpoints_removed(self, entries: int, freed: int) -> None:
-        """They were collected."""
+    def recount_checkpoints(self) -> None:
+        """Contents were removed or forgotten, or are entries like any other by now."""
+        entries = room = after = 0
+        last = self.progress().rows
+        while after < last and (found := self._feed.records(after, ROWS)):
+            after = found[-1].number
+            more = _of_checkpoints([record for record in found if record.number <= last])
+            entries, room = entries + more[0], room + more[1]
         with self._writing():
-            self._set("checkpoints", max(0, self.mark("checkpoints") - entries))
-            self._set("checkpoint bytes", max(0, self.mark("checkpoint bytes") - freed))
+            self._set("checkpoints", entries)
+            self._set("checkpoint bytes", room)
 
     def _insert_rows(self, found: Sequence[Record], pinned: frozenset[Digest]) -> None:
         execute = self.connection.execute
@@ -369,3 +375,9 @@ def reading(path: Path) -> sqlite3.Connection:
     connection = database.connect(path, IndexDamaged, "index", synchronous="NORMAL")
     connection.execute("PRAGMA query_only=ON")
     return connection
+
+
+def _of_checkpoints(found: Sequence[Record]) -> tuple[int, int]:
+    """How many contents of checkpoints are among these, and what they take, with what is left of those that were removed."""
+    held = [record for record in found if record.about.tool == CHECKPOINT]
+    return sum(record.state is State.LIVE for record in held), sum(record.room for record in held)

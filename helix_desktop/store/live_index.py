@@ -278,8 +278,9 @@ class Index:
         await self.kept()  # which takes in those just put
         return await self._ask(Catalogue.checkpoints)
 
-    async def checkpoints_removed(self, entries: int, freed: int) -> None:
-        await self._writer.run(self._file.checkpoints_removed, entries, freed)
+    async def recount_checkpoints(self) -> None:
+        """Count anew what they hold: what is removed or forgotten no longer is among it."""
+        await self._writer.run(self._file.recount_checkpoints)
 
     async def reread(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that were known before: pins, removals."""

@@ -80,6 +80,13 @@ class Record:
         """How many chunks there are; an empty entry has one, empty."""
         return max(1, -(-self.size // CHUNK))
 
+    @property
+    def room(self) -> int:
+        """The bytes it takes with its keys and its description."""
+        chunks = self.count * _CHUNK_KEY.size if self.state is _LIVE else 0
+        place = 1 + len(self.digest.raw) + len(pack_place(self))
+        return self.kept + chunks + place + 1 + _U64.size + len(pack(self))
+
     def chunk_digest(self, chunk: int) -> bytes:
         return self.chunks[chunk] if self.chunks else self.digest.raw
 

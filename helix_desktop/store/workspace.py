@@ -472,8 +472,8 @@ class Workspace:
         """
         sweeping = Sweeping(self._stores.journal, self._stores.cache, clock.time() - days * 86_400, keep, now)
         await self._stores.thread.through(sweeping.run())
+        await self.index.recount_checkpoints()
         if sweeping.entries:
-            await self.index.checkpoints_removed(sweeping.entries, sweeping.freed)
             await self._stores.thread.run(self._stores.cache.level.compact)
             self.cache.changed()
         return Collected(sweeping.entries, sweeping.freed)

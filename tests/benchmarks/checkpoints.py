@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import zstandard
 
@@ -49,7 +50,7 @@ async def _measured(files: int) -> list[Row]:
         workspace = await known.open(known.create("bench", folder).id)
         checkpoints = Checkpoints([folder], workspace.cache, coverage=Coverage(most_files=0), file=base / "known")
         try:
-            return await _rows(files, folder, checkpoints, base / "home")
+            return await _rows(files, folder, checkpoints)
         finally:
             await checkpoints.aclose()
             await workspace.aclose()
@@ -57,7 +58,7 @@ async def _measured(files: int) -> list[Row]:
         shutil.rmtree(base)
 
 
-async def _rows(files: int, folder: Path, checkpoints: Checkpoints, home: Path) -> list[Row]:
+async def _rows(files: int, folder: Path, checkpoints: Checkpoints) -> list[Row]:
     name = f"{files:,} files"
     began = time.perf_counter()
     await checkpoints.prepare()
@@ -78,7 +79,7 @@ async def _rows(files: int, folder: Path, checkpoints: Checkpoints, home: Path) 
         Row(f"first checkpoint, {name}", "ms", Figure(first, first, first), {}, asked_first, first <= FIRST or None),
         Row(f"unchanged by a walk, {name}", "ms", slow, peers, "at most 3 × git", slow.median <= UNCHANGED * git),
         Row(f"unchanged with the watcher, {name}", "ms", quick, {}, "at most 20 ms", quick.median <= WATCHED),
-        await _room(folder, checkpoints, home, name),
+        *await _room(folder, checkpoints, name),
     ]
 
 
@@ -88,8 +89,10 @@ async def _took(checkpoints: Checkpoints, *, thorough: bool) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
-async def _room(folder: Path, checkpoints: Checkpoints, home: Path, name: str) -> Row:
-    """What steps, each with five changed files, add to the store, as a share of their contents compressed by themselves."""
+async def _room(folder: Path, checkpoints: Checkpoints, name: str) -> list[Row]:
+    """What steps, each with five changed files, add to the store, as a share of their contents compressed by themselves: the values,
+    and with the keys and descriptions that every entry of the store has.
+    """
     chance = random.Random(5)
     packer = zstandard.ZstdCompressor(level=1)
     paths = sorted(path for path in folder.rglob("*.py"))
@@ -102,13 +105,19 @@ async def _room(folder: Path, checkpoints: Checkpoints, home: Path, name: str) -
             alone += len(packer.compress(content))
         if window is not None:
             await checkpoints.end(window)
-    share = (await _kept(checkpoints) - before) / alone
-    return Row(f"room of a step, {name}", "× compressed", Figure(share, share, share), {}, "at most 1.1", share <= ROOM)
+    shares = [(after - old) / alone for after, old in zip(await _kept(checkpoints), before, strict=True)]
+    names = f"room of a step, {name}", f"the same with keys and descriptions, {name}"
+    return [
+        Row(words, "× compressed", Figure(share, share, share), {}, "at most 1.1", share <= ROOM)
+        for words, share in zip(names, shares, strict=True)
+    ]
 
 
-async def _kept(checkpoints: Checkpoints) -> int:
-    index = checkpoints.contents._index  # type: ignore[attr-defined]
-    return int((await index.checkpoints())[1])
+async def _kept(checkpoints: Checkpoints) -> tuple[int, int]:
+    """Bytes of values, and of all that checkpoints take."""
+    cache: Any = checkpoints.contents
+    values = sum(record.kept for record in cache._folder.records(0, 1 << 30))
+    return values, int((await cache._index.checkpoints())[1])
 
 
 def _hunks() -> list[Row]:

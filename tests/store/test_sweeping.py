@@ -11,6 +11,7 @@ from helix_desktop.engine.facts import FilesChanged, Stored
 from helix_desktop.engine.ports import About
 from helix_desktop.store.workspace import Workspaces
 
+LAST = b"\xff" * 40
 ABOUT = About("checkpoint", "", "application/octet-stream")
 
 
@@ -35,5 +36,30 @@ async def test_what_a_fact_or_the_present_leads_to_stays(tmp_path: Path) -> None
         assert swept.entries == 3
         gone = await workspace.cache.lacking([each.digest for each in (*files, manifest, second, third, now, lost)])
         assert set(gone) == {files[2].digest, files[3].digest, lost.digest}, "the third had been replaced again by now"
+    finally:
+        await workspace.aclose()
+
+
+async def test_the_room_that_is_shown_is_what_the_store_holds(tmp_path: Path) -> None:
+    known = Workspaces(tmp_path)
+    workspace = await known.open(known.create("net", tmp_path).id)
+
+    def held() -> int:
+        level = workspace._stores.cache.level
+        return sum(
+            len(key) + len(level.get(key) or b"")
+            for kind in (b"h", b"m", b"b")
+            for key in level.keys(kind, kind + LAST)
+        )
+
+    try:
+        texts = [b"", b"one", b"two" * 500, bytes(range(256)) * 9000]
+        stored = await workspace.cache.put_many([(text, ABOUT) for text in texts])
+        assert await workspace.index.checkpoints() == (4, held())
+        await workspace.collect_checkpoints(-1, frozenset(one.digest for one in stored[2:]))
+        assert await workspace.index.checkpoints() == (2, held()), "what is known of the two others takes room too"
+        await workspace.cache.put(texts[3], About("read_file", "a", "text/plain"))
+        await workspace.collect_checkpoints(30)
+        assert (await workspace.index.checkpoints())[0] == 1, "it is an entry like any other now"
     finally:
         await workspace.aclose()

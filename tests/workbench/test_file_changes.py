@@ -48,7 +48,8 @@ async def test_a_sweep_removes_what_no_conversation_and_no_checkpoint_of_now_nee
     entries, freed = await changes.sweep()
     after = await changes.room()
     assert entries > 0
-    assert (before[0] - after[0], before[1] - after[1]) == (entries, freed)
+    assert before[0] - after[0] == entries
+    assert before[1] - after[1] >= freed > 0
     state = await changes.checkpoints.state(fact.after)
     assert await changes.checkpoints.content(state["0/README.md"]) == b"kept by a fact\n"
     item = changes.checkpoints.item("0/README.md")
