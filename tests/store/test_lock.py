@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.errors import StoreBusy, StoreFailed
-from helix_desktop.store import lock
 from helix_desktop.store.lock import Lock
 
 
@@ -28,7 +28,6 @@ def test_a_dead_owner_lets_go(tmp_path: Path) -> None:
 
 LEFT = """
 import os, sys, pathlib
-from helix_desktop.store import lock
 lock.Lock(pathlib.Path(sys.argv[1]))
 if os.fork():
     os._exit(9)
@@ -44,14 +43,14 @@ def test_a_command_that_a_dead_owner_was_starting_is_waited_for(
     assert owner.wait() == 9
     assert owner.stdin is not None
     waited: list[float] = []
-    pause = lock.time.sleep
+    pause = time.sleep
 
     def let_go(seconds: float) -> None:
         waited.append(seconds)
         owner.stdin.close()  # type: ignore[union-attr]
         pause(seconds)
 
-    monkeypatch.setattr(lock.time, "sleep", let_go)
+    monkeypatch.setattr(time, "sleep", let_go)
     Lock(tmp_path / "lock").release()
     assert waited
 
