@@ -28,6 +28,7 @@ def test_a_dead_owner_lets_go(tmp_path: Path) -> None:
 
 LEFT = """
 import os, sys, pathlib
+from helix_desktop.store import lock
 lock.Lock(pathlib.Path(sys.argv[1]))
 if os.fork():
     os._exit(9)
