@@ -44,7 +44,7 @@ PLUGINS = {  # the plugins that stay, by folder; empty: all of them
 LANGUAGES = ("en", *(path.stem for path in ROOT.glob("resources/translations/*.json") if "." not in path.stem))
 METADATA = (
     "PySide6-Essentials", "qasync", "httpx", "plyvel", "plyvel-ci", "tiktoken", "keyring", "mcp", "zstandard", "platformdirs",
-    "tomlkit", "markdown-it-py", "Pygments",
+    "tomlkit", "markdown-it-py", "Pygments", "psycopg", "psycopg-binary", "obstore", "cryptography",
 )  # fmt: skip
 
 
@@ -80,7 +80,9 @@ for name in {present!r}:
     datas += copy_metadata(name)
 for name in ("ziamath", "ziafont", "latex2mathml"):  # the fonts and tables that formulas are drawn with
     datas += collect_data_files(name)
-hidden = collect_submodules("helix_desktop") + collect_submodules("keyring.backends")
+hidden = []
+for name in ("helix_desktop", "keyring.backends", "psycopg", "psycopg_binary", "obstore"):
+    hidden += collect_submodules(name)
 analysis = Analysis(
     [{str(ROOT / "packaging/entry.py")!r}], pathex=[{str(ROOT)!r}], datas=datas, hiddenimports=hidden,
     excludes={[*LEFT_OUT, *_strangers()]!r}, module_collection_mode={{"helix_desktop": "py"}}, noarchive=False,

@@ -20,6 +20,11 @@ INSIDE = {
     "zstandard": "Zstandard (BSD-3-Clause, Meta Platforms, Inc.)",
     "PySide6-Essentials": "Qt 6 (LGPL-3.0-only), dynamically linked: the libraries lie beside the program and can be replaced; "
     "ICU (Unicode-3.0)",
+    "cryptography": "OpenSSL (Apache-2.0, The OpenSSL Project Authors)",
+    "psycopg-binary": "libpq (PostgreSQL, The PostgreSQL Global Development Group); OpenSSL (Apache-2.0, The OpenSSL Project Authors); on "
+    "Linux also MIT Kerberos (MIT), OpenLDAP (OLDAP-2.8), Cyrus SASL (BSD-4-Clause), libxcrypt and keyutils (LGPL-2.1-or-later), all "
+    "dynamically linked",
+    "obstore": "itself (MIT, Copyright Development Seed; the wheel brings no licence text, it is that of the other MIT libraries here)",
     "tiktoken": "the vocabularies o200k_base and cl100k_base (MIT, OpenAI)",
 }
 
@@ -48,8 +53,22 @@ def licences(names: set[str]) -> str:
         texts = [text for path in each.files or () if LICENCE_FILE.search(str(path)) and (text := _text(each, path))]
         name = each.metadata["Name"]
         inside = f"\nContains: {INSIDE[name]}\n" if name in INSIDE else ""
-        parts.append(f"{name} {each.version}: {licence_of(each)}\n{inside}\n" + "\n\n".join(texts))
+        parts.append(f"{name} {each.version}: {licence_of(each)}\n{inside}{_compiled_in(each)}\n" + "\n\n".join(texts))
     return f"\n\n{RULER}\n".join(part.strip() for part in parts) + "\n"
+
+
+def _compiled_in(distribution: importlib.metadata.Distribution) -> str:
+    """What the wheel's own bills of materials name, with the licence and the author."""
+    bills = [
+        _text(distribution, path) for path in distribution.files or () if re.search(r"/sboms/.*\.json$", str(path))
+    ]
+    found = {
+        f"  {one['name']} {one['version']}: {one['licenses'][0]['expression']}, {one.get('author', 'its authors')}"
+        for bill in bills
+        for one in json.loads(bill or "{}").get("components", ())
+        if "expression" in next(iter(one.get("licenses", ())), {})
+    }
+    return "\nCompiled in:\n" + "\n".join(sorted(found)) + "\n" if found else ""
 
 
 def _python() -> str:

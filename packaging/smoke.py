@@ -24,6 +24,7 @@ def main() -> int:
         if not name.endswith(SKIPPED):
             importlib.import_module(name)
     _libraries()
+    _sharing()
     _processes()
     _window()
     print(f"{len(names)} modules, the libraries, the processes and a window: all there.")
@@ -53,6 +54,23 @@ def _libraries() -> None:
     zstandard.ZstdDecompressor().decompress(zstandard.ZstdCompressor().compress(b"a"))
     if Counter("cl100k_base").count("hello world") != 2 or not (keyring.backends and mcp and uvicorn):
         sys.exit("The tokens are miscounted.")
+
+
+def _sharing() -> None:
+    """Both engines, as far as they go without one: they say that nobody answers."""
+    from helix_desktop.errors import Away
+    from helix_desktop.store.shared import linking, sealing
+    from helix_desktop.store.shared.address import Address
+
+    key = sealing.new_key()
+    for url in ("postgresql://me@127.0.0.1:9/none", "s3://none?endpoint=http://127.0.0.1:9"):
+        connected = linking.opened(Address(url, "key:secret"), key)
+        if connected.seal.open(b"name", connected.seal.close(b"name", b"a")) != b"a":
+            sys.exit("A sealed row does not open.")
+        try:
+            asyncio.run(connected.remote.about())
+        except Away as error:
+            print(error.what)
 
 
 def _processes() -> None:
