@@ -7,10 +7,14 @@ to do. A call that met a connection that had died meanwhile is made once more on
 from __future__ import annotations
 
 import ipaddress
+import os
+import ssl
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import certifi
 
 from helix_desktop.errors import Away, HelixError, NotThere, StoreFailed, StoreFull, WrongUse
 from helix_desktop.store.shared import schema
@@ -284,10 +288,18 @@ def _arguments(psycopg: Any, url: str, password: str) -> dict[str, Any]:
         ) from error
     if password and not given.get("password"):
         given["password"] = password
-    verified = {"sslmode": "verify-full", "sslrootcert": "system"} if not _near(given) else {}
-    if "sslmode" in given or "sslrootcert" in given:
-        verified = {}
-    return {"target_session_attrs": "read-write", **_TIMES, **verified, **given}
+    if "sslmode" not in given and "sslrootcert" not in given and not _near(given):
+        given |= {"sslmode": "verify-full", "sslrootcert": "system"}
+    if given.get("sslrootcert") == "system":
+        given["sslrootcert"] = _trusted()
+    return {"target_session_attrs": "read-write", **_TIMES, **given}
+
+
+def _trusted() -> str:
+    """Whom the system trusts. The libpq of a wheel or an installer looks for that where it was built, so it is given a file."""
+    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+        return "system"  # it reads these
+    return ssl.get_default_verify_paths().cafile or certifi.where()
 
 
 def _near(given: Mapping[str, Any]) -> bool:

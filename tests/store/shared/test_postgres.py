@@ -73,9 +73,12 @@ def test_a_wrong_certificate_is_a_sentence_and_nothing_is_sent(guarded: postgres
     assert "certificate" in error.what  # it is trusted, and is another host's
 
 
-def test_a_server_elsewhere_must_prove_who_it_is(seal: Seal) -> None:
+def test_a_server_elsewhere_must_prove_who_it_is(seal: Seal, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
     far = PostgresEngine("postgresql://me@db.example.org/helix", seal.space)
     assert far._arguments["sslmode"] == "verify-full"
+    assert Path(far._arguments["sslrootcert"]).is_file()  # "system" is a place that only its builder had
     for near in ("127.0.0.1", "localhost", "10.1.2.3", "[::1]"):
         assert "sslmode" not in PostgresEngine(f"postgresql://me@{near}/helix", seal.space)._arguments
     chosen = PostgresEngine("postgresql://me@db.example.org/helix?sslmode=require", seal.space)
