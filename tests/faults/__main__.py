@@ -72,6 +72,7 @@ ALL = (
         "shared_machines", "two machines in one conversation: cut, killed, late, taken over", "--interleavings", 500, 10
     ),
     Trial("shared_kill", "SIGKILL of clients and of a primary with its standby, which is promoted", "--kills", 3000, 4),
+    Trial("shared_away", "a shared store that is away while an agent works on", "--seconds", 3600, 10),
     Trial("shared_bits", "flipped bytes in the tables and objects of a shared store", "--flips", 1000, 20),
     Trial("gateway_ways", "what goes wrong around a gateway and inside it, beside no gateway", "--ways", 0, 3),
     Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),

@@ -1,0 +1,194 @@
+"""The shared store is away for long while an agent works on: every turn goes on, and when it is back all is caught up in order.
+
+Two homes with real desks, keys and links share a workspace through a real PostgreSQL, which is stopped. On the first home turns and
+contents follow each other, at the times of a recorded session where one is named. Then the server starts again, and the second home
+catches up: at every moment it must have a beginning of what the first has, and in the end all of it, contents included.
+
+python -m tests.faults.shared_away [--seconds 3600] [--trace FILE.jsonl, whose lines have a "timestamp"] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from keyring.backends.fail import Keyring as NoKeyring
+
+from helix_desktop import places, settings
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded
+from helix_desktop.engine.ports import About
+from helix_desktop.engine.session import Session
+from helix_desktop.errors import HelixError
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk, Workbench
+from helix_desktop.workbench.tour import Quick
+from tests.peers import postgres
+
+PATIENCE = 120.0  # seconds to catch up
+MEAN = 8.0  # seconds between two messages where no session is named
+ASKED = ("read README.md", "read src/pairs.py", "what is in README.md?")
+
+
+@dataclass
+class Worked:
+    """What was done on the first home."""
+
+    session: Session
+    before: list[float] = field(default_factory=list)  # seconds of each turn with the server
+    away: list[float] = field(default_factory=list)
+    digests: list[Digest] = field(default_factory=list)
+    failed: int = 0
+
+
+def moments(trace: Path | None, seconds: float, chance: random.Random) -> list[float]:
+    """When something is written: the busiest stretch of this length of a recorded session, or times by chance."""
+    if trace is None:
+        found, at = [], 0.0
+        while (at := at + chance.expovariate(1 / MEAN)) < seconds:
+            found.append(at)
+        return found
+    said = (json.loads(line).get("timestamp") for line in trace.read_text(encoding="utf-8").splitlines())
+    times = sorted(datetime.fromisoformat(one).timestamp() for one in said if one)
+    begin = max(times, key=lambda one: sum(one <= other < one + seconds for other in times))
+    return [one - begin for one in times if begin <= one < begin + seconds]
+
+
+async def trial(server: postgres.Server, when: list[float], chance: random.Random, found: Counter[str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="helix-shared-away-") as folder:
+        work = Path(folder) / "work"
+        (work / "src").mkdir(parents=True)
+        (work / "README.md").write_text("Pairs\n" * 50)
+        (work / "src/pairs.py").write_text("def pairs(): ...\n" * 50)
+        desks = [_desk(Path(folder) / name) for name in ("desktop", "laptop")]
+        try:
+            here = await desks[0].create("Pairs", work)
+            await here.choose_model("demo/demo")
+            await here.sharing.share(server.url)
+            assert here.workspace.link is not None
+            await here.workspace.link.publish()  # it is there for others
+            there = await desks[1].join(server.url, await here.sharing.key(), "Pairs", work)
+            done = Worked(await here.new_conversation())
+            for _ in range(3):
+                await _turn(done, done.before, chance)
+            await _until(lambda: here.sharing.standing.state == there.sharing.standing.state == "in step")
+            await asyncio.to_thread(server.stop)
+            await _work(here, done, when, chance)
+            found["state while away: " + here.sharing.standing.state] += 1
+            found["waited at the end"] += here.sharing.standing.waiting
+            await asyncio.to_thread(server.start)
+            await _caught_up(here, there, done, found)
+            _report(done, found)
+        finally:
+            for desk in desks:
+                await desk.aclose()
+
+
+def _desk(home: Path) -> Desk:
+    where = places.find(home)
+    home.mkdir()
+    kept = settings.Settings(where.settings)
+    kept.change(settings.KEYS_IN_FILE, value=True)
+    kept.change(settings.MACHINE, value=home.name)
+    return Desk(where, Secrets(where.key_file, environ={}, consent=lambda: True, keyring=NoKeyring), clock=Quick())
+
+
+async def _work(here: Workbench, done: Worked, when: list[float], chance: random.Random) -> None:
+    begun = time.monotonic()
+    for moment in when:
+        await asyncio.sleep(max(0.0, begun + moment - time.monotonic()))
+        stored = await here.workspace.cache.put(
+            chance.randbytes(chance.choice((400, 3_000, 60_000))), About("shell", "make")
+        )
+        done.digests.append(stored.digest)
+        await _turn(done, done.away, chance)
+
+
+async def _turn(done: Worked, taken: list[float], chance: random.Random) -> None:
+    begun = time.perf_counter()
+    done.session.send((Text(chance.choice(ASKED)),))
+    await asyncio.wait_for(done.session.idle(), 60)
+    taken.append(time.perf_counter() - begun)
+    end = done.session.facts[-1].fact
+    done.failed += not (isinstance(end, TurnEnded) and end.reason is TurnEnd.DONE)
+
+
+async def _caught_up(here: Workbench, there: Workbench, done: Worked, found: Counter[str]) -> None:
+    begun = time.monotonic()
+    own = [(one.seq, one.time, one.fact) for one in done.session.facts]
+    seen = await there.session(done.session.id)
+    while len(seen.facts) < len(own) and time.monotonic() < begun + PATIENCE:
+        _compare(own, seen, found)
+        await asyncio.sleep(0.02)
+    _compare(own, seen, found)
+    found["seconds until the facts are there"] = round(time.monotonic() - begun)
+    await _until(lambda: here.sharing.standing.state == there.sharing.standing.state == "in step")
+    found["facts"], found["facts there"] = len(own), len(seen.facts)
+    found["LOST: facts"] += len(own) - len(seen.facts)
+    found["LOST: views that differ"] += seen.view() != done.session.view()
+    found["LOST: branches"] += len(here.sharing.branches) + len(there.sharing.branches)
+    assert here.workspace.link is not None
+    await here.workspace.link.send()
+    for digest in done.digests:
+        try:
+            found["contents read there"] += Digest.of(await there.workspace.cache.get(digest)) == digest
+        except HelixError as error:
+            found[f"LOST: content, {error}"] += 1
+
+
+def _compare(own: Sequence[tuple[int, float, object]], seen: Session, found: Counter[str]) -> None:
+    there = [(one.seq, one.time, one.fact) for one in seen.facts]
+    found["looks while it catches up"] += 1
+    found["LOST: looks at something out of order"] += there != own[: len(there)]
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not true():
+            await asyncio.sleep(0.05)
+
+
+def _report(done: Worked, found: Counter[str]) -> None:
+    found["turns while it was away"] = len(done.away)
+    found["LOST: turns that failed"] += done.failed
+    for name, taken in (("with it", done.before), ("while away", done.away)):
+        if taken:
+            found[f"ms of a turn {name}, median"] = round(statistics.median(taken) * 1000)
+            found[f"ms of a turn {name}, longest"] = round(max(taken) * 1000)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--trace", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    if why := postgres.why_not():
+        print(f"skipped: {why}")
+        return 0
+    chance, found = random.Random(arguments.seed), Counter[str]()
+    server = postgres.Server(postgres.FAST)
+    try:
+        when = moments(arguments.trace, arguments.seconds, chance)
+        asyncio.run(trial(server.start(), when, chance, found))
+    finally:
+        server.remove()
+    for name, count in sorted(found.items()):
+        if count or not name.startswith("LOST"):
+            print(f"{name}: {count}")
+    return 1 if any(count for name, count in found.items() if name.startswith("LOST")) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
