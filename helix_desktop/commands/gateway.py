@@ -15,6 +15,7 @@ from helix_desktop.errors import WrongUse
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.console import Console
+    from helix_desktop.gateway.opening import Serving
     from helix_desktop.store.workspace import Workspace
 
 
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     sys.stdout.write(f"listening on http://127.0.0.1:{sock.getsockname()[1]}\n")
     sys.stdout.flush()
 
-    async def serve(workspace: Workspace) -> serving.Serving | None:
+    async def serve(workspace: Workspace) -> Serving | None:
         return await open_workspace.serve(workspace, where)
 
     asyncio.run(serving.run(where, sock, options, arguments.workspace, serve))
@@ -84,10 +85,10 @@ async def _key(where: places.Places, provider: str) -> str:
 async def work(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     """Asked of the program that has the workspace open: be the engine of a gateway, or let the workspace go."""
     from helix_desktop import workbench
-    from helix_desktop.gateway import far_room, serving
+    from helix_desktop.gateway import far_room, opening
 
     if arguments.release:
-        return serving.let_go(workspace.id)
+        return opening.let_go(workspace.id)
     bench = workbench.of(workspace)
     return 1 if bench is None else await far_room.answer(bench, console)
 

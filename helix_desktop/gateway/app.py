@@ -18,15 +18,17 @@ from helix_desktop import tasks
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.gateway import clients, door
+from helix_desktop.gateway.arrival import Rooms
 from helix_desktop.gateway.body import WIRES, folded, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
-from helix_desktop.gateway.exchange import LARGE, Exchange, Incoming, Opened, Rooms, opened
+from helix_desktop.gateway.exchange import Exchange
+from helix_desktop.gateway.opened import Incoming, Opened, opened
 from helix_desktop.gateway.reading import Bytes, Readings
 from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, STATUS, UPSTREAMS, Route, address, guessed, route
+from helix_desktop.gateway.sending import LARGE, Sending
 from helix_desktop.providers import transport
 from helix_desktop.wire import anthropic, gemini, openai_responses
 from helix_desktop.wire.message import Json
-from helix_desktop.workbench.spending import midnight
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +139,7 @@ class Gateway:
             return
         if where.path == STATUS:
             await _say(
-                send, 200, {**self.status(), "figures": await self.figures(), "today": await self.figures(midnight())}
+                send, 200, {**self.status(), "figures": await self.figures(), "today": await self.figures(today=True)}
             )
             return
         content = await _content(receive)
@@ -190,14 +192,14 @@ class Gateway:
         request = await self._opened(incoming)
         room = await self._room(where) if request is not None else None
         held = self._held(incoming, url)
-        exchange = Exchange(incoming, url, self._http, start, body, held, self._refused, self._before)
+        sending = Sending(incoming, url, self._http, start, body)
         if request is None or room is None:
-            await exchange.through()
+            await sending.through()
         elif where.counts:
-            await self._count(exchange, request, room)
+            await self._count(sending, request, room)
         else:
             self._note(request, incoming)
-            await exchange.run(request, room)
+            await Exchange(sending, held, self._refused, self._before).run(request, room)
 
     async def _opened(self, incoming: Incoming) -> Opened | None:
         where = incoming.route
@@ -222,17 +224,17 @@ class Gateway:
             log.warning("requests go on unfolded: %s", error.what)
             return None
 
-    async def _count(self, exchange: Exchange, request: Opened, room: Rooms) -> None:
+    async def _count(self, sending: Sending, request: Opened, room: Rooms) -> None:
         """A count of tokens is asked for the request as it would be sent."""
         try:
             entries = await room.look(request.arrival, request.said)
             body = WIRES[request.wire].with_tools(request.body, ()) if not request.arrival.fold else request.body
             if not unchanged(entries, len(request.said)):
                 body = folded(request.wire, request.body, request.messages, entries)
-                exchange.incoming = _with(exchange.incoming, b"".join(request.read.written(body)))
+                sending.incoming = _with(sending.incoming, b"".join(request.read.written(body)))
         except Exception:
             log.exception("a count of tokens is asked for the request as it came")
-        await exchange.through()
+        await sending.through()
 
     def _upstream(self, incoming: Incoming) -> str:
         options, where = self._options, incoming.route
@@ -268,9 +270,9 @@ class Gateway:
         ]
         return {"agents": agents}
 
-    async def figures(self, since: float = 0.0) -> list[dict[str, Json]]:
-        """What the conversations of this run came to; `since`: all of them, from that moment on."""
-        return [asdict(found) for room in self.rooms() for found in await room.figures(since)]
+    async def figures(self, *, today: bool = False) -> list[dict[str, Json]]:
+        """What the conversations of this run came to; `today`: all of them, since midnight."""
+        return [asdict(found) for room in self.rooms() for found in await room.figures(today=today)]
 
     # --- folds are written by the agent's own model
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from helix_desktop import instance, tasks
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed, Stopped
-from helix_desktop.gateway.room import NOT_TOLD, Arrival, Ask, Replied, Room, Sent, Ticket
+from helix_desktop.gateway.arrival import Arrival, Ask, Replied, Sent, Ticket
+from helix_desktop.gateway.room import NOT_TOLD, Room
 from helix_desktop.gateway.telling import heard, told
 
 if TYPE_CHECKING:
@@ -117,9 +118,9 @@ class FarRoom:
         found: Sent | None = await self._call("overflowed", ticket)
         return found
 
-    async def figures(self, since: float = 0.0) -> Sequence[Figures]:
+    async def figures(self, *, today: bool = False) -> Sequence[Figures]:
         """See Room."""
-        found: Sequence[Figures] = await self._call("figures", since)
+        found: Sequence[Figures] = await self._call("figures", today)
         return found
 
     async def aclose(self) -> None:
@@ -185,7 +186,7 @@ class _Answering:
             "hidden": room.hidden,
             "replied": room.replied,
             "overflowed": room.overflowed,
-            "figures": room.figures,
+            "figures": lambda today: room.figures(today=today),
         }
         return await answers[kind](*value)
 

@@ -1,50 +1,32 @@
-"""The gateway as a process: it listens on this machine alone, opens workspaces when they are asked for, and ends in order."""
+"""The gateway as a process: it listens on this machine alone, and ends in order."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import secrets
 import socket
 import weakref
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import uvicorn
 
 from helix_desktop import durable, instance, tasks
-from helix_desktop.errors import HelixError, NotThere, StoreBusy
+from helix_desktop.errors import HelixError
 from helix_desktop.gateway.app import Gateway, Options
-from helix_desktop.gateway.exchange import Rooms
-from helix_desktop.gateway.far_room import FarRoom
-from helix_desktop.gateway.room import Ask, Room
+from helix_desktop.gateway.arrival import Rooms
 from helix_desktop.gateway.wrapping import ADDRESS
 from helix_desktop.places import Places
-from helix_desktop.store.workspace import Workspace, Workspaces
-from helix_desktop.workbench import desk
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from helix_desktop.gateway.opening import Opening, Serve
 
-NAME = "Connected agents"
 PORT = 4356
 TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
-PATIENCE = 5.0  # seconds: a command may hold the workspace for a moment
-RELEASED = 1.5  # seconds a workspace that was let go is left to who asked for it
 
 _running: weakref.WeakKeyDictionary[asyncio.Task[object] | None, uvicorn.Server] = weakref.WeakKeyDictionary()
-
-
-class Serving(Protocol):
-    """Answers commands about a workspace until `finish`."""
-
-    async def finish(self) -> None: ...
-
-
-Serve = Callable[[Workspace], Awaitable[Serving | None]]
 
 
 def token_of(where: Places) -> str:
@@ -58,109 +40,33 @@ def token_of(where: Places) -> str:
     return made
 
 
-class Opening:
-    """The rooms of workspaces, each opened when it is first asked for: here, or where the workspace is open already."""
+def _opening() -> type[Opening]:
+    """Most of the program: imported when the port answers. Who sends something meanwhile waits."""
+    from helix_desktop.gateway.opening import Opening
 
-    def __init__(self, where: Places, usual: str, serve: Serve) -> None:
-        self._where = where
-        self._usual = usual
-        self._serve = serve
-        self._known = Workspaces(where.workspaces)
-        self._rooms: dict[str, Rooms] = {}
-        self._named: dict[str, str] = {}  # the workspaces that are open, by what they were asked for as
-        self._here: dict[str, AsyncExitStack] = {}
-        self._lock = asyncio.Lock()
-        self._tasks = tasks.Tasks("workspaces of the gateway")
-        self.gateway: Gateway | None = None
-
-    async def room(self, name: str) -> Rooms:
-        """The engine of a workspace; of the usual one where none is named."""
-        wanted = name or self._usual or NAME
-        found = self._rooms.get(self._named.get(wanted, ""))
-        if found is not None and not (isinstance(found, FarRoom) and found.ended):
-            return found
-        identity = await self._identity(wanted)
-        async with self._lock:
-            found = self._rooms.get(identity)
-            if isinstance(found, FarRoom) and found.ended:
-                found = None
-            if found is None:
-                found = self._rooms[identity] = await self._opened(identity)
-        self._named[wanted] = identity
-        return found
-
-    def all(self) -> tuple[Rooms, ...]:
-        """Those that are open."""
-        return tuple(self._rooms.values())
-
-    async def _identity(self, wanted: str) -> str:
-        try:
-            return (await asyncio.to_thread(self._known.find, wanted)).id
-        except NotThere:
-            if wanted != NAME:
-                raise
-            return (await asyncio.to_thread(self._known.create, NAME)).id
-
-    async def _opened(self, identity: str) -> Rooms:
-        if self.gateway is None:
-            raise NotThere("The gateway is not running.")
-        until = asyncio.get_running_loop().time() + PATIENCE
-        while True:
-            try:
-                return await self._opened_here(identity, self.gateway.ask)
-            except StoreBusy:
-                if (wire := await instance.reach(self._where.run, identity)) is not None:
-                    return FarRoom(wire, self.gateway.ask)
-                if asyncio.get_running_loop().time() > until:
-                    raise
-                await asyncio.sleep(0.1)
-
-    async def _opened_here(self, identity: str, ask: Ask) -> Rooms:
-        async with AsyncExitStack() as undo:
-            workspace = await self._known.open(identity)
-            undo.push_async_callback(workspace.aclose)
-            bench = await undo.enter_async_context(desk.alone(workspace, self._where))
-            serving = await self._serve(workspace)
-            if serving is not None:
-                undo.push_async_callback(serving.finish)
-            self._here[identity] = undo.pop_all()
-        self._tasks.spawn(asyncio.to_thread(bench.tokens.count, NAME), name="load the vocabulary")
-        _released[identity] = lambda: self._tasks.spawn(self._let_go(identity), name="let a workspace go")
-        return Room(bench, ask)
-
-    async def _let_go(self, identity: str) -> None:
-        """Somebody else wants to open it: the window."""
-        async with self._lock:
-            self._rooms.pop(identity, None)
-            if (stack := self._here.pop(identity, None)) is not None:
-                await stack.aclose()
-            await asyncio.sleep(RELEASED)
-
-    async def aclose(self) -> None:
-        """Close what was opened."""
-        await self._tasks.aclose(limit=2)
-        for room in self._rooms.values():
-            await room.aclose()
-        for stack in self._here.values():
-            await stack.aclose()
-
-
-_released: dict[str, Callable[[], object]] = {}
-
-
-def let_go(workspace: str) -> int:
-    """Close a workspace that this process has open as a gateway, for somebody else. The exit code."""
-    if (release := _released.pop(workspace, None)) is None:
-        return 1
-    release()
-    return 0
+    return Opening
 
 
 async def run(where: Places, sock: socket.socket, options: Options, usual: str, serve: Serve) -> None:
     """Serve until the process is asked to end."""
-    opening = Opening(where, usual, serve)
-    gateway = opening.gateway = Gateway(options, opening.room)
-    gateway.rooms = opening.all
+    here = tasks.Tasks("gateway's engine")
+    made: list[Opening] = []
+
+    async def opened() -> Opening:
+        kind = await asyncio.to_thread(_opening)
+        if not made:
+            made.append(kind(where, usual, serve, gateway.ask))
+        return made[0]
+
+    async def room(name: str) -> Rooms:
+        return await (await opened()).room(name)
+
+    async def usual_room() -> None:
+        with contextlib.suppress(HelixError):
+            await room("")  # so that the first request does not wait for it
+
+    gateway = Gateway(options, room)
+    gateway.rooms = lambda: made[0].all() if made else ()
     config = uvicorn.Config(
         gateway,
         log_config=None,
@@ -177,13 +83,16 @@ async def run(where: Places, sock: socket.socket, options: Options, usual: str, 
     address = instance.private(where.run) / ADDRESS
     durable.write(address, json.dumps({"port": sock.getsockname()[1], "pid": os.getpid()}), private=True)
     _running[asyncio.current_task()] = server
-    with contextlib.suppress(HelixError):
-        await opening.room("")  # so that the first request does not wait for it
+    here.spawn(usual_room(), name="open the usual workspace")
     try:
         await server.serve(sockets=[sock])
     finally:
         address.unlink(missing_ok=True)
-        await opening.aclose()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(here.ended(), 2)  # a workspace that is being opened is not left half open
+        await here.aclose(limit=1)
+        for opening in made:
+            await opening.aclose()
 
 
 def stop(task: asyncio.Task[object] | None) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from helix_desktop.engine.facts import Usage
+from helix_desktop.gateway.arrival import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.figures import Figures
-from helix_desktop.gateway.room import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.shown import As, Changed, Hidden, Part, Returned, Says
 from helix_desktop.wire.message import Piece, Tool, Wired
 

@@ -23,7 +23,8 @@ from typing import Any
 from helix_desktop import places
 from helix_desktop.engine.facts import ModelReplied, Stop, Text, ToolCall, ToolReturned, Usage, UserSaid
 from helix_desktop.errors import ModelFailed
-from helix_desktop.gateway.room import Arrival, Replied, Room
+from helix_desktop.gateway.arrival import Arrival, Replied
+from helix_desktop.gateway.room import Room
 from helix_desktop.gateway.shown import As
 from helix_desktop.gateway.tracks import chain_of
 from helix_desktop.store.workspace import Workspaces

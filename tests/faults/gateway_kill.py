@@ -27,7 +27,7 @@ import httpx
 
 from helix_desktop import places, tasks
 from helix_desktop.engine.facts import ModelReplied, Text
-from helix_desktop.gateway import serving, wrapping
+from helix_desktop.gateway import opening, wrapping
 from helix_desktop.store.workspace import Workspaces
 from tests.faults.store_report import report
 from tests.gateway.running import TOOL, Agent
@@ -120,7 +120,7 @@ def _killed(started: wrapping.Started, working: Working, chance: random.Random) 
 
 
 async def _replies(home: Path) -> set[str]:
-    workspace = await Workspaces(places.find(home).workspaces).open(serving.NAME)
+    workspace = await Workspaces(places.find(home).workspaces).open(opening.NAME)
     try:
         found: set[str] = set()
         for row in await workspace.journal.conversations():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from helix_desktop import places
 from helix_desktop.commands import open_workspace
-from helix_desktop.gateway import serving
+from helix_desktop.gateway import opening
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench.desk import Desk
 from tests.gateway.running import TOOL, Agent, running
@@ -27,7 +27,7 @@ async def test_a_window_that_opens_the_workspace_gets_it_and_sees_what_the_agent
         calls = await asyncio.to_thread(agent.ask)
         agent.results([(call, name, LARGE) for call, name, _ in calls])
         desk = Desk(where, Secrets(where.key_file), serve=lambda workspace: open_workspace.serve(workspace, where))
-        bench = await desk.open(serving.NAME)
+        bench = await desk.open(opening.NAME)
         try:
             (row,) = bench.conversations()
             assert row.title == "look around"

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from helix_desktop import places
-from helix_desktop.gateway import serving
+from helix_desktop.gateway import opening
 from helix_desktop.store.conversations import Row
 from helix_desktop.store.workspace import Workspaces
 from tests.conftest import Expect
@@ -287,7 +287,7 @@ def test_a_subagent_that_works_beside_its_parent_has_a_conversation_of_its_own_b
 
 def conversations(home: Path) -> list[Row]:
     async def read() -> list[Row]:
-        workspace = await Workspaces(places.find(home).workspaces).open(serving.NAME)
+        workspace = await Workspaces(places.find(home).workspaces).open(opening.NAME)
         try:
             return list(await workspace.journal.conversations())
         finally:

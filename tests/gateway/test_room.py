@@ -6,7 +6,9 @@ import base64
 from pathlib import Path
 
 from helix_desktop.engine.facts import ModelReplied, Stop, ToolReturned, Usage, UserSaid
-from helix_desktop.gateway.room import Arrival, Replied, Room, _picture, title_of
+from helix_desktop.gateway.arrival import Arrival, Replied
+from helix_desktop.gateway.follower import _picture
+from helix_desktop.gateway.room import Room, title_of
 from helix_desktop.gateway.shown import As, Changed
 from helix_desktop.gateway.tracks import chain_of
 from helix_desktop.wire import anthropic

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gateway.body import WIRES
-from helix_desktop.gateway.exchange import TOOLS
+from helix_desktop.gateway.exchange import recall_tools
 from helix_desktop.wire.message import Edit, Kind
 from tests.gateway.written import FIELDS, bodies
 from tests.peers.agent_provider import WRITERS, Calls, Says
@@ -57,5 +57,5 @@ def test_a_result_is_shown_as_something_else(wire: Any) -> None:
 
 @each
 def test_tools_of_ours_stand_beside_those_of_the_client(wire: Any) -> None:
-    body = wire.with_tools({FIELDS[wire.NAME]: [wire.said("look")]}, TOOLS)
-    assert {tool.name for tool in wire.head(body).tools} == {tool.name for tool in TOOLS}
+    body = wire.with_tools({FIELDS[wire.NAME]: [wire.said("look")]}, recall_tools())
+    assert {tool.name for tool in wire.head(body).tools} == {tool.name for tool in recall_tools()}

@@ -1,0 +1,86 @@
+"""What the two sides of the gateway tell each other: the one that has the agent's bytes, and the one that has the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.gateway.shown import Entry
+from helix_desktop.wire.message import Piece, Tool, Wired
+
+if TYPE_CHECKING:
+    from helix_desktop.gateway.figures import Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a request says of itself. `fold`: whether something may be folded; `parent`: the session whose sub-agent asks."""
+
+    wire: str
+    agent: str
+    session: str
+    head: str
+    model: str
+    system: str
+    tools: tuple[Tool, ...]
+    chain: tuple[str, ...]
+    fold: bool = True
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One request under way. `saw`: the newest fact of what it was sent, or LATER; `live`: whether its reply is recorded."""
+
+    conversation: str
+    chain: tuple[str, ...]
+    saw: int
+    wire: str
+    live: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What the request's messages become. `recallable`: whether something is folded that a recall could bring back."""
+
+    ticket: Ticket
+    entries: tuple[Entry, ...]
+    recallable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """A whole reply. `raw`: as JSON, where the agent does not see all of it."""
+
+    pieces: tuple[Piece, ...]
+    model: str
+    stop: Stop
+    usage: Usage
+    raw: str = ""
+    seconds: float = 0.0
+
+
+# conversation, question (or a whole text to read, with its own instructions), most tokens → text and what it cost
+Ask = Callable[[str, str, str, int], Awaitable[tuple[str, Usage, str]]]
+
+
+class Rooms(Protocol):
+    """Where the engine is: in this process, or in the one that has the workspace open."""
+
+    async def arrive(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent: ...
+
+    async def look(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]: ...
+
+    async def hidden(
+        self, ticket: Ticket, replied: Replied, calls: Sequence[Piece]
+    ) -> list[tuple[str, str, str, bool]]: ...
+
+    async def replied(self, ticket: Ticket, replied: Replied | None, shown: str) -> None: ...
+
+    async def overflowed(self, ticket: Ticket) -> Sent | None: ...
+
+    async def figures(self, *, today: bool = False) -> Sequence[Figures]: ...
+
+    async def aclose(self) -> None: ...

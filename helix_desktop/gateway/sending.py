@@ -1,0 +1,101 @@
+"""An agent's request on its way to the provider and back: as it came, or with another body. It knows nothing of the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from helix_desktop.gateway.opened import Incoming
+from helix_desktop.gateway.reading import Pieces
+from helix_desktop.gateway.routes import HOP, OWN
+from helix_desktop.wire.message import SLICE
+
+LARGE = 1 << 19  # bytes from which on a body is worked on beside the loop, and sent in slices
+Send = Callable[[bytes], Awaitable[None]]
+Start = Callable[[int, Sequence[tuple[bytes, bytes]]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Sending:
+    """`start` sends status and headers to the agent, `send` bytes of the body."""
+
+    incoming: Incoming
+    url: str
+    client: httpx.AsyncClient
+    start: Start
+    send: Send
+    _begun: bool = False
+
+    @property
+    def own(self) -> Pieces:
+        """The client's own bytes."""
+        return (self.incoming.content,)
+
+    async def through(self) -> None:
+        """The request as it came, and the reply as it comes."""
+        response = await self.ask(self.own, changed=False, reads=False)
+        try:
+            await self.begin(response)
+            async for chunk in response.aiter_raw():
+                await self.send(chunk)
+        finally:
+            await response.aclose()
+
+    async def refuse(self, response: httpx.Response, content: bytes) -> None:
+        """A refusal, as it is."""
+        encoded = "content-encoding" in response.headers
+        headers = [(n, v) for n, v in _reply_headers(response) if not (encoded and n.lower() == b"content-encoding")]
+        await self.start(response.status_code, headers)
+        await self.send(content)
+
+    async def begin(self, response: httpx.Response, *, rewritten: bool = False, decoded: bool = False) -> None:
+        """Status and headers, once."""
+        if not self._begun:
+            self._begun = True
+            gone = ({b"content-length"} if rewritten else set()) | ({b"content-encoding"} if decoded else set())
+            await self.start(
+                response.status_code, [(n, v) for n, v in _reply_headers(response) if n.lower() not in gone]
+            )
+
+    async def ask(self, pieces: Pieces, *, changed: bool, reads: bool) -> httpx.Response:
+        """Send these bytes to the provider. `reads`: its reply is read here, and must not be compressed."""
+        headers = [
+            (name, value)
+            for name, value in self.incoming.raw_headers
+            if name.decode("latin-1").lower() not in HOP | OWN
+        ]
+        if changed:
+            headers = [(name, value) for name, value in headers if name.lower() != b"content-encoding"]
+        if reads:
+            headers = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
+            headers.append((b"accept-encoding", b"identity"))
+        size = sum(map(len, pieces))
+        if size > LARGE:
+            headers.append((b"content-length", b"%d" % size))
+        content = b"".join(pieces) if size <= LARGE else _sliced(pieces)
+        request = httpx.Request(self.incoming.method, self.url, headers=headers, content=content)
+        return await self.client.send(request, stream=True)
+
+
+async def _sliced(pieces: Pieces) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        whole = memoryview(piece)
+        for at in range(0, len(whole), SLICE):
+            yield bytes(whole[at : at + SLICE])
+
+
+async def beside(size: int, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Large bodies are worked on in a thread, so that other streams go on."""
+    return await asyncio.to_thread(work, *arguments) if size > LARGE else work(*arguments)
+
+
+def _reply_headers(response: httpx.Response) -> list[tuple[bytes, bytes]]:
+    return [
+        (name, value)
+        for name, value in response.headers.raw
+        if name.decode("latin-1").lower() not in HOP - {"content-length"}
+    ]
