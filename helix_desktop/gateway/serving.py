@@ -53,9 +53,9 @@ async def run(where: Places, sock: socket.socket, options: Options, usual: str, 
     made: list[Opening] = []
 
     async def opened() -> Opening:
-        kind = await asyncio.to_thread(_opening)
         if not made:
-            made.append(kind(where, usual, serve, gateway.ask))
+            kind = await asyncio.to_thread(_opening)
+            made[:] = made or [kind(where, usual, serve, gateway.ask)]
         return made[0]
 
     async def room(name: str) -> Rooms:

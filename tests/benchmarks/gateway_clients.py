@@ -19,7 +19,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from helix_desktop import places
 from helix_desktop.engine.digest import Digest
@@ -39,14 +39,13 @@ PACKAGES = {
 BEGINS = {
     "claude": ["-p", "do the work", "--dangerously-skip-permissions", "--output-format", "json"],
     "codex": ["exec", "-m", "gpt-5.1-codex", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-c", "model_auto_compact_token_limit=150000", "do it"],
-    "gemini": ["-p", "do the work", "--yolo", "--skip-trust"],
+    "gemini": ["--acp", "--yolo", "--skip-trust"],
     "opencode": ["run", "-m", "anthropic/claude-sonnet-4-5", "do the work"],
     "pi": ["--provider", "anthropic", "--model", "claude-sonnet-4-5", "-p", "do the work"],
 }  # fmt: skip
 GOES_ON = {
     "claude": ["--continue"],
     "codex": ["resume", "--last"],
-    "gemini": ["--resume", "latest"],
     "opencode": ["--continue"],
     "pi": ["--continue"],
 }
@@ -74,22 +73,19 @@ SUMMARY = re.compile(
     r"|prompt for continuing",
     re.IGNORECASE | re.DOTALL,
 )
-FULL = {
-    "gemini": 990_000,
-    "claude": 985_000,
-}  # tokens the provider says it got, so that the agent shortens its own history
+FULL = 1_020_000  # tokens the provider says it got, so that the agent shortens its own history
 LONGEST = 900.0  # seconds of one agent
 
 
 class Work:
     """A model that runs commands with long outputs, two side by side now and then, recalls every fifth step, delegates once,
-    and says once that its window is full.
+    and says towards the end of a run that its window is full, until the agent has shortened its history.
     """
 
     def __init__(self, name: str, steps: int) -> None:
         self.name, self.steps = name, steps
         self.done = self.recalls = self.compacted = self.counted = self.delegated = 0
-        self._ends, self._full, self._delegates, self._fills = 0, False, True, False
+        self._ends, self._delegates, self._fills = 0, True, False
         self._lock = threading.Lock()
 
     def begin(self, steps: int, *, fills: bool = False) -> None:
@@ -97,8 +93,8 @@ class Work:
         self._ends, self._fills = self.done + steps, fills
 
     def usage(self, _: Asked) -> dict[str, int]:
-        full, self._full = self._full, False
-        return {"input": FULL.get(self.name, 190_000) if full else 100, "read": 0, "write": 0}
+        full = self._fills and self.done >= self._ends - 3
+        return {"input": FULL if full else 100, "read": 0, "write": 0}
 
     def script(self, asked: Asked) -> Sequence[Block]:
         text, names = asked.raw.decode("utf-8", "replace"), _names(asked.body)
@@ -107,7 +103,7 @@ class Work:
             if DOCUMENT[0] in text[-6_000:]:
                 return [Says("\n\n".join(f"## {n}\nAll is well, and there is more to say about it." for n in DOCUMENT))]
             if SUMMARY.search(_last_said(messages)):
-                self.compacted += 1
+                self.compacted, self._fills = self.compacted + 1, False
                 return [Says("<summary>All is well. The numbers were counted.</summary>")]
             shell = next((name for name in names if name in SHELLS), "")
             if not shell:
@@ -134,7 +130,6 @@ class Work:
                 Says("A part for another"),
                 Calls(delegate, json.loads(json.dumps(DELEGATES[delegate]).replace("{duty}", DUTY))),
             ]
-        self._full = self._fills and self.done == self._ends - 3
         found = re.findall(r'recall_cached_content\(\\*"([0-9a-f]{64})', text)
         if self.done % 5 == 0 and found:
             self.recalls += 1
@@ -214,8 +209,12 @@ def worked(folder: Path, name: str, steps: int) -> Seen:
     ):
         seen = Seen(work, provider)
         _settings(name, Path(home))
-        for number, share in enumerate((0.4, 0.3, 0.3)):
-            work.begin(max(4, round(steps * share)), fills=number == 1)
+        runs = [max(4, round(steps * share)) for share in (0.4, 0.3, 0.3)]
+        if name == "gemini":
+            _converse(seen, program, Path(home), Path(place), runs)
+            runs = []
+        for number, most in enumerate(runs):
+            work.begin(most, fills=number == 1)
             if number == 1:
                 shutil.copytree(home, f"{kept}/home", symlinks=True, ignore=shutil.ignore_patterns("helix"))
             elif number == 2:
@@ -240,7 +239,10 @@ def _put_back(home: Path, kept: Path) -> None:
     shutil.copytree(kept, home, symlinks=True, dirs_exist_ok=True)
 
 
-def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_on: bool) -> None:
+def _started(
+    seen: Seen, name: str, program: Path, home: Path, place: Path, given: Sequence[str], **more: Any
+) -> subprocess.Popen[str]:
+    """The agent, as `wrap` starts it."""
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY)
     own = {
         "HOME": str(home),
@@ -253,27 +255,102 @@ def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_
         "DISABLE_AUTOUPDATER": "1",
         "NO_PROXY": "127.0.0.1,localhost",
     }
-    given = BEGINS[name] if not goes_on else [*BEGINS[name][:-1], *GOES_ON[name], BEGINS[name][-1]]
-    if goes_on and name in ("claude", "gemini"):
-        given = [*BEGINS[name], *GOES_ON[name]]
-    elif goes_on and name == "pi":
-        given = [*GOES_ON[name], *BEGINS[name]]
     gateway = ["wrap", "--upstream", seen.provider.url, name, "--", *given]
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", "helix_desktop", "--home", f"{home}/helix", *gateway],
         cwd=place,
         env={**os.environ, **keys, **own, **quiet},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=LONGEST,
-        check=False,
+        **more,
     )
-    print(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "", file=sys.stderr)
-    if done.returncode:
-        seen.wrong.append(f"exit code {done.returncode}: {(done.stdout + done.stderr)[-300:]}")
-    if HIDDEN in done.stdout:
+
+
+def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_on: bool) -> None:
+    given = BEGINS[name] if not goes_on else [*BEGINS[name][:-1], *GOES_ON[name], BEGINS[name][-1]]
+    if goes_on and name == "claude":
+        given = [*BEGINS[name], *GOES_ON[name]]
+    elif goes_on and name == "pi":
+        given = [*GOES_ON[name], *BEGINS[name]]
+    none, pipe = subprocess.DEVNULL, subprocess.PIPE
+    process = _started(seen, name, program, home, place, given, stdin=none, stderr=pipe)
+    with process:
+        try:
+            out, err = process.communicate(timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    print(err.strip().splitlines()[-1] if err.strip() else "", file=sys.stderr)
+    if process.returncode:
+        seen.wrong.append(f"exit code {process.returncode}: {(out + err)[-300:]}")
+    if HIDDEN in out:
         seen.wrong.append("a hidden call was printed")
+
+
+def _converse(seen: Seen, program: Path, home: Path, place: Path, runs: Sequence[int]) -> None:
+    """Gemini CLI in one process that is told what to do as an editor tells it (ACP): what it writes down of a session has two
+    results for one call, and cannot be gone on with.
+    """
+    process = _started(
+        seen, "gemini", program, home, place, BEGINS["gemini"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    with process, Editor(process, seen) as editor:
+        editor.ask("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+        editor.ask("authenticate", {"methodId": "gemini-api-key"})
+        session = editor.ask("session/new", {"cwd": str(place), "mcpServers": []})["sessionId"]
+        for number, most in enumerate(runs):
+            seen.work.begin(most, fills=number == 1)
+            said = [{"type": "text", "text": "do the work"}]
+            editor.ask("session/prompt", {"sessionId": session, "prompt": said})
+
+
+class Editor:
+    """The other end of ACP: lines of JSON-RPC. Nothing it hears may name a hidden call."""
+
+    def __init__(self, process: subprocess.Popen[str], seen: Seen) -> None:
+        self._process, self._seen = process, seen
+        self._numbers = itertools.count(1)
+        self._ends = threading.Timer(LONGEST, process.kill)
+
+    def __enter__(self) -> Self:
+        self._ends.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.stdin:
+            self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+        self._ends.cancel()
+
+    def ask(self, method: str, parameters: dict[str, Any]) -> Any:
+        """Its answer; what it is asked itself meanwhile, it is allowed."""
+        number = next(self._numbers)
+        self._tell({"id": number, "method": method, "params": parameters})
+        for line in self._process.stdout or ():
+            if HIDDEN in line:
+                self._seen.wrong.append("the editor was told of a hidden call")
+            try:
+                heard = json.loads(line)
+            except ValueError:
+                continue
+            if heard.get("id") == number and "method" not in heard:
+                if "error" in heard:
+                    self._seen.wrong.append(f"{method}: {str(heard['error'])[:300]}")
+                return heard.get("result") or {}
+            if "id" in heard and heard.get("method") == "session/request_permission":
+                chosen = heard["params"]["options"][0]["optionId"]
+                outcome = {"outcome": {"outcome": "selected", "optionId": chosen}}
+                self._tell({"id": heard["id"], "result": outcome})
+        self._seen.wrong.append(f"{method}: no answer")
+        return {}
+
+    def _tell(self, value: dict[str, Any]) -> None:
+        if self._process.stdin:
+            self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **value}) + "\n")
+            self._process.stdin.flush()
 
 
 def _check(seen: Seen, home: Path) -> None:
