@@ -52,7 +52,7 @@ class ExactDifference(DifferenceView):
             self.changed.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy):
+        if event.matches(QKeySequence.StandardKey.Copy) and not self.chosen_text():
             QGuiApplication.clipboard().setText(self._text)
         else:
             super().keyPressEvent(event)

@@ -8,16 +8,27 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout
+from PySide6.QtGui import (
+    QFontMetrics,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QTextLayout,
+)
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QHBoxLayout, QPushButton, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk
 from helix_desktop.gui.shared.difference_rows import Line, Row, patch_rows, rows
 from helix_desktop.gui.theme import Theme, set_look
-from helix_desktop.gui.transcript.drawing import Ink, format_range, wrapping
+from helix_desktop.gui.transcript.drawing import Ink, Marks, format_range, wrapping
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.highlight import highlight
 from helix_desktop.gui.views.comment import CommentBox
+from helix_desktop.gui.views.line_view import Spot, between, part
 from helix_desktop.gui.words import tr
 
 LONGEST = 5_000  # characters of a line that are shown
@@ -32,6 +43,7 @@ class HunkButtons(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.hunk = -1
+        self.setCursor(Qt.CursorShape.ArrowCursor)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
@@ -72,6 +84,8 @@ class DifferenceView(QAbstractScrollArea):
         self._buttons: list[HunkButtons] = []
         self._asking = -1  # the row whose line is commented
         self._actions = True
+        self._anchor = self._caret = Spot(-1, 0)  # what is selected, in one column
+        self._right = True  # which one
         self._comment = CommentBox(theme, self.viewport())
         self._comment.hide()
         self._comment.sent.connect(self._send)
@@ -79,7 +93,7 @@ class DifferenceView(QAbstractScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(tr("Difference"))
-        self.viewport().setMouseTracking(True)
+        self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
         theme.changed.connect(self._restyled)
 
     # --- what is shown
@@ -134,6 +148,7 @@ class DifferenceView(QAbstractScrollArea):
         self._heads = [number for number, row in enumerate(self._rows) if row.head]
         self._lengths = [max(_length(row.left) if two else 0, _length(row.right)) for row in self._rows]
         self._laid.clear()
+        self._anchor = self._caret = Spot(-1, 0)
         self._measure()
 
     def _measure(self) -> None:
@@ -254,7 +269,15 @@ class DifferenceView(QAbstractScrollArea):
         painter.fillRect(place, self._ink.colour("code"))
         painter.setFont(self._ink.mono)
         painter.setPen(self._ink.colour("faint"))
-        painter.drawText(place.adjusted(self._ink.px(12), 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, row.head)
+        painter.drawText(
+            place.adjusted(self._ink.px(12), 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, self._head_words(row)
+        )
+
+    def _head_words(self, row: Row) -> str:
+        """What of a head there is room for beside its buttons."""
+        buttons = (each.x() for each in self._buttons if each.isVisible() and each.hunk == row.hunk)
+        room = next(buttons, self.viewport().width()) - self._ink.px(20)
+        return QFontMetrics(self._ink.mono).elidedText(row.head, Qt.TextElideMode.ElideRight, room)
 
     def _paint_line(self, painter: QPainter, number: int, line: Line | None, place: QRectF, *, right: bool) -> None:
         tone = "free" if line is None else {"-": "danger_soft", "+": "added_soft"}.get(line.sign, "")
@@ -270,7 +293,8 @@ class DifferenceView(QAbstractScrollArea):
         painter.save()
         painter.setClipRect(QRectF(left - 2, place.top(), place.right() - left + 2, place.height()))
         painter.setPen(self._ink.colour("text"))
-        layout.draw(painter, QPointF(left, place.top()))
+        chosen = part(self._anchor, self._caret, number, len(layout.text())) if right is self._right else (0, 0)
+        layout.draw(painter, QPointF(left, place.top()), self._ink.overlays(Marks(chosen)))
         painter.restore()
 
     def _paint_numbers(self, painter: QPainter, line: Line, place: QRectF, *, right: bool) -> None:
@@ -329,11 +353,49 @@ class DifferenceView(QAbstractScrollArea):
         number = bisect_right(self._tops, point.y() + self.verticalScrollBar().value()) - 1
         return number if 0 <= number < len(self._rows) else -1
 
+    def spot_at(self, point: QPoint) -> Spot:
+        """The letter nearest to a point, in the column that something is selected in."""
+        y = point.y() + self.verticalScrollBar().value()
+        number = min(max(bisect_right(self._tops, y) - 1, 0), len(self._rows) - 1)
+        line = self._line(number)
+        if line is None:
+            return Spot(number, 0)
+        laid = self._layout(number, line, right=self._right)
+        at = min(max(int((y - self._tops[number]) / self._ink.code_line), 0), laid.lineCount() - 1)
+        return Spot(number, int(laid.lineAt(at).xToCursor(point.x() - self._code_left(self._right))))
+
+    def _line(self, number: int) -> Line | None:
+        row = self._rows[number]
+        return row.right if self._right else row.left
+
+    def chosen_text(self) -> str:
+        """What is selected."""
+
+        def text(number: int) -> str | None:
+            line = self._line(number)
+            return line.text if line is not None else self._rows[number].head or None
+
+        return between(self._anchor, self._caret, text) if self._anchor.line >= 0 else ""
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton and self._rows:
+            point = event.position().toPoint()
+            self._right = not self._columns or point.x() >= self.viewport().width() // 2
+            self._anchor = self._caret = self.spot_at(point)
+            self.viewport().update()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton and self._anchor.line >= 0:
+            point, bar = event.position().toPoint(), self.verticalScrollBar()
+            bar.setValue(bar.value() + min(point.y(), 0) + max(point.y() - self.viewport().height(), 0))
+            self._caret = self.spot_at(point)
+            self.viewport().update()
+
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """A click on a line opens the box for a comment about it."""
+        """A click on a line opens the box for a comment about it; what was drawn over is selected."""
         number = self.row_at(event.position().toPoint())
-        left = event.button() == Qt.MouseButton.LeftButton
-        if left and self._actions and number >= 0 and not self._rows[number].head:
+        click = event.button() == Qt.MouseButton.LeftButton and self._anchor == self._caret
+        if click and self._actions and number >= 0 and not self._rows[number].head:
             self.comment_on(number)
         event.accept()
 
@@ -349,6 +411,8 @@ class DifferenceView(QAbstractScrollArea):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Cancel) and self._asking >= 0:
             self._close_comment()
+        elif event.matches(QKeySequence.StandardKey.Copy) and (text := self.chosen_text()):
+            QGuiApplication.clipboard().setText(text)
         else:
             super().keyPressEvent(event)
 

@@ -51,6 +51,21 @@ class Spot(NamedTuple):
     column: int
 
 
+def part(one: Spot, other: Spot, number: int, length: int) -> tuple[int, int]:
+    """What of a line lies between two places: from where to where."""
+    first, last = sorted((one, other))
+    if first.line < 0 or not first.line <= number <= last.line:
+        return 0, 0
+    return (first.column if number == first.line else 0), (last.column if number == last.line else length)
+
+
+def between(one: Spot, other: Spot, line: Callable[[int], str | None]) -> str:
+    """The text between two places. `line`: None for what is no line."""
+    first, last = sorted((one, other))
+    texts = [(number, line(number)) for number in range(first.line, last.line + 1)]
+    return "\n".join(text[slice(*part(first, last, n, len(text)))] for n, text in texts if text is not None)
+
+
 class LineView(QAbstractScrollArea):
     """`chosen` comes when other lines are selected. `tone(i)` may name a token of the colours as a line's ground."""
 
@@ -136,13 +151,10 @@ class LineView(QAbstractScrollArea):
         lines = self.chosen_lines()
         if lines is None:
             return ""
-        first, last = sorted((self._anchor, self._caret))
         if self._by_line:
-            return "\n".join(self._lines[i] for i in range(first.line, last.line + 1))
-        if first.line == last.line:
-            return self._lines[first.line][first.column : last.column]
-        middle = [self._lines[i] for i in range(first.line + 1, last.line)]
-        return "\n".join([self._lines[first.line][first.column :], *middle, self._lines[last.line][: last.column]])
+            return "\n".join(self._lines[i] for i in range(lines[0], lines[1] + 1))
+        first, last = sorted((self._anchor, self._caret))
+        return between(first, last, self._lines.__getitem__)
 
     def select_all(self) -> None:
         if len(self._lines):
@@ -247,14 +259,10 @@ class LineView(QAbstractScrollArea):
         return tuple(places)
 
     def _selected(self, number: int, length: int) -> tuple[int, int]:
-        if self._anchor.line < 0:
-            return 0, 0
         first, last = sorted((self._anchor, self._caret))
-        if not first.line <= number <= last.line:
-            return 0, 0
-        if self._by_line:
+        if self._by_line and first.line <= number <= last.line:
             return 0, max(length, 1)
-        return (first.column if number == first.line else 0), (last.column if number == last.line else length)
+        return part(first, last, number, length)
 
     def _layout(self, number: int) -> QTextLayout:
         laid = self._laid.get(number)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QFontMetrics, QGuiApplication
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.changes.hunks import hunks
@@ -28,3 +31,52 @@ def test_long_lines_wrap_and_nothing_is_cut(theme: Theme, *, two: bool) -> None:
             assert laid.lineCount() * view._ink.code_line <= high + 0.01
             right = max(laid.lineAt(at).naturalTextWidth() for at in range(laid.lineCount()))
             assert view._code_left(True) + right <= view.viewport().width()
+
+
+def opened(theme: Theme, width: int = 900, *, two: bool = False) -> DifferenceView:
+    view = DifferenceView(theme)
+    view.show_columns(two=two)
+    view.resize(width, 300)
+    view.show_hunks(hunks(b"one\ntwo\nthree\n", b"one\nzwei\nthree\nfour\n"))
+    view.show()
+    QApplication.processEvents()
+    return view
+
+
+def drag(view: DifferenceView, start: tuple[int, int], end: tuple[int, int]) -> None:
+    """From a letter of a row to a letter of another one, in the column on the right."""
+    points = []
+    for row, letter in (start, end):
+        x = view._code_left(view._columns) + round(letter * view._ink.letter)
+        points.append(QPoint(x, round(view._tops[row] + view._ink.code_line / 2)))
+    port = view.viewport()
+    QTest.mousePress(port, Qt.MouseButton.LeftButton, pos=points[0])
+    QTest.mouseMove(port, points[1])
+    QTest.mouseRelease(port, Qt.MouseButton.LeftButton, pos=points[1])
+
+
+def test_what_is_drawn_over_is_selected_and_copied_and_is_no_comment(theme: Theme) -> None:
+    view = opened(theme)
+    drag(view, (1, 1), (3, 2))
+    assert view.chosen_text() == "ne\ntwo\nzw"
+    assert not view._comment.isVisible()
+    QTest.keyClick(view, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == "ne\ntwo\nzw"
+    QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(300, round(view._tops[3]) + 4))
+    assert view.chosen_text() == ""
+    assert view._comment.isVisible()
+
+
+def test_in_two_columns_a_selection_stays_in_one(theme: Theme) -> None:
+    view = opened(theme, two=True)
+    drag(view, (1, 0), (4, 4))
+    assert view.chosen_text() == "one\nzwei\nthree\nfour"
+
+
+@pytest.mark.parametrize("width", [900, 330, 260])
+def test_the_head_of_a_hunk_ends_before_its_buttons(theme: Theme, width: int) -> None:
+    view = opened(theme, width)
+    (buttons,) = view._buttons
+    words = view._head_words(view.rows[0])
+    assert words.startswith("@@")
+    assert QFontMetrics(view._ink.mono).horizontalAdvance(words) + view._ink.px(12) < buttons.x()
