@@ -79,7 +79,7 @@ class Guard:
         command needs to change.
         """
         gits = [f"{path}/.git" for path, folder in self._folders.items() if ".git" in folder.notable]
-        gits = [path for path in gits if os.path.realpath(path) == path]
+        gits = [path for path in gits if os.path.isdir(path) and os.path.realpath(path) == path]
         files = [f"{path}/{name}" for path in gits for name in ("config", "config.worktree", "hooks", "commondir")]
         files += [path for path in self.fixed() if os.path.realpath(path) == path]
         return sorted(gits, key=len)[:_MOST_HELD], sorted(files, key=len)[:_MOST_HELD]

@@ -108,3 +108,14 @@ def test_closed_folders_are_not_looked_into(root: Path) -> None:
     (root / "own").mkdir()
     (root / "own/.envrc").write_text("x")
     assert not [path for path in Guard(Roots.of([root], [root / "own"])).state() if "/own/" in path]
+
+
+def test_nothing_is_held_in_a_worktree_or_a_submodule_whose_git_is_a_file(root: Path) -> None:
+    """A sandbox that was to hold `.git/hooks` of such a file started no command at all."""
+    (root / "tree").mkdir()
+    (root / "tree" / ".git").write_text("gitdir: ../.git/worktrees/tree\n")
+    guard = Guard(Roots.of([root]))
+    guard.state()
+    folders, files = guard.held()
+    assert str(root / ".git") in folders
+    assert not [path for path in (*folders, *files) if path.startswith(str(root / "tree"))]

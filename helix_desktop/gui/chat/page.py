@@ -17,7 +17,7 @@ from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.pane import TranscriptPane
 
-ABOVE, BELOW = 96, 500  # pixels: of the transcript beside a question, and of the question with the composer
+ABOVE, BELOW = 96, 560  # pixels: of the transcript beside a question, and of the question with the composer
 
 
 class ChatPage(QWidget):

@@ -23,6 +23,7 @@ from helix_desktop.errors import WrongUse
 from helix_desktop.gui.chat.approvals import LONGEST, Approvals, question_words, uncovered_words
 from helix_desktop.gui.chat.exact_difference import ExactDifference
 from helix_desktop.gui.chat.forms import SchemaForm
+from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
@@ -116,6 +117,18 @@ def test_a_change_is_shown_as_on_the_page_of_changes(theme: Theme) -> None:
         "old words",
         "new words",
     )
+
+
+def test_in_a_small_window_a_change_has_the_room(window: MainWindow) -> None:
+    window.resize(900, 600)
+    window.chat.way_on.hide()
+    body = "".join(f" same {number}\n-old {number}\n+new {number}\n" for number in range(10))
+    preview = f"--- a.txt\n+++ a.txt\n@@ -1,20 +1,20 @@\n{body}"
+    window.chat.approvals.show_questions({1: replace(EDIT, preview=preview, rules=("edit *",))})
+    for _ in range(10):
+        QApplication.processEvents()
+    (view,) = window.chat.approvals.findChildren(ExactDifference)
+    assert view.viewport().height() >= 10 * view._ink.code_line
 
 
 def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: Theme) -> None:
