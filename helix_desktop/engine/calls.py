@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -78,7 +79,7 @@ def wrapped(call: ToolCall) -> ToolCall:
 
 
 def read(arguments: str, *, strict: bool = False) -> Any:
-    """JSON, which NaN is not: some servers refuse every request in which it stands. `strict`: no line breaks in strings."""
+    """JSON without NaN or a number too large: some servers refuse every request that has one. `strict`: no line breaks in strings."""
     return (_STRICT if strict else _LENIENT).decode(arguments)
 
 
@@ -86,8 +87,13 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_STRICT = json.JSONDecoder(strict=True, parse_constant=_no_constant)
-_LENIENT = json.JSONDecoder(strict=False, parse_constant=_no_constant)
+def _number(written: str) -> float:
+    number = float(written)
+    return _no_constant(written) if math.isinf(number) else number
+
+
+_STRICT = json.JSONDecoder(strict=True, parse_constant=_no_constant, parse_float=_number)
+_LENIENT = json.JSONDecoder(strict=False, parse_constant=_no_constant, parse_float=_number)
 
 
 def object_in(arguments: str) -> dict[str, Any] | None:

@@ -120,15 +120,15 @@ class _Writing:
             self.waiting[part.id] = None
 
     def _result(self, block: Block) -> None:
-        """A picture of an output joins the result before it; a result nobody waits for is left out."""
+        """A picture joins the result of its call; a result nobody waits for is left out."""
         content = block.content
         shown = self.resolve(content) if isinstance(content, Stored) else content
+        if block.call in self.waiting:
+            del self.waiting[block.call]
+            text = shown.text if isinstance(shown, Text) else "" if isinstance(shown, Image) else str(shown)
+            self._add(Role.USER, [ToolResult(block.call, text if text.strip() else EMPTY_OUTPUT, block.ok)])
         if isinstance(shown, Image):
             self._picture(block.call, shown)
-        elif block.call in self.waiting:
-            del self.waiting[block.call]
-            text = shown.text if isinstance(shown, Text) else str(shown)
-            self._add(Role.USER, [ToolResult(block.call, text if text.strip() else EMPTY_OUTPUT, block.ok)])
         if not self.waiting:
             self._release()
 

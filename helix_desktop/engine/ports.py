@@ -45,7 +45,8 @@ class Entry:
 
 
 class Cache(Protocol):
-    """Content by the SHA-256 of its bytes. `put` returns after the content is on the disk; putting twice is harmless.
+    """Content by the SHA-256 of its bytes. `put` returns after the content is on the disk; putting twice is harmless,
+    and `media_type` is that of this time.
 
     Every read is checked: CacheCorrupt, never wrong bytes. A digest that is not there is NotThere.
     """

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Protocol
 
 from helix_desktop.engine.digest import Digest
@@ -182,7 +183,7 @@ class Cache:
         else:
             stored = await self._stream(content, about)
         await self._grown()
-        return stored
+        return replace(stored, media_type=about.media_type)
 
     async def _grown(self) -> None:
         self._index.follow()

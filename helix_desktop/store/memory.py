@@ -84,7 +84,7 @@ class MemoryCache:
         if digest not in self._entries:
             stored = Stored(digest, len(whole), line_count(whole, about), about.media_type)
             self._entries[digest] = (whole, Entry(stored, about, self._now()))
-        return self._entries[digest][1].stored
+        return replace(self._entries[digest][1].stored, media_type=about.media_type)
 
     def _held(self, digest: Digest) -> tuple[bytes, Entry]:
         if digest not in self._entries:

@@ -138,7 +138,7 @@ async def _some_lines(use: Use, place: Place, first: int, last: int) -> Result:
 async def _image(use: Use, place: Place, kind: str) -> Result:
     shown = use.roots.shown(place)
     content = await asyncio.to_thread(confine.read, use.roots, place, LARGEST_IMAGE)
-    image = replace(await use.keep(content, shown, kind), media_type=kind)  # it may be there as something else
+    image = await use.keep(content, shown, kind)
     return Result(f"[image {shown}, {kind}, {len(content):,} bytes]", source=shown, images=(image,), note=kind)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
@@ -228,6 +229,18 @@ def test_pictures_join_the_result_they_belong_to() -> None:
     assert isinstance(result, ToolResult)
     assert result.images == (image,)
     assert laws.violations(Request("m", "", pieces.messages)) == []
+
+
+def test_an_output_that_is_itself_a_picture_answers_its_call() -> None:
+    talk = Talk()
+    talk.user("go")
+    talk.reply("", "a", "b")
+    picture = replace(stored("picture"), media_type="image/png")
+    talk.add(ToolReturned("a", picture, 5, images=(picture,)))
+    talk.output("b")
+    image = Image("image/png", b"picture")
+    pieces = laws.messages(talk.view(), lambda content: image if content == picture else "text")
+    assert pieces.messages[2].parts[0] == ToolResult("a", laws.EMPTY_OUTPUT, images=(image, image))
 
 
 def test_attachments_are_pictures_or_named_texts() -> None:

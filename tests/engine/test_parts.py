@@ -67,6 +67,7 @@ def test_other_facts_are_no_messages() -> None:
         ('{"a": ', '{"malformed": "{\\"a\\": "}'),
         ("null", '{"malformed": "null"}'),
         ('{"a": NaN}', '{"malformed": "{\\"a\\": NaN}"}'),
+        ('{"a": 1e400}', '{"malformed": "{\\"a\\": 1e400}"}'),
         ('{"a": "b\nc"}', '{"a": "b\\nc"}'),
         ('"{\\"a\\": 1}"', '{"a": 1}'),
         ("[" * 100_000, json.dumps({"malformed": "[" * 100_000})),

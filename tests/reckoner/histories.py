@@ -59,8 +59,23 @@ from helix_desktop.engine.facts import (
 MODELS = ("m", "m", "claude-x", "other")
 LONG = "long value " * 40
 ARGUMENTS = ('{"path": "a.py"}', f'{{"path": "b.py", "text": "{LONG}", "more": "{LONG}"}}', "{broken", '["list"]', "")
+ODD_ARGUMENTS = (
+    ' {"path":"ä.py"}\n', '{"a": NaN}', '{"a": [-Infinity]}', '{"text": "two\nlines"}', '"{\\"path\\": \\"ä.py\\"}"',
+    '"{\\"a\\": NaN}"', '"two\nlines"', '"[]"', "null", "7", " \n", '{"a": 1, "a": 2}', '{"a": 1e400}', "{} {}",
+    '{"half": "\\ud83d"}', '"{\\"a\\": 1e400}"',
+    f'{{"n": {list(range(200))}, "cached": "x"}}', f'{{"text": "{"ä" * 399}", "list": ["{"ä" * 70}"]}}',
+    f'{{"text": "{"x" * 400}", "short": "{"x" * 401}", "o": {{"k": "{LONG}"}}}}', f'"{LONG}"', f"{{{LONG}",
+)  # fmt: skip
 NAMES = ("read", "read", "run", "tool name", "")
+ODD_NAMES = ("naïve/tool", "x" * 63 + "é" + "y", "é", " ", "a-b_C9")
 PICTURE = "image/png"
+TYPES = (
+    PICTURE, "image/jpeg", "image/gif", "image/webp", "image/svg+xml", "image/bmp", "application/octet-stream", "text/html", "",
+)  # fmt: skip
+CONTENTS = (
+    b"words", b"", b" \n", b"\x00binary", b"x" * 4_095 + b"\0", b"x" * 4_096 + b"\0", b"caf\xe9 \xf0\x9f", "ä\r\n".encode(),
+    b"\xef\xbb\xbfmark", b"\xed\xa0\x80",
+)  # fmt: skip
 
 
 @dataclass
@@ -97,6 +112,13 @@ class History:
         content = text.encode()
         self.contents[Digest.of(content)] = content
         return Stored(Digest.of(content), len(content), text.count("\n") + 1, media_type)
+
+    def odd(self) -> Stored:
+        """Content of any type."""
+        content = self.chance.choice(CONTENTS)
+        stored = Stored(Digest.of(content), len(content), 1, self.chance.choice(TYPES))
+        self.contents[stored.digest] = content
+        return stored
 
     def recorded(self) -> list[Recorded]:
         return [Recorded("c", seq, 1_000.0 + seq, fact) for seq, fact in enumerate(self.facts, 1)]
@@ -138,6 +160,8 @@ def _user(h: History) -> None:
         parts.append(Attachment("a.txt", h.stored(f"file {h.chance.random()}"), h.chance.randint(0, 300)))
     if h.often(0.1):
         parts.append(Attachment("a.png", h.stored("picture", PICTURE), h.chance.choice([0, 70])))
+    if h.often(0.1):
+        parts.append(Attachment("b.bin", h.odd(), h.chance.choice([0, 70])))
     by = h.chance.choice(["plan", "rules:a"]) if h.often(0.08) else ""
     h.add(UserSaid(tuple(parts if h.often(0.95) else parts[1:]), steering=h.often(0.25), by=by))
 
@@ -176,7 +200,9 @@ def _call(h: History) -> ToolCall:
     h.calls += 1
     name = f"c{h.calls}" if h.often(0.9) else h.chance.choice(["c1", "c2", ""])
     via = "call_tool" if h.often(0.1) else ""
-    return ToolCall(name, h.chance.choice(NAMES), h.chance.choice(ARGUMENTS), h.chance.randint(1, 250), via=via)
+    tool = h.chance.choice(NAMES if h.often(0.9) else ODD_NAMES)
+    arguments = h.chance.choice(ARGUMENTS if h.often(0.7) else ODD_ARGUMENTS)
+    return ToolCall(name, tool, arguments, h.chance.randint(1, 250), via=via)
 
 
 def _usage(h: History) -> Usage:
@@ -189,13 +215,14 @@ def _usage(h: History) -> Usage:
 def _result(h: History) -> None:
     known = h.open.pop(h.chance.randrange(len(h.open))) if h.open and h.often(0.93) else f"c{h.chance.randint(0, 9)}"
     text = f"output {h.chance.random()}" if h.often(0.95) else ""
-    images = (h.stored("picture", PICTURE),) if h.often(0.08) else ()
+    output = h.stored(text) if h.often(0.9) else h.odd()
+    images = (h.stored("picture", PICTURE),) if h.often(0.08) else (h.odd(), h.odd()) if h.often(0.05) else ()
     stopped = h.often(0.05)
     ok = not stopped and h.often(0.9)
     head = text if h.often(0.5) else ""
     h.add(
         ToolReturned(
-            known, h.stored(text), h.chance.randint(0, 900), ok, head=head, images=images, stopped=stopped, seconds=1.0
+            known, output, h.chance.randint(0, 900), ok, head=head, images=images, stopped=stopped, seconds=1.0
         )
     )
 

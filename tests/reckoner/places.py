@@ -1,10 +1,9 @@
-"""Where it is shown: the request in outline, the chat, the timeline, the inspector, and the digest of a request."""
+"""Where it is shown: the request in outline, the chat, the timeline and the inspector."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -28,7 +27,6 @@ from helix_desktop.engine.facts import (
     Text,
     TodoSet,
     ToolReturned,
-    ToolSpec,
     TurnEnd,
     TurnEnded,
     Unfolded,
@@ -408,24 +406,3 @@ def exported(c: Conversation, n: int) -> list[tuple[str, str]]:
             case _:
                 pass
     return found
-
-
-# --- the digest of a request -----------------------------------------------------------------------------------------
-
-Piece = str | bytes
-
-
-def request_digest(
-    system: str, effort: str, tools: Iterable[ToolSpec], messages: Iterable[tuple[str, Sequence[Sequence[Piece]]]]
-) -> str:
-    """`messages`: role and parts, each part its pieces in the order of the definition, `text` or another word first."""
-    pieces: list[Piece] = ["request 1", system, effort]
-    for tool in tools:
-        pieces += ["tool", tool.name, tool.description, tool.schema]
-    for role, parts in messages:
-        pieces += ["message", role, *(piece for part in parts for piece in part)]
-    digest = hashlib.sha256()
-    for piece in pieces:
-        data = piece.encode() if isinstance(piece, str) else piece
-        digest.update(len(data).to_bytes(8, "big") + data)
-    return digest.hexdigest()

@@ -1,11 +1,12 @@
-"""What a request says at a moment, piece by piece, and its digest: from the definition alone."""
+"""A request of a moment and its digest, written from store/FORMATS.md alone, without sight of the engine."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,276 +14,301 @@ from helix_desktop.engine.facts import (
     Attachment,
     ModelReplied,
     ModelRole,
+    PartRef,
     Reasoning,
     Stored,
-    Text,
     ToolCall,
     ToolReturned,
-    UserSaid,
 )
-from tests.reckoner.journal import Conversation, settings
+from tests.reckoner.journal import Conversation, Settings, settings
 from tests.reckoner.moment import NOTE, Item, Moment, Shown, moment, view
 
-PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+CUT_OFF = "(Your reply above was cut off. Go on from where it ended.)"
+GOES_ON = "(The conversation goes on here.)"
 INTERRUPTED = (
     "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
 )
-GO_ON = "(Your reply above was cut off. Go on from where it ended.)"
-BEGIN = "(The conversation goes on here.)"
-GONE = "[This content is not available.]"
+NO_OUTPUT = "(no output)"
+SAME_ENTRY = "[CACHED] in the same entry"
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+LONG = 400
+LOOKED_AT = 4096
+LONGEST_NAME = 64
 
 Piece = str | bytes
-Part = list[Piece]
+Part = tuple[Piece, ...]  # the word for its sort, then what the digest takes of it
+Object = dict[str, Any]
 
 
 def digest(c: Conversation, n: int) -> str:
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for piece in pieces(c, n):
-        data = piece.encode() if isinstance(piece, str) else piece
-        found.update(len(data).to_bytes(8, "big") + data)
-    return found.hexdigest()
+        data = piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
+        sha.update(len(data).to_bytes(8, "big") + data)
+    return sha.hexdigest()
 
 
 def pieces(c: Conversation, n: int) -> Iterator[Piece]:
-    set_last = settings(c, n)
-    texts = [set_last.system.text] if set_last.system and set_last.system.text else []
-    texts += [f"Rules of this workspace, from {path}:\n\n{fact.text}" for path, (_, fact) in set_last.rules.items()]
-    main = set_last.models.get(ModelRole.MAIN)
-    yield from ("request 1", "\n\n".join(texts), main.effort if main else "")
-    for tool in set_last.tools.tools if set_last.tools else ():
+    now = settings(c, n)
+    main = now.models.get(ModelRole.MAIN)
+    yield from ("request 1", _system_text(now), main.effort if main else "")
+    for tool in now.tools.tools if now.tools else ():
         yield from ("tool", tool.name, tool.description, tool.schema)
-    for role, parts in messages(c, moment(c, n)):
-        yield from ("message", role)
-        for part in parts:
+    for said in messages(c, moment(c, n)):
+        yield from ("message", said.role)
+        for part in said.parts:
             yield from part
 
 
-# --- messages --------------------------------------------------------------------------------------------------------
+def _system_text(now: Settings) -> str:
+    prompt = [now.system.text] if now.system and now.system.text else []
+    rules = [f"Rules of this workspace, from {path}:\n\n{fact.text}" for path, (_, fact) in now.rules.items()]
+    return "\n\n".join(prompt + rules)
+
+
+# --- the messages ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Said:
+    role: str
+    parts: list[Part]
+
+    def is_reasoning_alone(self) -> bool:
+        return self.role == "assistant" and all(part[0] == "reasoning" for part in self.parts)
 
 
 @dataclass
 class Draft:
-    """Messages as they come: role and parts. `reply`: the one whose part was written last."""
-
-    messages: list[tuple[str, list[Part]]] = field(default_factory=list)
-    waiting: list[str] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)  # the ids of calls
     held: list[Part] = field(default_factory=list)
-    reply: int = 0
+    reply: int = 0  # the last one of which a part was added
 
-    @property
-    def last(self) -> str:
-        return self.messages[-1][0] if self.messages else ""
+    def add(self, role: str, part: Part) -> None:
+        if not self.said or self.said[-1].role != role:
+            self.said.append(Said(role, []))
+        self.said[-1].parts.append(part)
+
+    def user_says(self, parts: list[Part]) -> None:
+        if self.waiting:
+            self.held += parts
+            return
+        if parts:
+            self.drop_reasoning()
+        for part in parts:
+            self.add("user", part)
+
+    def release(self) -> None:
+        if not self.waiting:
+            held, self.held = self.held, []
+            self.user_says(held)
+
+    def drop_reasoning(self) -> None:
+        if self.said and self.said[-1].is_reasoning_alone():
+            self.said.pop()
+
+    def close(self) -> None:
+        for call in self.waiting:
+            self.add("user", ("result", call, INTERRUPTED, "failed"))
+        self.waiting = []
+        self.release()
+
+    def answer(self) -> None:
+        """The user says something where the last message is the assistant's, or where there is none."""
+        self.close()
+        self.drop_reasoning()
+        if not self.said:
+            self.add("user", ("text", GOES_ON))
+        elif self.said[-1].role == "assistant":
+            self.add("user", ("text", CUT_OFF))
 
 
-def messages(c: Conversation, now: Moment) -> list[tuple[str, list[Part]]]:
+def messages(c: Conversation, now: Moment) -> list[Said]:
     draft = Draft()
     for item in view(now):
         for shown in item.shown:
             _write(draft, c, now, item, shown)
-    _interrupt(draft)
-    _drop_thoughts(draft)
-    if draft.last == "assistant":
-        _add(draft, "user", [["text", GO_ON]])
-    if not draft.messages:
-        _add(draft, "user", [["text", BEGIN]])
-    return draft.messages
+    draft.answer()
+    return draft.said
 
 
 def _write(draft: Draft, c: Conversation, now: Moment, item: Item, shown: Shown) -> None:
-    message = now.messages[shown.ref.seq] if shown.ref else None
-    if item.fold is not None or isinstance(message, UserSaid):
-        said = _said(c, now, shown)
-        if draft.waiting:
-            draft.held += said
-        elif said:
-            _add(draft, "user", said)
-    elif isinstance(message, ModelReplied):
+    message = now.messages[shown.ref.seq] if shown.ref and not item.fold else None
+    if isinstance(message, ModelReplied):
         _write_reply(draft, now, shown)
-    else:
+    elif isinstance(message, ToolReturned):
         _write_result(draft, c, now, shown)
+    else:
+        part = _says(c, now, shown)
+        if part[0] != "reasoning" and not (part[0] == "text" and not str(part[1]).strip()):
+            draft.user_says([part])
 
 
 def _write_reply(draft: Draft, now: Moment, shown: Shown) -> None:
-    assert shown.ref is not None
+    assert shown.ref
     if draft.reply != shown.ref.seq:
-        _interrupt(draft)
-        _drop_thoughts(draft)
-        if draft.last == "assistant":
-            _add(draft, "user", [["text", GO_ON]])
+        draft.answer()
         draft.reply = shown.ref.seq
-    if not draft.messages:
-        _add(draft, "user", [["text", BEGIN]])
     part = _replied(now, shown)
-    _add(draft, "assistant", [part])
+    draft.add("assistant", part)
     if part[0] == "call":
         draft.waiting.append(str(part[1]))
 
 
 def _write_result(draft: Draft, c: Conversation, now: Moment, shown: Shown) -> None:
-    assert shown.ref is not None
-    fact = now.messages[shown.ref.seq]
-    assert isinstance(fact, ToolReturned)
-    call = _call_of(now, shown.ref.seq)
-    if shown.ref.part:
-        if shown.how == "whole":
-            for part in draft.messages[-1][1] if draft.messages else ():
-                if part[:2] == ["result", call]:
-                    part.extend(_content(c, fact.images[shown.ref.part - 1]))
-    elif call in draft.waiting:
+    fact, ref = _result(now, shown)
+    call = _answered(now, ref.seq)
+    if shown.sort == "output":
+        if call not in draft.waiting:
+            return
         draft.waiting.remove(call)
-        text = _output(c, fact, shown)
-        said = text if text.strip() else "(no output)"
-        _add(draft, "user", [["result", call, said, "ok" if fact.ok else "failed"]])
-    if not draft.waiting:
-        _release(draft)
+        draft.add("user", ("result", call, *_output(c, fact, shown), "ok" if fact.ok else "failed"))
+    if shown.how == "whole":
+        _join(draft, call, _content(c, fact.images[ref.part - 1] if ref.part else fact.output))
+    draft.release()
 
 
-def _interrupt(draft: Draft) -> None:
-    """Calls that still wait get a result; then what was held back comes."""
-    if draft.waiting:
-        _add(draft, "user", [["result", call, INTERRUPTED, "failed"] for call in draft.waiting])
-        draft.waiting = []
-    _release(draft)
+def _join(draft: Draft, call: str, content: Part) -> None:
+    """An image joins the result of its call in the last message."""
+    parts = draft.said[-1].parts if draft.said else []
+    for i, part in enumerate(parts):
+        if content[0] == "image" and part[:2] == ("result", call):
+            parts[i] = (*part, *content)
 
 
-def _release(draft: Draft) -> None:
-    held, draft.held = draft.held, []
-    if held:
-        _add(draft, "user", held)
-
-
-def _drop_thoughts(draft: Draft) -> None:
-    """A message of reasoning alone is left out."""
-    if draft.messages and all(part[0] == "reasoning" for part in draft.messages[-1][1]):
-        draft.messages.pop()
-
-
-def _add(draft: Draft, role: str, parts: Iterable[Part]) -> None:
-    if role == "user":
-        _drop_thoughts(draft)
-    if draft.last == role:
-        draft.messages[-1][1].extend(parts)
-    else:
-        draft.messages.append((role, list(parts)))
-
-
-# --- parts -----------------------------------------------------------------------------------------------------------
-
-
-def _said(c: Conversation, now: Moment, shown: Shown) -> list[Part]:
-    """A part as the user says it: the user's own, a document, or what stands behind one."""
-    if shown.ref is None:
-        return _text(shown.fold.fact.text if shown.fold else "")
-    message = now.messages[shown.ref.seq]
-    if isinstance(message, ToolReturned):
-        return _kept_output(c, now, message, shown)
-    part = message.parts[shown.ref.part]
-    if isinstance(part, ToolCall):
-        name, arguments = _legal(part, shown)
-        return [["text", f"[Kept word for word: call of {name}]\n{arguments}"]]
-    if shown.fold is not None:
-        return _text(shown.fold.fact.text)
-    if isinstance(part, Attachment):
-        found = _content(c, part.stored)
-        return [found if found[0] == "image" else ["text", f"[Attachment: {part.name}]\n{found[1]!s}"]]
-    return _text(part.text) if isinstance(part, Text) else []
-
-
-def _kept_output(c: Conversation, now: Moment, fact: ToolReturned, shown: Shown) -> list[Part]:
-    assert shown.ref is not None
-    if shown.how != "whole":
-        return _text(NOTE if shown.how == "note" else shown.fold.fact.text if shown.fold else "")
-    found = _content(c, (fact.output, *fact.images)[shown.ref.part])
-    call = _call_of(now, shown.ref.seq)
-    return [found if found[0] == "image" else ["text", f"[Kept word for word: output of call {call}]\n{found[1]!s}"]]
-
-
-def _text(text: str) -> list[Part]:
-    return [["text", text]] if text.strip() else []
+# --- the parts -------------------------------------------------------------------------------------------------------
 
 
 def _replied(now: Moment, shown: Shown) -> Part:
-    assert shown.ref is not None
-    reply = now.messages[shown.ref.seq]
-    assert isinstance(reply, ModelReplied)
-    part = reply.parts[shown.ref.part]
+    part = _part(now, shown)
     if isinstance(part, ToolCall):
-        name, arguments = _legal(part, shown)
-        if part.via:
-            name, arguments = part.via, f'{{"name": {json.dumps(name)}, "arguments": {arguments}}}'
-        return ["call", now.ids[shown.ref], name, arguments]
-    if shown.fold is not None:
-        return ["text", shown.fold.fact.text]
+        assert shown.ref
+        return ("call", now.ids[shown.ref], *_call(part, shown))
+    if shown.fold:
+        return ("text", shown.fold.fact.text)
     if isinstance(part, Reasoning):
-        return ["reasoning", part.text, part.opaque, part.provider]
-    return ["text", part.text]
+        return ("reasoning", part.text, part.opaque, part.provider)
+    return ("text", part.text)
 
 
-def _output(c: Conversation, fact: ToolReturned, shown: Shown) -> str:
+def _says(c: Conversation, now: Moment, shown: Shown) -> Part:
+    """What the user says of a part of `UserSaid`, of a document, or of what stands behind one."""
+    if shown.fold and shown.sort != "call":
+        return ("text", shown.fold.fact.text)
+    if shown.sort in ("output", "image") and isinstance(now.messages[shown.ref.seq if shown.ref else 0], ToolReturned):
+        return _kept_result(c, now, shown)
+    part = _part(now, shown)
+    if isinstance(part, ToolCall):
+        return ("text", f"[Kept word for word: call of {_name(part.name)}]\n{_arguments(part, shown)}")
+    if isinstance(part, Attachment):
+        content = _content(c, part.stored)
+        return content if content[0] == "image" else ("text", f"[Attachment: {part.name}]\n{content[1]!s}")
+    return ("reasoning",) if isinstance(part, Reasoning) else ("text", part.text)
+
+
+def _kept_result(c: Conversation, now: Moment, shown: Shown) -> Part:
+    fact, ref = _result(now, shown)
     if shown.how == "note":
-        return NOTE
-    return shown.fold.fact.text if shown.fold else str(_content(c, fact.output)[1])
+        return ("text", NOTE)
+    content = _content(c, fact.images[ref.part - 1] if ref.part else fact.output)
+    if content[0] == "image":
+        return content
+    return ("text", f"[Kept word for word: output of call {_answered(now, ref.seq)}]\n{content[1]!s}")
 
 
-def _call_of(now: Moment, seq: int) -> str:
-    return now.ids[next(ref for ref, answer in now.answers.items() if answer == seq)]
+def _part(now: Moment, shown: Shown) -> Any:
+    assert shown.ref
+    message = now.messages[shown.ref.seq]
+    assert not isinstance(message, ToolReturned)
+    return message.parts[shown.ref.part]
+
+
+def _result(now: Moment, shown: Shown) -> tuple[ToolReturned, PartRef]:
+    assert shown.ref
+    fact = now.messages[shown.ref.seq]
+    assert isinstance(fact, ToolReturned)
+    return fact, shown.ref
+
+
+def _answered(now: Moment, result: int) -> str:
+    return next(now.ids[call] for call, seq in now.answers.items() if seq == result)
+
+
+def _output(c: Conversation, fact: ToolReturned, shown: Shown) -> Part:
+    if shown.fold or shown.how == "note":
+        text = shown.fold.fact.text if shown.fold else NOTE
+    else:
+        content = _content(c, fact.output)
+        text = str(content[1]) if content[0] == "text" else ""
+    return (text if text.strip() else NO_OUTPUT,)
 
 
 def _content(c: Conversation, stored: Stored) -> Part:
-    """What is stored, as a model is shown it: a picture, or text."""
-    content = c.contents.get(stored.digest)
-    if content is None:
-        return ["text", GONE]
+    data = c.contents[stored.digest]
     if stored.media_type in PICTURES:
-        return ["image", stored.media_type, content]
-    if b"\0" in content[:4096] and not stored.media_type.startswith("text/"):
-        return ["text", f"[{len(content):,} bytes of {stored.media_type}; not text]"]
-    return ["text", content.decode("utf-8", "replace").replace("\0", "\u2400")]
+        return ("image", stored.media_type, data)
+    if b"\0" in data[:LOOKED_AT] and not stored.media_type.startswith("text/"):
+        return ("text", f"[{len(data):,} bytes of {stored.media_type}; not text]")
+    return ("text", data.decode("utf-8", "replace").replace("\0", "\u2400"))
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-def _legal(call: ToolCall, shown: Shown) -> tuple[str, str]:
-    """Name and arguments as they are in a request, without `via`."""
-    name = re.sub("[^A-Za-z0-9_-]", "_", call.name)[:64] or "unnamed"
+def _name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:LONGEST_NAME] or "unnamed"
+
+
+def _call(call: ToolCall, shown: Shown) -> tuple[str, str]:
+    arguments = _arguments(call, shown)
+    if not call.via:
+        return _name(call.name), arguments
+    return _name(call.via), f'{{"name": {_json(_name(call.name))}, "arguments": {arguments}}}'
+
+
+def _arguments(call: ToolCall, shown: Shown) -> str:
     if shown.how == "note":
-        return name, json.dumps({"note": NOTE})
-    arguments = _arguments(call.arguments)
-    return name, _cleared(arguments, shown.fold.fact.text) if shown.fold else arguments
+        return _json({"note": NOTE})
+    if shown.fold:
+        return _json(_shortened(json.loads(_legal(call.arguments)), shown.fold.fact.text))
+    return _legal(call.arguments)
 
 
-def _arguments(written: str) -> str:
-    if isinstance(_read(written, strict=True), dict):
-        return written
-    found = _read(written, strict=False)
+def _legal(arguments: str) -> str:
+    if isinstance(_read(arguments), dict):
+        return arguments
+    found = _read(arguments, strict=False)
     if isinstance(found, str):
         found = _read(found, strict=False)
-    if not isinstance(found, dict):
-        found = {"malformed": written} if written.strip() else {}
-    return json.dumps(found, ensure_ascii=False)
+    if isinstance(found, dict):
+        return _json(found)
+    return _json({"malformed": arguments} if arguments.strip() else {})
 
 
-def _cleared(arguments: str, text: str) -> str:
-    """A fold's text for the first long value, a few words for the others."""
-    values: dict[str, Any] = json.loads(arguments)
-    stands = False
-    for key, value in values.items():
-        if len(value if isinstance(value, str) else json.dumps(value)) > 400:
-            values[key] = "[CACHED] in the same entry" if stands else text
-            stands = True
-    if text not in values.values():
-        values["cached"] = text
-    return json.dumps(values, ensure_ascii=False)
+def _read(text: str, *, strict: bool = True) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
 
-
-def _read(text: str, *, strict: bool) -> Any:
-    """JSON, without NaN and Infinity; None where it is none. `strict`: no control characters in strings."""
-
-    def none(name: str) -> Any:
-        raise ValueError(name)
+    def number(written: str) -> float:
+        if math.isinf(float(written)):
+            refuse(written)
+        return float(written)
 
     try:
-        return json.loads(text, strict=strict, parse_constant=none)
+        return json.loads(text, strict=strict, parse_constant=refuse, parse_float=number)
     except (ValueError, RecursionError):
         return None
+
+
+def _json(value: Object | str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _shortened(values: Object, text: str) -> Object:
+    shortened, put = {}, False
+    for key, value in values.items():
+        written = value if isinstance(value, str) else json.dumps(value)
+        shortened[key] = value if len(written) <= LONG else SAME_ENTRY if put else text
+        put = put or len(written) > LONG
+    return shortened if text in shortened.values() else {**shortened, "cached": text}

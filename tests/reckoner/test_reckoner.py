@@ -44,7 +44,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from tests.reckoner import figures, places
+from tests.reckoner import figures, places, request
 from tests.reckoner.journal import Conversation, conversation, settings, way
 from tests.reckoner.moment import Shown, moment, view
 
@@ -386,7 +386,7 @@ def test_the_inspector_is_of_the_moment_seen() -> None:
 
 
 def test_the_digest_of_a_request() -> None:
-    said_text = [("user", [("text", "é")])]
+    c = of(SystemSet("sys", 1), ModelSet(ModelRole.MAIN, "m", 9, effort="high"), said("é"))
     pieces = [b"request 1", b"sys", b"high", b"message", b"user", b"text", "é".encode()]
     data = b"".join(len(piece).to_bytes(8, "big") + piece for piece in pieces)
-    assert places.request_digest("sys", "high", (), said_text) == hashlib.sha256(data).hexdigest()
+    assert request.digest(c, 3) == hashlib.sha256(data).hexdigest()

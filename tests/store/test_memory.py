@@ -113,6 +113,14 @@ async def test_lines_are_counted_in_text_alone(stores: Stores) -> None:
     assert (await stores.cache.put(b"\n\n\n", About(media_type="image/png"))).lines == 0
 
 
+async def test_content_that_is_there_is_what_it_is_put_as_now(stores: Stores) -> None:
+    picture = About(media_type="image/png")
+    first, second = await stores.cache.put(b"bytes", picture), await stores.cache.put(b"bytes", SHELL)
+    streamed = await stores.cache.put(pieces(b"by", b"tes"), picture)
+    assert [each.media_type for each in (first, second, streamed)] == ["image/png", "text/plain", "image/png"]
+    assert (await stores.cache.about(first.digest)).stored == first, "the entry is the one stored first"
+
+
 async def test_what_is_not_there_is_named(stores: Stores) -> None:
     unknown = Digest.of(b"never")
     for call in (stores.cache.get(unknown), stores.cache.read(unknown, 0, 1), stores.cache.about(unknown)):
