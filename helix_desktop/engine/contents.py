@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from helix_desktop.engine.blocks import Image, View
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored
 from helix_desktop.engine.ports import Cache
 from helix_desktop.errors import CacheCorrupt, NotThere
@@ -19,23 +18,23 @@ class Contents:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._kept: dict[Digest, str | Image] = {}
+        self._kept: dict[Stored, str | Image] = {}
 
-    async def of(self, view: View) -> Mapping[Digest, str | Image]:
+    async def of(self, view: View) -> Mapping[Stored, str | Image]:
         """Everything the view refers to. What cannot be read stands there as a sentence that says so."""
-        kept, wanted = self._kept, {stored.digest: stored for stored in _stored_in(view)}
-        found = {digest: kept[digest] for digest in wanted if digest in kept}
-        fresh = await self._cache.contents([digest for digest in wanted if digest not in found])
-        found |= {digest: shown(wanted[digest], content) for digest, content in fresh.items()}
+        kept, wanted = self._kept, dict.fromkeys(_stored_in(view))
+        found = {stored: kept[stored] for stored in wanted if stored in kept}
+        lacking = [stored for stored in wanted if stored not in found]
+        fresh = await self._cache.contents(list(dict.fromkeys(stored.digest for stored in lacking)))
+        found |= {stored: shown(stored, fresh[stored.digest]) for stored in lacking if stored.digest in fresh}
         if self._kept is kept:  # else some of it was forgotten meanwhile
             self._kept = found
-        return {**found, **{digest: await self._why(digest) for digest in wanted if digest not in found}}
+        return {**found, **{stored: await self._why(stored) for stored in lacking if stored not in found}}
 
-    async def _why(self, digest: Digest) -> str | Image:
+    async def _why(self, stored: Stored) -> str | Image:
         """What stands in place of a content that was not there just now."""
         try:
-            entry = await self._cache.about(digest)
-            return shown(entry.stored, await self._cache.get(digest))
+            return shown(stored, await self._cache.get(stored.digest))
         except (NotThere, CacheCorrupt) as error:
             return f"[This content is not available: {error.what}]"
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
 from helix_desktop.engine.calls import wrapped
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
 from helix_desktop.engine.history.branch import Branch
 
@@ -40,9 +39,9 @@ class Pieces:
     stable: int
 
 
-def request(view: View, contents: Mapping[Digest, str | Image]) -> Request:
+def request(view: View, contents: Mapping[Stored, str | Image]) -> Request:
     """The view as a request, its stored content read already; which model it goes to is the caller's to add."""
-    pieces = messages(view, lambda stored: contents.get(stored.digest, MISSING))
+    pieces = messages(view, lambda stored: contents.get(stored, MISSING))
     return Request(
         "", pieces.system, pieces.messages, view.tools, pieces.stable,
         reasoning=view.effort, temperature=view.temperature, top_p=view.top_p,

@@ -30,6 +30,7 @@ from helix_desktop.engine.facts import (
     ReplyPart,
     Span,
     Stop,
+    Stored,
     Text,
     TodoSet,
     ToolCall,
@@ -481,7 +482,7 @@ def failed(error: HelixError) -> TurnEnded:
     return TurnEnded(TurnEnd.FAILED, str(error), cause)
 
 
-def _sealed(view: View, contents: Mapping[Digest, str | Image]) -> tuple[Request, Digest, tuple[int, ...]]:
+def _sealed(view: View, contents: Mapping[Stored, str | Image]) -> tuple[Request, Digest, tuple[int, ...]]:
     """The request, its digest, and a number for each message by which the next request tells what changed."""
     request = laws.request(view, contents)
     return request, digest_of(request), tuple(map(hash, request.messages))

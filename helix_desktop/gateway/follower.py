@@ -13,7 +13,6 @@ from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     Fact,
@@ -22,6 +21,7 @@ from helix_desktop.engine.facts import (
     Reasoning,
     ReplyPart,
     Stop,
+    Stored,
     SystemSet,
     Text,
     ToolCall,
@@ -98,7 +98,7 @@ class Follower:
 
     async def shown_of(self, view: View, seqs: Sequence[int], before: Shown | None = None) -> tuple[Shown, bool]:
         """What a view comes to, and whether all of it belongs to these messages. Contents are read where they are shown."""
-        contents: dict[Digest, str | Image] = {}
+        contents: dict[Stored, str | Image] = {}
         while True:
             showing = Showing(self.conversation, seqs, contents)
             shown = showing.shown(view, before)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from helix_desktop.engine import parts
 from helix_desktop.engine.blocks import Block, Image, Role, View
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     ModelReplied,
@@ -104,10 +103,10 @@ class Showing:
 
     conversation: Conversation
     seqs: Sequence[int]
-    contents: Mapping[Digest, str | Image]
+    contents: Mapping[Stored, str | Image]
     out: list[Entry] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    missing: dict[Digest, Block] = field(default_factory=dict)
+    missing: dict[Stored, Block] = field(default_factory=dict)
     whole: bool = True
 
     def shown(self, view: View, before: Shown | None = None) -> Shown:
@@ -237,9 +236,9 @@ class Showing:
         content = block.content
         if isinstance(content, Stored | Attachment):
             stored = content if isinstance(content, Stored) else content.stored
-            found = self.contents.get(stored.digest)
+            found = self.contents.get(stored)
             if found is None:
-                self.missing[stored.digest] = block
+                self.missing[stored] = block
             return found if isinstance(found, str) else "[image]"
         return content.arguments if isinstance(content, ToolCall) else content.text
 

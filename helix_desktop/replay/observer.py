@@ -181,7 +181,7 @@ class Watching:
         for block in blocks:
             stored = _stored(block)
             if stored is not None and stored.digest not in self._texts:
-                shown = (await self._contents.of(View((block,)))).get(stored.digest, "")
+                shown = (await self._contents.of(View((block,)))).get(stored, "")
                 self._texts[stored.digest] = "" if isinstance(shown, Image) else shown
 
     def _text(self, stored: Stored) -> str:

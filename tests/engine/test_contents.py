@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from helix_desktop.engine.blocks import Block, Kind, Role, View
+from helix_desktop.engine.blocks import Block, Image, Kind, Role, View
 from helix_desktop.engine.contents import SAMPLE, Contents, tokens_in
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored
@@ -34,20 +34,28 @@ async def test_what_a_view_goes_on_needing_is_read_once_and_the_rest_is_let_go()
     cache = Counting()
     one, two = [await cache.put(text, About("shell")) for text in (b"one", b"two")]
     contents = Contents(cache)
-    assert await contents.of(view(one, two, one)) == {one.digest: "one", two.digest: "two"}
-    assert await contents.of(view(two)) == {two.digest: "two"}
+    assert await contents.of(view(one, two, one)) == {one: "one", two: "two"}
+    assert await contents.of(view(two)) == {two: "two"}
     assert cache.asked == [one.digest, two.digest]
     await contents.of(view(one, two))
     assert cache.asked == [one.digest, two.digest, one.digest]
+
+
+async def test_the_same_bytes_are_a_picture_in_one_place_and_text_in_another() -> None:
+    cache = Counting()
+    picture, text = [
+        await cache.put(b"bytes", About("read_file", media_type=kind)) for kind in ("image/png", "text/plain")
+    ]
+    assert await Contents(cache).of(view(picture, text)) == {picture: Image("image/png", b"bytes"), text: "bytes"}
 
 
 async def test_what_cannot_be_read_is_a_sentence_and_tried_again() -> None:
     cache = Counting()
     gone = Stored(Digest.of(b"late"), 4)
     contents = Contents(cache)
-    assert "is not available" in str((await contents.of(view(gone)))[gone.digest])
+    assert "is not available" in str((await contents.of(view(gone)))[gone])
     await cache.put(b"late", About("shell"))
-    assert await contents.of(view(gone)) == {gone.digest: "late"}
+    assert await contents.of(view(gone)) == {gone: "late"}
 
 
 async def test_what_is_forgotten_while_it_is_read_is_not_kept() -> None:

@@ -248,7 +248,9 @@ class FakeSession:
 
     async def request_at(self, seq: int | None = None) -> Request:
         then = self.state if seq is None else self.state.at(saw_of(self.state.facts[seq - 1]))
-        return laws.request(then.view(), dict(story.CONTENT))
+        view = then.view()
+        stored = [getattr(block.content, "stored", block.content) for block in view.blocks]
+        return laws.request(view, {one: story.CONTENT[one.digest] for one in stored if isinstance(one, Stored)})
 
     def is_as_sent(self, seq: int, request: Request) -> bool | None:
         return None

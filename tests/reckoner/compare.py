@@ -148,7 +148,7 @@ def _digest(state: Moment, c: Conversation) -> str:
     now = state.view()
     parts = [block.content for block in now.blocks]
     stored = [part.stored if isinstance(part, Attachment) else part for part in parts]
-    held = {one.digest: shown(one, c.contents[one.digest]) for one in stored if isinstance(one, Stored)}
+    held = {one: shown(one, c.contents[one.digest]) for one in stored if isinstance(one, Stored)}
     return sent.digest_of(laws.request(now, held)).hex
 
 
