@@ -19,7 +19,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from helix_desktop import __version__, display, logs, resources, settings
 from helix_desktop.errors import ConfigMistake, HelixError, NoKeyring, StoreBusy
 from helix_desktop.places import Places
 from helix_desktop.secrets import Secrets
+from helix_desktop.values import dataclass
 
 MEGABYTE = 1_000_000
 LITTLE_ROOM, NO_ROOM = 1_000 * MEGABYTE, 100 * MEGABYTE

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop import durable
 from helix_desktop.errors import StoreFailed
+from helix_desktop.values import dataclass
 
 APP = "helix-desktop"
 SOCKET_PATH_LIMIT = 90  # the system's limit is 104 to 108 bytes, for folder and socket name together

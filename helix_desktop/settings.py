@@ -12,7 +12,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -21,6 +20,7 @@ from tomlkit.exceptions import ParseError
 
 from helix_desktop import durable
 from helix_desktop.errors import ConfigMistake, WrongUse
+from helix_desktop.values import dataclass
 
 T = TypeVar("T", bool, int, str, tuple[str, ...], dict[str, str])
 Value = bool | int | str | tuple[str, ...] | dict[str, str]

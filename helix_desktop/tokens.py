@@ -13,13 +13,13 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import tiktoken
 
 from helix_desktop import resources
 from helix_desktop.errors import StoreFailed
+from helix_desktop.values import dataclass
 
 PIECE = 16_384  # characters; cutting at line ends costs 0.0002 % of exactness
 WHOLE = 1_000_000  # characters counted in full; beyond, samples are

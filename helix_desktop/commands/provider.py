@@ -9,7 +9,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import places
@@ -18,6 +18,7 @@ from helix_desktop.commands.open_workspace import say_json
 from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import Purpose
 from helix_desktop.errors import WrongUse
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.console import Console, shown
 from helix_desktop.engine.blocks import TextDelta, Waiting
@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import Fact, Folded, ModelReplied, Recorded, Tex
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.tool_names import EDITS, ToolName
+from helix_desktop.values import dataclass
 
 COMMANDS = frozenset({ToolName.RUN_COMMAND})
 

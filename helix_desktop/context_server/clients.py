@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from helix_desktop import durable
 from helix_desktop.errors import ConfigMistake, StoreFailed, WrongUse
+from helix_desktop.values import dataclass
 
 CLIENTS = ("claude-code", "cursor", "vscode", "goose")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from helix_desktop.context_server import shelf
 from helix_desktop.context_server.shelf import Shelf
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.values import dataclass
 
 NAME = "builtin_context_cache"
 INSTRUCTIONS = (

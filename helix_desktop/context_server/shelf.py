@@ -7,7 +7,6 @@ workspace alone, so a hash of another one is not there.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from helix_desktop.engine import recall
@@ -16,6 +15,7 @@ from helix_desktop.engine.facts import Folded, FoldKind, Recorded
 from helix_desktop.engine.ports import About, Cache, Hit, Tokens
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.errors import NotThere, WrongUse
+from helix_desktop.values import dataclass
 
 MOST_LISTED = 200
 MOST_PUT = 16 << 20

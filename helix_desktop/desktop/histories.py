@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import tasks
 from helix_desktop.gui.bring_in.port import Group, Outcome, Report
 from helix_desktop.gui.words import tr
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     from helix_desktop.histories.finding import Found

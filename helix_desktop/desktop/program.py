@@ -14,7 +14,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTimer, QtMsgType, qInstallMessageHandler
@@ -48,6 +47,7 @@ from helix_desktop.settings import (
     Setting,
     Settings,
 )
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     from helix_desktop.console import Console

@@ -11,7 +11,6 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from helix_desktop import __version__
 from helix_desktop.errors import HelixError, Unreachable
@@ -20,6 +19,7 @@ from helix_desktop.gui.links import open_link
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.words import tr
 from helix_desktop.providers.transport import Connections, Transport
+from helix_desktop.values import dataclass
 
 DAY = 86_400.0
 EVERY = 3_600.0  # seconds between two looks at the clock: a laptop sleeps

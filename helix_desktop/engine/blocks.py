@@ -7,10 +7,11 @@ content has been read from the cache and put into legal messages (laws.py): all 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from helix_desktop.engine.facts import Cover, Purpose, ReplyPart, Stop, Stored, ToolSpec, Usage, UserPart
+from helix_desktop.values import dataclass
 
 
 class Kind(StrEnum):

@@ -8,7 +8,6 @@ the meter shows the same one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from helix_desktop.engine import economics
 from helix_desktop.engine.blocks import Kind
@@ -36,6 +35,7 @@ from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
+from helix_desktop.values import dataclass
 
 PER_MILLION = 1_000_000
 

@@ -6,10 +6,11 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from helix_desktop.engine.facts import PartRef, ToolCall
+from helix_desktop.values import dataclass
 
 FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"  # what tools on demand are searched with and called through
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About
+from helix_desktop.values import dataclass
 
 
 class Sort(StrEnum):

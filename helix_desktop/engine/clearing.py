@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from helix_desktop.engine import parts
 from helix_desktop.engine.blocks import Block
@@ -26,6 +25,7 @@ from helix_desktop.engine.strategies.admission import excerpt
 from helix_desktop.engine.strategies.preview import made_preview
 from helix_desktop.engine.transcript import stored_text
 from helix_desktop.errors import NotThere
+from helix_desktop.values import dataclass
 
 LONG = 500  # tokens from which on a marker says that a part can be asked for
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from helix_desktop.engine.facts import FilesChanged, ModelRole, ModelSet, PolicySet, Recorded, RulesSet, SystemSet
 from helix_desktop.engine.ports import Cache, Clock, Forget, Index, ModelClient, Tokens, Tools
+from helix_desktop.values import dataclass
 
 T = TypeVar("T")
 

@@ -13,13 +13,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from helix_desktop.engine import outcomes
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.rules import states_a_rule, states_a_wish
+from helix_desktop.values import dataclass
 
 SENTENCE = 1_000  # characters of a stated rule or a decision that are kept
 ERROR_LINE = 2_000

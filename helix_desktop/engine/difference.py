@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from helix_desktop.engine.blocks import Block, View
 from helix_desktop.engine.facts import Cover, Span
 from helix_desktop.engine.history.covers import ends
+from helix_desktop.values import dataclass
 
 
 class How(StrEnum):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+
+from helix_desktop.values import dataclass
 
 SIZE = 32  # bytes
 

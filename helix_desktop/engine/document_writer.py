@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from helix_desktop.engine import details, details_entry, laws, transcript
@@ -50,6 +50,7 @@ from helix_desktop.engine.strategies.registry import STRATEGIES
 from helix_desktop.engine.transcript import Passage
 from helix_desktop.engine.view import State
 from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotThere
+from helix_desktop.values import dataclass
 
 LARGEST = 6_000  # tokens of a document
 WINDOW_SHARE = 8  # and at most this part of the window

@@ -33,8 +33,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from helix_desktop.values import dataclass
 
 UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0
 LEAST_SAVING = 4_000  # tokens: below this a clearing is not worth a new prefix, whatever the prices

@@ -6,12 +6,12 @@ fact and arrives as `FactAppended`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from helix_desktop.engine.blocks import Delta
 from helix_desktop.engine.facts import FoldKind, Recorded, UserPart
 from helix_desktop.engine.ports import Question
+from helix_desktop.values import dataclass
 
 
 class Running(StrEnum):

@@ -11,10 +11,11 @@ default (old journals lack it), or raise its version there and add the step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from helix_desktop.engine.digest import Digest
+from helix_desktop.values import dataclass
 
 # --- what messages are made of ---------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ A replay follows a recording, the gateway a live client; both are told the same 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from helix_desktop.engine.blocks import View
@@ -28,6 +27,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import About, Cache, Tokens
 from helix_desktop.engine.steward import Steward
+from helix_desktop.values import dataclass
 
 HEAD = 2_000
 SLICE = 1 << 20  # characters that are encoded at a stretch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.ask_model import Asking, plain_request, with_question
@@ -40,6 +40,7 @@ from helix_desktop.engine.strategies.preview import made_preview
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.transcript import stored_text
 from helix_desktop.errors import HelixError, ModelFailed
+from helix_desktop.values import dataclass
 
 SAID, ASKED = 500, 2_000  # characters of what was said with a call, and of its arguments, that tell what it was for
 COMPACTION = 1_500  # tokens a compaction may take

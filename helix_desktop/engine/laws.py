@@ -11,12 +11,13 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
 from helix_desktop.engine.calls import wrapped
 from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
 from helix_desktop.engine.history.branch import Branch
+from helix_desktop.values import dataclass
 
 Resolve = Callable[[Stored], str | Image]
 

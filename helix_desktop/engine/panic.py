@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 
 from helix_desktop.engine import budget
 from helix_desktop.engine.blocks import Block, Role
@@ -17,6 +16,7 @@ from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning,
 from helix_desktop.engine.strategies import caching, truncation
 from helix_desktop.engine.strategies.plan import Plan, Situation, foldable, panic_start
 from helix_desktop.errors import HelixError
+from helix_desktop.values import dataclass
 
 LARGE = 700  # tokens of a part that an excerpt makes shorter
 EXCERPT = 300  # tokens of such an excerpt

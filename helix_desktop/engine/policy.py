@@ -9,11 +9,11 @@ import dataclasses
 import difflib
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from helix_desktop.engine.facts import PolicySet
 from helix_desktop.errors import WrongUse
+from helix_desktop.values import dataclass
 
 Value = float | int | str | bool
 V = TypeVar("V", float, int, str, bool)

@@ -6,12 +6,12 @@ All calls are coroutines: the real ones run on threads of their own. Errors are 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from helix_desktop.engine.blocks import Delta, Request
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, FileChanged, FilesChanged, Recorded, Stored, ToolCall, ToolSpec
+from helix_desktop.values import dataclass
 
 
 class Journal(Protocol):

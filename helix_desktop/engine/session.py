@@ -10,7 +10,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Request, View
@@ -50,6 +50,7 @@ from helix_desktop.engine.ports import Answer, CallContext, Outcome, Purged, Que
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.turn import Talk, Turn, Words, failed, noted, take_up
 from helix_desktop.errors import HelixError, NotThere, Refused
+from helix_desktop.values import dataclass
 
 TITLE = 60
 MOST_SENT_ON = 3

@@ -6,7 +6,6 @@ Writers read what the view shows, so a summary costs no more than the context di
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from helix_desktop.engine.blocks import Block, Role
@@ -29,6 +28,7 @@ from helix_desktop.engine.history.shown import Item
 from helix_desktop.engine.ports import Cache
 from helix_desktop.engine.strategies.caching import about_output, call_of
 from helix_desktop.errors import CacheCorrupt, NotThere
+from helix_desktop.values import dataclass
 
 MOST_BYTES = 2 << 20  # of one output that is read for details: its beginning and its end
 GONE = "[not available any more]"

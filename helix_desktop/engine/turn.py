@@ -7,7 +7,7 @@ import itertools
 import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from helix_desktop.engine import budget, laws, marks
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View, Waiting
@@ -57,6 +57,7 @@ from helix_desktop.errors import (
     UnknownModel,
     Unreachable,
 )
+from helix_desktop.values import dataclass
 
 CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import tomlkit
 
 from helix_desktop.errors import ConfigMistake, WrongUse
 from helix_desktop.gateway import clients
+from helix_desktop.values import dataclass
 
 TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Claude Code sends every MCP schema to a foreign address, unless this is set
 

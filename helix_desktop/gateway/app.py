@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 import httpx
@@ -27,6 +27,7 @@ from helix_desktop.gateway.reading import Bytes, Readings
 from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, STATUS, UPSTREAMS, Route, address, guessed, route
 from helix_desktop.gateway.sending import LARGE, Sending
 from helix_desktop.providers import transport
+from helix_desktop.values import dataclass
 from helix_desktop.wire import anthropic, gemini, openai_responses
 from helix_desktop.wire.message import Json
 

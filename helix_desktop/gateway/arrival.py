@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.gateway.shown import Entry
+from helix_desktop.values import dataclass
 from helix_desktop.wire.message import Piece, Tool, Wired
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import orjson
 
+from helix_desktop.values import dataclass
 from helix_desktop.wire.message import Json
 
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")

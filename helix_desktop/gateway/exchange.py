@@ -9,7 +9,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from helix_desktop.gateway.reading import Pieces
 from helix_desktop.gateway.reply import Reply
 from helix_desktop.gateway.sending import Sending, beside
 from helix_desktop.gateway.veil import OURS, VEILS
+from helix_desktop.values import dataclass
 from helix_desktop.wire.message import Json, Tool
 
 log = logging.getLogger(__name__)

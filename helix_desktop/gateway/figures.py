@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 from helix_desktop.engine.budget import prices, savings
 from helix_desktop.engine.facts import ModelReplied, ModelRole, ToolCall
 from helix_desktop.engine.view import State
 from helix_desktop.gateway.veil import OURS
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import base64
 import binascii
 import itertools
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
@@ -38,6 +38,7 @@ from helix_desktop.gateway.shown import Showing, Shown
 from helix_desktop.gateway.tracks import Track
 from helix_desktop.providers.client import priced
 from helix_desktop.providers.models import look_up
+from helix_desktop.values import dataclass
 from helix_desktop.wire.message import Kind, Piece, Speaker, Wired, slices
 from helix_desktop.workbench import setup
 from helix_desktop.workbench.bench import Workbench

@@ -9,12 +9,12 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop import durable
 from helix_desktop.errors import NotThere, Refused, StoreFailed
 from helix_desktop.gateway.agents import KnownAgent
+from helix_desktop.values import dataclass
 
 FOLDER = "connected"
 

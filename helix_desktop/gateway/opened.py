@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import zstandard
 
@@ -16,6 +15,7 @@ from helix_desktop.gateway.body import leading
 from helix_desktop.gateway.reading import Body, Bytes, Readings
 from helix_desktop.gateway.routes import Route
 from helix_desktop.gateway.veil import OURS
+from helix_desktop.values import dataclass
 from helix_desktop.wire import gemini, openai_responses
 from helix_desktop.wire.message import Json, Speaker, Tool, Wired
 

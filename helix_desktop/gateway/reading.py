@@ -13,13 +13,14 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
 from helix_desktop.gateway.body import FIELDS, WIRES, Made, leading
 from helix_desktop.gateway.tracks import chain_of
+from helix_desktop.values import dataclass
 from helix_desktop.wire.message import SLICE, Head, Json, Wired, mapping
 
 HELD, HELD_BYTES = 64, 96 << 20  # bodies that are remembered

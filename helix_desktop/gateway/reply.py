@@ -8,7 +8,7 @@ import secrets
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import httpx
@@ -23,6 +23,7 @@ from helix_desktop.gateway.reading import Pieces
 from helix_desktop.gateway.sending import Sending, beside
 from helix_desktop.gateway.shown import As, Entry, Hidden, Returned
 from helix_desktop.gateway.veil import OURS, Veil
+from helix_desktop.values import dataclass
 from helix_desktop.wire import gemini
 from helix_desktop.wire.message import Answer, Json, Kind, Piece, Wired, mapping, string
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -12,6 +11,7 @@ import httpx
 from helix_desktop.gateway.opened import Incoming
 from helix_desktop.gateway.reading import Pieces
 from helix_desktop.gateway.routes import HOP, OWN
+from helix_desktop.values import dataclass
 from helix_desktop.wire.message import SLICE
 
 LARGE = 1 << 19  # bytes from which on a body is worked on beside the loop, and sent in slices

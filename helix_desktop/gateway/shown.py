@@ -9,7 +9,7 @@ import json
 import operator
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine import parts
 from helix_desktop.engine.blocks import Block, Image, Role, View
@@ -26,6 +26,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

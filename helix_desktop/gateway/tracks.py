@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from helix_desktop.values import dataclass
 from helix_desktop.wire.message import Wired
 
 

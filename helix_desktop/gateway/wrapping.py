@@ -14,7 +14,6 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from helix_desktop.errors import HelixError, NotThere, WrongUse
 from helix_desktop.gateway.agents import KnownAgent
 from helix_desktop.gateway.routes import STATUS
 from helix_desktop.places import Places
+from helix_desktop.values import dataclass
 
 ADDRESS = "gateway.json"  # in the private folder: the port of the gateway that runs
 PAUSE = 0.2

@@ -6,7 +6,6 @@ A handler is given by whoever can do it (`Actions.on`). An action without a hand
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
@@ -14,6 +13,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.words import tr
 from helix_desktop.settings import SHORTCUTS, Settings
+from helix_desktop.values import dataclass
 
 # What each of them is about; without it they can do nothing.
 OF_A_WORKSPACE = (

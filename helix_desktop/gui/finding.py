@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from PySide6.QtGui import QAction
 
@@ -14,6 +13,7 @@ from helix_desktop.gui.frame.palette import Find
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.ports import Brought, ConversationRow, Workbench, WorkspaceRow
 from helix_desktop.gui.words import tr
+from helix_desktop.values import dataclass
 
 Go = Callable[[Place], object]
 

@@ -11,13 +11,13 @@ helix://settings                                    the settings
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import WrongUse
+from helix_desktop.values import dataclass
 
 SCHEME = "helix"
 LONGEST = 500

@@ -6,9 +6,10 @@ Nothing here is asked before it is needed, and a key goes straight to where keys
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

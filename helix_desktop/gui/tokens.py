@@ -8,8 +8,10 @@ A kind has two colours: the fill of meters, dots and marks, and a darker or ligh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
+
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:  # the window is painted before the engine is imported
     from helix_desktop.engine.blocks import Kind

@@ -5,7 +5,6 @@ points at them and says what they do. The built-in scripted model answers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QPoint, QRect
 from PySide6.QtWidgets import QWidget
@@ -17,6 +16,7 @@ from helix_desktop.gui.frame.coach import Coach
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript.intents import OpenFold
 from helix_desktop.gui.words import tr
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

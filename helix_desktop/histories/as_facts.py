@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from helix_desktop.engine import encoding
 from helix_desktop.engine.digest import Digest
@@ -42,6 +42,7 @@ from helix_desktop.engine.view import State, state_of
 from helix_desktop.histories import keys
 from helix_desktop.histories.recording import Compaction, Picture, RecordedMessage, Recording
 from helix_desktop.store.incoming_content import line_count
+from helix_desktop.values import dataclass
 
 TITLE = 80
 LONG = 200  # characters of a text that is nobody's own words: a longer one stands as an attachment

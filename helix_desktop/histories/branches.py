@@ -7,7 +7,9 @@ parent another row has followed already begins a line of its own, where it is a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from helix_desktop.values import dataclass
 
 ROOT = "\0root"  # the parent of a row that says it has none
 

@@ -12,7 +12,7 @@ import glob
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
@@ -31,6 +31,7 @@ from helix_desktop.histories.rows import (
     text_of,
     time_of,
 )
+from helix_desktop.values import dataclass
 
 KIND = "codex"
 TAG = "openai-responses api.openai.com"

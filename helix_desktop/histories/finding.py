@@ -9,13 +9,13 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
 from helix_desktop.histories import claude_code, cline, codex, gemini_cli, goose, opencode, pi, sqlite_files
 from helix_desktop.histories.rows import mapping, string, time_of
+from helix_desktop.values import dataclass
 
 NAMES: Mapping[str, str] = {
     claude_code.KIND: "Claude Code",

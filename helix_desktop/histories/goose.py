@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
@@ -27,6 +27,7 @@ from helix_desktop.histories.rows import (
     text_of,
     time_of,
 )
+from helix_desktop.values import dataclass
 
 KIND = "goose"
 TABLES = frozenset({"sessions", "messages"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
@@ -27,6 +27,7 @@ from helix_desktop.histories.rows import (
     string,
     time_of,
 )
+from helix_desktop.values import dataclass
 
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})

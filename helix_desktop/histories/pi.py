@@ -6,7 +6,7 @@ Tried with what 0.73 writes here; the format is documented by pi itself (session
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
@@ -26,6 +26,7 @@ from helix_desktop.histories.rows import (
     text_of,
     time_of,
 )
+from helix_desktop.values import dataclass
 
 KIND = "pi"
 _SHOWN = ("message", "custom_message", "branch_summary", "compaction")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -30,6 +30,7 @@ from helix_desktop.histories import (
 )
 from helix_desktop.histories.recording import RecordedMessage, Recording
 from helix_desktop.histories.rows import Row, Told, Unreadable
+from helix_desktop.values import dataclass
 
 LARGEST = 2 << 30  # bytes
 FORMS = (

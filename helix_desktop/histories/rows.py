@@ -7,11 +7,12 @@ import binascii
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 from helix_desktop.engine.facts import Usage
 from helix_desktop.histories.recording import Picture
+from helix_desktop.values import dataclass
 
 LATEST = 253402300799.0  # the end of the year 9999, the last a calendar shows
 

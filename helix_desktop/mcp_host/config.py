@@ -11,11 +11,12 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from helix_desktop.errors import WrongUse
+from helix_desktop.values import dataclass
 
 START_SECONDS, CALL_SECONDS = 60.0, 600.0
 _WRAPPERS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp.servers")

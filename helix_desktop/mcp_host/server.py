@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from helix_desktop.engine.ports import CallContext, Question
 from helix_desktop.errors import HelixError, NotThere, Unreachable
 from helix_desktop.mcp_host.config import ServerConfig, filled, references
 from helix_desktop.mcp_host.results import HostResult, add_part, add_resource, converted, spec_of
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     import mcp_types as types

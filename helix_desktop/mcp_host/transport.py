@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 import anyio
@@ -22,6 +22,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from helix_desktop.mcp_host.starting import started
+from helix_desktop.values import dataclass
 
 LONGEST = 24 << 20  # bytes of one message
 IN_THREAD = 1 << 20  # what is longer is parsed beside the event loop

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.project import agents, commands, hooks, rules, skills
 from helix_desktop.project.item import Item
+from helix_desktop.values import dataclass
 
 _OWN_COMMANDS = (".agents/commands", ".claude/commands", ".config/opencode/command", ".config/opencode/commands")
 _OWN_AGENTS = (".agents/agents", ".claude/agents", ".config/opencode/agent")

@@ -10,12 +10,12 @@ import fnmatch
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.project.item import Item, text_of
+from helix_desktop.values import dataclass
 
 PLACES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")
 EVENTS = (

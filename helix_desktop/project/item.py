@@ -10,13 +10,14 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePath
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from helix_desktop.errors import WrongUse
+from helix_desktop.values import dataclass
 
 LARGEST = 256 * 1024
 KINDS = ("rules", "skill", "command", "hook", "agent")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
@@ -37,6 +36,7 @@ from helix_desktop.providers.wire import (
     text_at,
     words_at,
 )
+from helix_desktop.values import dataclass
 
 KIND = "anthropic"
 VERSION = "2023-06-01"

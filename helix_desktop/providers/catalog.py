@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from ipaddress import ip_address
 from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
@@ -24,6 +24,7 @@ from helix_desktop.providers.openai_chat import OpenAIChat
 from helix_desktop.providers.openai_responses import OpenAIResponses
 from helix_desktop.providers.transport import Connections, Patience, Transport, checked_key, is_loopback
 from helix_desktop.providers.wire import Object
+from helix_desktop.values import dataclass
 
 CACHE_SECONDS = 300  # Anthropic's cache, and the least OpenAI says
 _KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})

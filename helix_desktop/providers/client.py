@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from helix_desktop.engine.blocks import Delta, Reply, Request, Waiting
 from helix_desktop.engine.facts import Usage
@@ -31,6 +31,7 @@ from helix_desktop.providers.transport import (
 )
 from helix_desktop.providers.wire import dump_body, own_reasoning
 from helix_desktop.tasks import Tasks
+from helix_desktop.values import dataclass
 
 SHORTEST_KEY = 8  # shorter ones are words, put in for servers that want anything at all
 MOST_RELAXED = 4  # optional parameters taken off one after the other

@@ -11,12 +11,12 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from helix_desktop.engine.blocks import CallDelta, Delta, Message, Reply, Request, Role, TextDelta, ToolResult
 from helix_desktop.engine.facts import Purpose, ReplyPart, Stop, Text, ToolCall, Usage
 from helix_desktop.providers import demo_tour, demo_writing
 from helix_desktop.providers.demo_tour import Said, Scene
+from helix_desktop.values import dataclass
 
 DEMO = "demo"
 PACE = 0.012  # seconds for a word: quick, but to be seen

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 from helix_desktop.engine.blocks import ToolResult
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.providers.wire import Json, Object, object_at, parse_object
+from helix_desktop.values import dataclass
 
 Arguments = Mapping[str, Json]
 RECORDS, WANTED = 6000, 4711

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine.blocks import Request, Role, ToolResult
 from helix_desktop.engine.facts import Purpose, Text, ToolCall
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.providers.wire import Object, list_at, parse_object, text_at
+from helix_desktop.values import dataclass
 
 MOST_LINES = 12
 MOST_EXCERPT = 24

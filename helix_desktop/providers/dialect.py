@@ -6,7 +6,7 @@ A dialect only translates. Connections, timeouts, retries and prices are the cli
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Protocol
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from helix_desktop.engine.blocks import Delta, Reply, Request
 from helix_desktop.errors import ModelFailed
 from helix_desktop.providers.sse import Event
 from helix_desktop.providers.wire import Json, Object
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.providers.wire import Json
+from helix_desktop.values import dataclass
 
 UNNAMED = "unnamed"  # a call without a name gets this one, so that the model is told that there is no such tool
 LOST = "\N{REPLACEMENT CHARACTER}"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from helix_desktop.errors import BadKey, ContextTooLong, ModelFailed, Overloaded, UnknownModel
 from helix_desktop.providers.wire import Json, get, list_at, parse, text_at
+from helix_desktop.values import dataclass
 
 LONGEST_SENTENCE = 600
 

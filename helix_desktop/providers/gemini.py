@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -39,6 +38,7 @@ from helix_desktop.providers.wire import (
     text_at,
     words_at,
 )
+from helix_desktop.values import dataclass
 
 KIND = "gemini"
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from helix_desktop.errors import ModelFailed
 from helix_desktop.providers import listing
 from helix_desktop.providers.catalog import PRESETS, ProviderConfig
 from helix_desktop.providers.models import ModelInfo
 from helix_desktop.providers.transport import Connections
+from helix_desktop.values import dataclass
 
 USUAL = tuple(PRESETS[name] for name in ("ollama", "lmstudio", "llamacpp", "vllm"))
 SECONDS = 1.5

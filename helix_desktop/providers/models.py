@@ -6,7 +6,7 @@ An unknown model gets a window of 128,000 tokens and says that this is a guess.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cache
 
@@ -14,6 +14,7 @@ from helix_desktop import resources
 from helix_desktop.engine.facts import ModelRole, ModelSet, Usage
 from helix_desktop.providers.dialect import Abilities
 from helix_desktop.providers.wire import Object, get, number_at, object_at, parse_object, text_at
+from helix_desktop.values import dataclass
 
 DEFAULT_WINDOW = 128_000
 

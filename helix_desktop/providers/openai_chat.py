@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
@@ -31,6 +30,7 @@ from helix_desktop.providers.wire import (
     schema_of,
     text_at,
 )
+from helix_desktop.values import dataclass
 
 KIND = "openai-chat"
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")

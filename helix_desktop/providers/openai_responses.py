@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
@@ -34,6 +33,7 @@ from helix_desktop.providers.wire import (
     text_at,
     words_at,
 )
+from helix_desktop.values import dataclass
 
 KIND = "openai-responses"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")

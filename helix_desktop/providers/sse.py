@@ -7,7 +7,8 @@ an event (the standard says so).
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass
+
+from helix_desktop.values import dataclass
 
 LONGEST_EVENT = 64 * 1024 * 1024
 

@@ -11,13 +11,13 @@ import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from helix_desktop import __version__
 from helix_desktop.errors import BadKey, ModelFailed, Unreachable
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     import httpx  # 9 MB that a window without a model needs not: imported where it is used, or by `get_ready`

@@ -10,7 +10,7 @@ The unit is one fresh input token. Tokens are those of o200k_base, four more for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 
 from helix_desktop.engine import marks
@@ -18,6 +18,7 @@ from helix_desktop.engine.blocks import Image, MessagePart, Request, Role, ToolR
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
 from helix_desktop.histories.recording import RecordedMessage
+from helix_desktop.values import dataclass
 
 MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600

@@ -5,7 +5,9 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from helix_desktop.values import dataclass
 
 COUNTED = ("found", "kept", "added", "entry", "lost")
 

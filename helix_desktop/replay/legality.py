@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from helix_desktop.engine.blocks import Image, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from helix_desktop.engine import passages
@@ -23,6 +23,7 @@ from helix_desktop.engine.recall import LINES_TOKENS, PAGE_TOKENS, page
 from helix_desktop.histories.recording import RecordedMessage, texts
 from helix_desktop.replay.losses import plain
 from helix_desktop.replay.retention import IDENTIFIER
+from helix_desktop.values import dataclass
 
 LINE = (24, 300)  # characters of a line that is told from others by its words
 MOST_WORDS = 12  # an agent asks by

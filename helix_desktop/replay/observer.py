@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from helix_desktop.engine import laws
 from helix_desktop.engine.blocks import Block, Image, Kind, Request, View
@@ -32,6 +31,7 @@ from helix_desktop.replay import legality, losses
 from helix_desktop.replay.figures import Mark
 from helix_desktop.replay.misses import Misses, Page
 from helix_desktop.replay.retention import SUMMARIES, Retention
+from helix_desktop.values import dataclass
 
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 

@@ -11,7 +11,6 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from helix_desktop.engine import laws, recall
@@ -45,6 +44,7 @@ from helix_desktop.replay.figures import Figures
 from helix_desktop.replay.misses import Page, rounds
 from helix_desktop.replay.observer import Watching
 from helix_desktop.replay.standin import Asked, StandIn
+from helix_desktop.values import dataclass
 
 T = TypeVar("T")
 Brought = tuple[str, dict[str, str], str]  # the call of a recall: tool, arguments, output

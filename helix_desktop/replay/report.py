@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from helix_desktop.replay.figures import Figures, total
+from helix_desktop.values import dataclass
 
 _COLUMNS = (
     ("session", 34),

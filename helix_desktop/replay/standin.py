@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta, ToolResult
 from helix_desktop.engine.facts import Purpose, Stop, Text, Usage
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.errors import ContextTooLong, Overloaded
+from helix_desktop.values import dataclass
 
 KINDS: Mapping[str, str] = {
     "works": "answers in the right form and at the right length, with what it found worth keeping",

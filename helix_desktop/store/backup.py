@@ -7,7 +7,6 @@ import sqlite3
 import time as clock
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from helix_desktop.durable import keep_private, private_folder, sync_folder
 from helix_desktop.errors import JournalCorrupt, NewerVersion, StoreFailed
 from helix_desktop.store import database
 from helix_desktop.store.journal import JournalFile
+from helix_desktop.values import dataclass
 
 DAY = 86_400.0
 DAYS, WEEKS = 7, 4

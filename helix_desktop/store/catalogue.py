@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 
 from helix_desktop.engine.catalogue import EVERYTHING, Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About
 from helix_desktop.store.records import State
+from helix_desktop.values import dataclass
 
 # From one name to the next by the index: a walk over all rows would cost a tenth of a second for a million.
 _TOOLS = """

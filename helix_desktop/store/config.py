@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tomlkit.exceptions import ParseError, TOMLKitError
 
 from helix_desktop import durable
 from helix_desktop.errors import ConfigMistake, NewerVersion, NotThere, StoreFailed, WrongUse
+from helix_desktop.values import dataclass
 
 VERSION = 1
 NAME = "workspace.toml"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
+from helix_desktop.values import dataclass
 
 COLUMNS = (
     ("id", "TEXT NOT NULL"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop.engine import encoding
@@ -22,6 +21,7 @@ from helix_desktop.store.entries import Entries
 from helix_desktop.store.index import used
 from helix_desktop.store.journal import JournalFile, Line
 from helix_desktop.store.records import Record
+from helix_desktop.values import dataclass
 
 _PAGE = 200  # facts, or entries, before others get their turn
 _SHORTEST = 8  # digits; a shorter beginning of a hash is a word like any other

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from helix_desktop.engine.digest import Digest
@@ -12,6 +11,7 @@ from helix_desktop.engine.ports import About
 from helix_desktop.store import records
 from helix_desktop.store.leveldb import Level, Write
 from helix_desktop.store.records import CHUNK, Record
+from helix_desktop.values import dataclass
 
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +23,7 @@ from helix_desktop.store import database, search_words
 from helix_desktop.store.cache import CHECKPOINT
 from helix_desktop.store.journal import Line
 from helix_desktop.store.records import Record, State
+from helix_desktop.values import dataclass
 
 VERSION = 2  # an older one is made anew
 APPLICATION = 0x48454C49  # "HELI"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time as clock
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.engine import encoding
@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded
 from helix_desktop.errors import JournalCorrupt, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import database
 from helix_desktop.store.conversations import COLUMNS, Row, advance, empty
+from helix_desktop.values import dataclass
 
 VERSION = 1
 STEPS: dict[int, str] = {}  # by version, the SQL that leads to the next; kept as long as old journals may turn up

@@ -13,12 +13,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop.engine import encoding
 from helix_desktop.engine.facts import Forgotten
 from helix_desktop.store.journal import JournalFile, Line, seal
+from helix_desktop.values import dataclass
 
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, StoreFailed
 from helix_desktop.store.cache import CHECKPOINT
 from helix_desktop.store.entries import Entries
 from helix_desktop.store.records import State
+from helix_desktop.values import dataclass
 
 SLICE = 4 << 20  # bytes read before others get their turn
 _PAGE = 500

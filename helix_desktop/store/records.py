@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About, Entry
+from helix_desktop.values import dataclass
 
 VERSION = 1
 CHUNK = 1 << 20

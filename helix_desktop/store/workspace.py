@@ -12,7 +12,7 @@ import threading
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ from helix_desktop.store.shared.in_step import InStep
 from helix_desktop.store.sweeping import Sweeping
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.transfer import Report
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     from helix_desktop.store.shared.heads import Heads

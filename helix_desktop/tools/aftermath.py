@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from helix_desktop.engine.ports import Answer, Question
@@ -12,6 +11,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.tools import difference, texts
 from helix_desktop.tools.guard import Guard, Planted, State
 from helix_desktop.tools.tool import Use
+from helix_desktop.values import dataclass
 
 APART = "runs_later"
 _NAMED = 20

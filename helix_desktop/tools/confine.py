@@ -14,12 +14,12 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
+from helix_desktop.values import dataclass
 
 if sys.platform == "win32":
     from helix_desktop.tools import folders_windows as folders

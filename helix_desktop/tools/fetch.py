@@ -10,7 +10,6 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from helix_desktop.engine.tool_names import ToolName
@@ -18,6 +17,7 @@ from helix_desktop.errors import Refused, Unreachable, WrongUse
 from helix_desktop.tools.html import as_text
 from helix_desktop.tools.permission import Action, Effect
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     import httpx

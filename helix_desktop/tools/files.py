@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from helix_desktop.engine.digest import Digest
@@ -25,6 +25,7 @@ from helix_desktop.tools import confine, difference, globs, runs_later, texts
 from helix_desktop.tools.confine import Item, Place
 from helix_desktop.tools.permission import Action, Effect
 from helix_desktop.tools.tool import Arguments, Read, Result, Tool, Use, fields, flag, text, whole
+from helix_desktop.values import dataclass
 
 T = TypeVar("T")
 MOST_LISTED = 2_000

@@ -12,11 +12,11 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop.errors import Refused
 from helix_desktop.tools import beneath
+from helix_desktop.values import dataclass
 
 _SYSTEM = ("/proc", "/sys")
 _FOLDER = beneath.DIRECTORY | getattr(os, "O_CLOEXEC", 0)

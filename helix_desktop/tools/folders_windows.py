@@ -13,8 +13,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from helix_desktop.values import dataclass
 
 if sys.platform == "win32":
     import msvcrt

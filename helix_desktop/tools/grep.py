@@ -8,13 +8,13 @@ import os
 import sys
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from helix_desktop.errors import WrongUse
 from helix_desktop.tools import grep_worker
 from helix_desktop.tools.process import killed
+from helix_desktop.values import dataclass
 
 SECONDS = 10.0
 _LONGEST_PATTERN = 10_000

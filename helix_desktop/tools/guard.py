@@ -15,12 +15,13 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from helix_desktop.errors import HelixError
 from helix_desktop.tools import confine, git_settings, runs_later
 from helix_desktop.tools.confine import Roots
+from helix_desktop.values import dataclass
 
 _DEEPEST, _MOST_HELD = 60, 200
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})

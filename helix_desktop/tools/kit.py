@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from helix_desktop.tools.shell import Limits, Shell
 from helix_desktop.tools.subagent import Delegating, Place, StartChild
 from helix_desktop.tools.tool import Around, Tool
 from helix_desktop.tools.undo import restored
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Kit:
         *,
         permissions: Permissions,
         spawn: Callable[..., asyncio.Task[Any]],
-        options: Options = Options(),
+        options: Options = Options(),  # noqa: B008 -- frozen
         checkpoints: Checkpoints | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> Kit:

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from helix_desktop.engine.calls import CALL_TOOL, FIND_TOOLS
@@ -19,6 +19,7 @@ from helix_desktop.engine.ports import Tokens
 from helix_desktop.errors import WrongUse
 from helix_desktop.tools.ranking import Ranking
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text, whole
+from helix_desktop.values import dataclass
 
 MOST_FOUND = 20
 _ABOUT_FIND = (

@@ -11,7 +11,7 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import IntEnum, StrEnum
 from itertools import takewhile
 
@@ -21,6 +21,7 @@ from helix_desktop.tools.own_code import program
 from helix_desktop.tools.programs import Known, Unknown, programs
 from helix_desktop.tools.shell_words import certain
 from helix_desktop.tools.started import Started, Written
+from helix_desktop.values import dataclass
 
 SCOPES = ("once", "conversation", "always")
 DECISIONS = ("allow", "ask", "deny")

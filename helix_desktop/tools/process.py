@@ -10,12 +10,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from helix_desktop.tools import jobs_windows
 from helix_desktop.tools.jail import descendants
+from helix_desktop.values import dataclass
 
 _PIECE = 1 << 16
 _GRACE = 1.0

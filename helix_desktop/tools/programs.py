@@ -10,12 +10,12 @@ matter. Pure: nothing is looked up on the disk.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 
 from helix_desktop.tools.shell_words import Hidden
 from helix_desktop.tools.started import Line, Started, Written
 from helix_desktop.tools.started_by import OWN
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

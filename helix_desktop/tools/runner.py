@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 from helix_desktop.engine.facts import FilesChanged, ToolCall, ToolSpec
@@ -21,6 +21,7 @@ from helix_desktop.tools.changes.checkpoints import Window
 from helix_desktop.tools.on_demand import OnDemand, checked
 from helix_desktop.tools.permission import Action, Decision, Effect, Mode, Rule, decide, rule_words, rules_for
 from helix_desktop.tools.tool import Arguments, Around, Permit, Result, Seen, Tool, Use
+from helix_desktop.values import dataclass
 
 
 @dataclass(slots=True)

@@ -14,12 +14,12 @@ import shutil
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from helix_desktop.tools import credentials, jail
 from helix_desktop.tools.process import Command
+from helix_desktop.values import dataclass
 
 PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30
 Held = tuple[Sequence[str], Sequence[str]]

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from helix_desktop.engine.tool_names import ToolName
@@ -21,6 +21,7 @@ from helix_desktop.tools.permission import Action, Effect
 from helix_desktop.tools.process import Command
 from helix_desktop.tools.sandbox import Sandbox
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
+from helix_desktop.values import dataclass
 
 MOST_HITS = 500
 _LARGEST_FILE = 4 * 1024 * 1024

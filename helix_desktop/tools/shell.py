@@ -15,7 +15,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +30,7 @@ from helix_desktop.tools.permission import Action, Effect
 from helix_desktop.tools.process import Command, shell
 from helix_desktop.tools.sandbox import Kind, Sandbox, scrubbed
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
+from helix_desktop.values import dataclass
 
 _TAIL = 64 * 1024
 _SHOW_BYTES, _SHOW_SECONDS = 8 * 1024, 0.05

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from helix_desktop.values import dataclass
 
 ANY, MANY = "\0", "\1"  # neither can be part of a command line
 DEEPEST = 30

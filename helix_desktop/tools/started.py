@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.tools import starters
 from helix_desktop.tools.command_line import read
 from helix_desktop.tools.own_code import coded, may_start, plain_name, program, runs_in_sed
 from helix_desktop.tools.shell_words import MANY, RESERVED, Hidden, Simple, certain
 from helix_desktop.tools.starters import Prefix
+from helix_desktop.values import dataclass
 
 _DEEPEST = 10
 _NO_PROGRAMS = RESERVED - {"time"}  # somebody takes one for a shell's own word, or means it as such

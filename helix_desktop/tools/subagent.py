@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine.ports import CallContext
 from helix_desktop.engine.tool_names import RECALLS, ToolName
 from helix_desktop.errors import Refused, WrongUse
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text
+from helix_desktop.values import dataclass
 
 DEEPEST = 2
 MOST_IN_ALL = 32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, Stored, ToolCall
@@ -11,6 +11,7 @@ from helix_desktop.engine.ports import About, Cache, CallContext, Index, Tokens
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.permission import Action
+from helix_desktop.values import dataclass
 
 Schema = Mapping[str, object]
 

@@ -6,11 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.values import dataclass
 
 Json = Any
 Path = tuple[int | str, ...]

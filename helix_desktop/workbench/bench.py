@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ from helix_desktop.tools.on_demand import OnDemand
 from helix_desktop.tools.permission import Mode, Rule
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.subagent import Delegation
+from helix_desktop.values import dataclass
 from helix_desktop.workbench import bring_in, folders, rows, setup, slash
 from helix_desktop.workbench.file_changes import FileChanges
 from helix_desktop.workbench.hooks import Hooks

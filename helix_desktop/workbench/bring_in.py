@@ -16,7 +16,7 @@ import time as clock
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
@@ -47,6 +47,7 @@ from helix_desktop.histories.recording import Recording, texts
 from helix_desktop.histories.rows import Told
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.workspace import Workspace
+from helix_desktop.values import dataclass
 from helix_desktop.workbench import rows
 
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read

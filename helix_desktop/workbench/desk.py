@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +25,7 @@ from helix_desktop.store.shared import linking
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Known, Workspace, Workspaces
 from helix_desktop.tokens import Counter
+from helix_desktop.values import dataclass
 from helix_desktop.workbench import shared_store
 from helix_desktop.workbench.bench import Shared, Workbench
 from helix_desktop.workbench.models import Access

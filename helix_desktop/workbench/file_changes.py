@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import ChangeKept, FilesChanged, Recorded
 from helix_desktop.errors import HelixError, NotThere, Refused
 from helix_desktop.tools.changes import restore
 from helix_desktop.tools.changes.checkpoints import Checkpoints, Progress
+from helix_desktop.values import dataclass
 from helix_desktop.workbench import setup
 from helix_desktop.workbench.repository import Repository
 

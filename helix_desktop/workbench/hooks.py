@@ -8,7 +8,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.kit import Kit
 from helix_desktop.tools.process import Command, shell
 from helix_desktop.tools.sandbox import Kind, scrubbed
+from helix_desktop.values import dataclass
 from helix_desktop.workbench.project import Project
 
 MOST_PRINTED = 64 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from helix_desktop.engine.blocks import Delta, Request
@@ -20,6 +20,7 @@ from helix_desktop.providers.demo import Demo
 from helix_desktop.providers.models import ModelInfo
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from helix_desktop import durable
@@ -19,6 +19,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.events import Event, FactAppended, Streamed
 from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, Text, TurnEnded
 from helix_desktop.errors import StoreFailed
+from helix_desktop.values import dataclass
 
 EVERY = 1.0  # seconds
 

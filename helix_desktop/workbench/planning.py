@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from helix_desktop.engine.collaborators import Note
 from helix_desktop.engine.ports import Question
@@ -11,6 +10,7 @@ from helix_desktop.errors import Refused, WrongUse
 from helix_desktop.tools.permission import Mode
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text
+from helix_desktop.values import dataclass
 
 PRESENT_PLAN = "present_plan"
 ON = {"ask": Mode.ASK, "edits": Mode.ALLOW_EDITS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from helix_desktop.engine.calls import PATH_KEYS, object_in
@@ -20,6 +20,7 @@ from helix_desktop.project.item import Item
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.on_demand import Catalogue, Line
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text
+from helix_desktop.values import dataclass
 
 USE_SKILL = "use_skill"
 _ABOUT_SKILL = "Read a skill's instructions. They then hold word for word."

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Recorded
 from helix_desktop.store.conversations import Row
 from helix_desktop.store.engine_ports import Journal
+from helix_desktop.values import dataclass
 from helix_desktop.workbench import spending
 
 DEFAULT_WINDOW = 128_000

@@ -9,7 +9,6 @@ import platform
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +20,7 @@ from helix_desktop.store.engine_ports import anybody
 from helix_desktop.store.shared.conversations import Conversations
 from helix_desktop.store.shared.postgres_heads import heads_of
 from helix_desktop.store.workspace import Workspace
+from helix_desktop.values import dataclass
 from helix_desktop.workbench import shared_store
 
 if TYPE_CHECKING:

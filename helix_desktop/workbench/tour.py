@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from helix_desktop.engine.digest import Digest
@@ -34,6 +34,7 @@ from helix_desktop.engine.ports import Answer
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError
+from helix_desktop.values import dataclass
 from helix_desktop.workbench.bench import Workbench
 
 MODEL = "demo/demo"

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine.collaborators import Limits, Spawn
 from helix_desktop.engine.events import FactAppended, Running
@@ -20,6 +20,7 @@ from helix_desktop.project.agents import may_call, tools_of
 from helix_desktop.project.item import Item
 from helix_desktop.tools.subagent import Bounds, Child, Delegation, Place, Role, Tree
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text
+from helix_desktop.values import dataclass
 from helix_desktop.workbench.project import Project
 
 _CLAUDE: Mapping[str, tuple[str, ...]] = {

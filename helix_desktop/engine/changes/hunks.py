@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from helix_desktop.engine.changes.lines import Same, matches
 from helix_desktop.errors import Refused
+from helix_desktop.values import dataclass
 
 CONTEXT = 3
 LOOKED_AT = 8_000  # bytes in which a zero byte makes a file binary, as git has it

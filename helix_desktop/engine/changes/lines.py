@@ -9,10 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
+
+from helix_desktop.values import dataclass
 
 EXACT = 120
 DEEPEST = 40

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine import parts
 from helix_desktop.engine.calls import TEXT_ARGUMENT, Call, Turn, text_key
@@ -43,6 +43,7 @@ from helix_desktop.engine.history.covers import ends, nest
 from helix_desktop.engine.history.folds import Effect, Folds, counted
 from helix_desktop.engine.history.shown import MARKER_TOKENS, Item, becomes_clearable, worth_a_marker
 from helix_desktop.engine.history.sums import Sums
+from helix_desktop.values import dataclass
 
 OBSERVED = (FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
 CHANGES = (Unfolded, Refolded, DocumentEdited, Pinned, Unpinned, Excluded, Included)

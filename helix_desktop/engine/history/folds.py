@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from helix_desktop.engine import parts
@@ -34,6 +34,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.history.covers import contains, ends, stands_in
 from helix_desktop.engine.history.shown import MESSAGE_TOKENS, Item, Items
+from helix_desktop.values import dataclass
 
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 Effect = tuple[

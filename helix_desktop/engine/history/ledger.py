@@ -11,12 +11,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
 from typing import TypeVar
 
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import BroughtIn, ModelReplied, Recorded, Spent, Usage
+from helix_desktop.values import dataclass
 
 CLAUDE_FACTOR = 1.32  # measured over 600 requests: what Claude models bill per token of o200k_base
 LEAST, MOST = 0.5, 3.0  # a report outside of this is a mistake of the report

@@ -9,13 +9,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine.calls import Call
 from helix_desktop.engine.facts import PartRef, Recorded, Span
 from helix_desktop.engine.history.folds import Effect, Folds
 from helix_desktop.engine.history.ledger import Ledger
 from helix_desktop.engine.history.settings import Settings
+from helix_desktop.values import dataclass
 
 Run = tuple[int, int]  # all facts from the first to the last
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from helix_desktop.engine.blocks import Block, Kind, Role
@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import (
     Text,
     ToolsOffered,
 )
+from helix_desktop.values import dataclass
 
 RULES_HEADER_TOKENS = 10
 Rules = tuple[tuple[int, RulesSet], ...]

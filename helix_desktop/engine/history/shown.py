@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.facts import Cover, PartRef, Span, Text, ToolCall
 from helix_desktop.engine.history.covers import ends
+from helix_desktop.values import dataclass
 
 MESSAGE_TOKENS = 4  # what a message costs besides its parts
 MARKER_TOKENS = 90  # what a marker takes, about

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from helix_desktop.engine import economics
 from helix_desktop.engine.facts import Stored, ToolReturned
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.strategies.caching import size
+from helix_desktop.values import dataclass
 
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
 KEEP_WORDS = 500  # characters of what to keep that stand in a question

@@ -10,7 +10,6 @@ import itertools
 import json
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from helix_desktop.engine import budget, economics
 from helix_desktop.engine.blocks import Block, Kind, Role
@@ -21,6 +20,7 @@ from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.history.shown import MARKER_TOKENS, Item, worth_a_marker
 from helix_desktop.engine.parts import is_long
 from helix_desktop.engine.strategies.plan import Situation, is_barred, tail_start
+from helix_desktop.values import dataclass
 
 COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
 EXACT = 512  # items of the view that are looked at one by one

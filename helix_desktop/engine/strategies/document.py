@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from helix_desktop.engine import details
 from helix_desktop.engine.details import Detail
@@ -13,6 +12,7 @@ from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.strategies import handover
 from helix_desktop.engine.strategies.plan import Plan
 from helix_desktop.engine.strategies.registry import STRATEGIES
+from helix_desktop.values import dataclass
 
 NOTES = "Notes about the past, not instructions."
 KEPT = "Kept word for word:"

@@ -7,7 +7,6 @@ checked by the steward, the same way for all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from helix_desktop.engine import economics, laws
 from helix_desktop.engine.blocks import Kind
@@ -16,6 +15,7 @@ from helix_desktop.engine.facts import FoldKind, PartRef, Span
 from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.policy import Policy
 from helix_desktop.engine.view import State
+from helix_desktop.values import dataclass
 
 PANIC_SHARE = 0.4  # of the room for all that folds can make shorter: what the last steps take at most in panic
 

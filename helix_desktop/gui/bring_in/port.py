@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from helix_desktop.values import dataclass
 
 Report = Callable[[int, int], None]  # bytes read, and of how many
 

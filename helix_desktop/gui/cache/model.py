@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt, QTimer, Signal
@@ -17,6 +16,7 @@ from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.shared.figures import ago, size
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import numeral, tr
+from helix_desktop.values import dataclass
 
 PAGE = 128
 KEPT_PAGES = 40

@@ -6,10 +6,10 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from helix_desktop.gui.transcript.harmless import printed
+from helix_desktop.values import dataclass
 
 PAGE = 1 << 20
 LARGEST_TREE = 1 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 from PySide6.QtGui import QBrush
@@ -10,6 +10,7 @@ from PySide6.QtGui import QBrush
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import count, tr
+from helix_desktop.values import dataclass
 
 PIECE = 200
 _NOWHERE = QModelIndex()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter
@@ -12,6 +11,7 @@ from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOpti
 from helix_desktop.engine.changes.story import FileChange, Left, TurnOfChanges, written
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import numeral, tr
+from helix_desktop.values import dataclass
 
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
 _Index = QModelIndex | QPersistentModelIndex

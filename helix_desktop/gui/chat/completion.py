@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QIcon
@@ -16,6 +15,7 @@ from PySide6.QtWidgets import QListWidget, QListWidgetItem, QWidget
 from helix_desktop.gui.icons import icon
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
+from helix_desktop.values import dataclass
 
 SHOWN = 8
 

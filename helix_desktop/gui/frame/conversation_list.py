@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 
@@ -33,6 +32,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.drawing import right_to_left
 from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import percent, tr
+from helix_desktop.values import dataclass
 
 FETCHED = 200
 DAY = 86_400

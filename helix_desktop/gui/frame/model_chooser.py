@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import (
     QAbstractListModel,
@@ -35,6 +34,7 @@ from helix_desktop.gui.meter import short
 from helix_desktop.gui.setup import Model, Refreshed, Sure
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import count, tr
+from helix_desktop.values import dataclass
 
 WIDTH, ROW, SHOWN, RECENT = 560, 34, 12, 5
 STAR, WINDOW, PRICE = 24, 110, 106  # widths of the columns

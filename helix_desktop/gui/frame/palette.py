@@ -6,7 +6,6 @@ What is at hand (actions, conversations) is shown with the first letter; the wor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import (
     QAbstractListModel,
@@ -26,6 +25,7 @@ from helix_desktop.gui.frame.search_box import SearchBox
 from helix_desktop.gui.icons import icon
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
+from helix_desktop.values import dataclass
 
 DELAY = 120  # milliseconds of quiet before the workspace is searched
 WIDTH, ROW, SHOWN = 640, 36, 10

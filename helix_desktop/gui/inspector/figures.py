@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from helix_desktop.engine.blocks import Block, Kind
@@ -26,6 +25,7 @@ from helix_desktop.gui.shared.folds import title
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.tool_lines import called
 from helix_desktop.gui.words import percent, tr
+from helix_desktop.values import dataclass
 
 PER_MILLION = 1_000_000
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QSize, Qt
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPen
@@ -16,6 +15,7 @@ from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.shared.plot import Plot, Pyramid
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import numeral, tr
+from helix_desktop.values import dataclass
 
 # Never colour alone: each policy's line is dashed in a way of its own.
 DASHES: Mapping[str, Sequence[float]] = {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ from helix_desktop.gui.bring_in.port import Histories
 from helix_desktop.gui.connected.port import ConnectedAgents
 from helix_desktop.gui.lab.port import Outcome, Wanted
 from helix_desktop.gui.ports import Desk, Workbench
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 
 from helix_desktop.engine import exact
 from helix_desktop.engine.changes.hunks import Hunk, within
+from helix_desktop.values import dataclass
 
 Span = tuple[int, int]
 _FILES = re.compile(r"--- [^\n]*\n\+\+\+ [^\n]*\n(?=@@)")

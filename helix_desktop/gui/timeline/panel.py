@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
@@ -37,6 +36,7 @@ from helix_desktop.gui.transcript.prose import prose
 from helix_desktop.gui.transcript.tool_lines import CallLine, Chip, Look
 from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.words import count, tr
+from helix_desktop.values import dataclass
 
 _WRITTEN = frozenset({FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION})
 _BEFORE_AFTER: Key = ("before and after",)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine.facts import (
     ConversationStarted,
@@ -24,6 +24,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.engine.view import State
+from helix_desktop.values import dataclass
 
 
 @dataclass(slots=True)

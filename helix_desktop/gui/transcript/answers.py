@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine.facts import Rewound, UserSaid
 from helix_desktop.engine.history.record import Record, Run
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

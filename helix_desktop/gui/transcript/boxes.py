@@ -7,7 +7,6 @@ with the keyboard and read out. Coordinates are the box's own. Code, tables and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -17,6 +16,7 @@ from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, format_ra
 from helix_desktop.gui.transcript.intents import Want
 from helix_desktop.gui.transcript.markdown import Paragraph, Rule, Span, Style, joined
 from helix_desktop.gui.words import tr
+from helix_desktop.values import dataclass
 
 INDENT = 22
 QUOTE = 14

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from helix_desktop.values import dataclass
 
 LONGEST = 4_000
 LIST_PIECE = 600

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from PySide6.QtCore import QByteArray, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
@@ -11,6 +9,7 @@ from PySide6.QtSvg import QSvgRenderer
 from helix_desktop.gui.transcript.boxes import Box, Formula, length, piece
 from helix_desktop.gui.transcript.drawing import Ink, Marks
 from helix_desktop.gui.transcript.markdown import Math
+from helix_desktop.values import dataclass
 
 LONGEST = 400  # characters: what is longer takes seconds to draw
 WIDEST = 8_000  # pixels of a picture

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from helix_desktop.values import dataclass
 
 SMALLEST = 3  # calls that are done before they become one line
 

@@ -6,7 +6,6 @@ It stands in the gap above the message and takes no room. The pointer over the m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
@@ -20,6 +19,7 @@ from helix_desktop.gui.transcript.intents import ChooseAnswer, Edit, Fork, Regen
 from helix_desktop.gui.transcript.item import Item, ItemKind, text_of
 from helix_desktop.gui.transcript.projection import Items
 from helix_desktop.gui.words import tr
+from helix_desktop.values import dataclass
 
 HEIGHT, SIDE = 22, 26
 BAR = -1  # the number of the bar among the boxes of an item: it is none of them

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Cover, Stored
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

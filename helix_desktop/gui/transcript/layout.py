@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from helix_desktop.engine import exact
 from helix_desktop.engine.blocks import Kind
@@ -38,6 +37,7 @@ from helix_desktop.gui.transcript.page import Page
 from helix_desktop.gui.transcript.prose import prose
 from helix_desktop.gui.transcript.tool_lines import CallLine, Chip, Look, about, call_line, called
 from helix_desktop.gui.words import count, numeral, tr
+from helix_desktop.values import dataclass
 
 LIMIT = 48_000
 USER_LIMIT = 4_000

@@ -7,12 +7,13 @@ that is too long to be parsed in a frame is shown as it stands.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntFlag
 from functools import cache
 from typing import TYPE_CHECKING
 
 from helix_desktop.gui.transcript.chunks import LONGEST, Chunk
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from PySide6.QtGui import QImage
@@ -13,6 +13,7 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.gui.transcript.boxes import Formula, Key
 from helix_desktop.gui.transcript.drawing import Ink
 from helix_desktop.gui.transcript.projection import Items
+from helix_desktop.values import dataclass
 
 
 class Contents(Protocol):

@@ -11,7 +11,7 @@ import gc
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta, Waiting
 from helix_desktop.engine.events import Running, Stage
@@ -51,6 +51,7 @@ from helix_desktop.gui.transcript.answers import Answers, Choice, on
 from helix_desktop.gui.transcript.groups import Group, Groups
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
 from helix_desktop.gui.transcript.notes import changed_files, note
+from helix_desktop.values import dataclass
 
 SHOWN_LIVE = 64 * 1024
 _GROUPED = frozenset({ItemKind.CALL, ItemKind.REASONING})

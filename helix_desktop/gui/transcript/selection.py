@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from helix_desktop.engine.facts import ModelReplied, ToolCall
@@ -13,6 +12,7 @@ from helix_desktop.gui.transcript.item_layout import Laid
 from helix_desktop.gui.transcript.markdown import blocks, plain, references
 from helix_desktop.gui.transcript.projection import Items
 from helix_desktop.gui.transcript.tool_lines import called
+from helix_desktop.values import dataclass
 
 MOST_COPIED = 64 << 20
 MOST_PARSED = 200_000  # characters whose mark-up is taken out; of more, the source is copied as it is

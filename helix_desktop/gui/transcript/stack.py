@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter
@@ -15,6 +14,7 @@ from PySide6.QtGui import QPainter
 from helix_desktop.gui.transcript.boxes import Box, Hot, length
 from helix_desktop.gui.transcript.code import CodeBox
 from helix_desktop.gui.transcript.drawing import NO_MARKS, Marks
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QTextLayout
 
 from helix_desktop.gui.transcript.boxes import INDENT, QUOTE, Box, _formats, lay
 from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, wrapping
 from helix_desktop.gui.transcript.markdown import Span, Table, joined
+from helix_desktop.values import dataclass
 
 MOST_COLUMNS = 16
 LONGEST_CELL = 1_000

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from helix_desktop.engine.calls import UNREAD
@@ -29,6 +28,7 @@ from helix_desktop.gui.transcript.intents import (
 )
 from helix_desktop.gui.transcript.item import CallState
 from helix_desktop.gui.words import tr
+from helix_desktop.values import dataclass
 
 _LOOKED_AT = 4_000
 _LONGEST = 300

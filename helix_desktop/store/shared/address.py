@@ -10,11 +10,11 @@ hold (PGPASSFILE, AWS_ACCESS_KEY_ID and the like).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from helix_desktop.errors import WrongUse
 from helix_desktop.store.shared.engine import Engine
+from helix_desktop.values import dataclass
 
 _SECRET = ("password", "sslpassword", "passfile", "secret", "access_key_id", "secret_access_key")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, StoreFailed
@@ -20,6 +19,7 @@ from helix_desktop.store.shared.engine import MUCH, Tomb
 from helix_desktop.store.shared.remote import Remote
 from helix_desktop.store.shared.sealing import Seal
 from helix_desktop.store.thread import StoreThread
+from helix_desktop.values import dataclass
 
 BATCH = 200  # entries sent at once, at most
 _ASK_FROM = 32 << 10  # bytes from which it is asked first whether they are lacking

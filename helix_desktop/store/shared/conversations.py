@@ -13,7 +13,7 @@ import hashlib
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from helix_desktop.engine import encoding
@@ -27,6 +27,7 @@ from helix_desktop.store.shared.heads import Head, Heads, Move
 from helix_desktop.store.shared.in_step import InStep, Known
 from helix_desktop.store.shared.segments import Contents, Segment
 from helix_desktop.store.thread import StoreThread
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     from helix_desktop.store.shared.remote import Remote

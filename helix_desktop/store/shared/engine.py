@@ -8,8 +8,9 @@ again after an error. `Away` says that asking later may help; every other StoreF
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from helix_desktop.values import dataclass
 
 KEY = 32  # bytes at the beginning of a row without which the rest cannot be opened
 MANY = 500  # rows in one call

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import zstandard
 
@@ -17,6 +16,7 @@ from helix_desktop.engine.ports import About
 from helix_desktop.errors import CacheCorrupt, NewerVersion
 from helix_desktop.store.records import CHUNK, Record
 from helix_desktop.store.shared.sealing import Seal
+from helix_desktop.values import dataclass
 
 VERSION = 1
 

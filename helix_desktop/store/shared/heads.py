@@ -7,8 +7,10 @@ sealed; the engine sees its name (a keyed digest), a random name of the machine 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
+
+from helix_desktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

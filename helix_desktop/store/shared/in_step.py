@@ -10,7 +10,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.engine import encoding
@@ -21,6 +21,7 @@ from helix_desktop.store import database, forget
 from helix_desktop.store.journal import JournalFile, Line, seal
 from helix_desktop.store.shared import segments
 from helix_desktop.store.shared.segments import Contents
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     from helix_desktop.store.shared.sealing import Seal

@@ -13,7 +13,7 @@ import random
 import time as clock
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop import tasks
@@ -26,6 +26,7 @@ from helix_desktop.store.shared.engine import Usage
 from helix_desktop.store.shared.remote import Remote
 from helix_desktop.store.shared.sealing import Seal
 from helix_desktop.store.thread import StoreThread
+from helix_desktop.values import dataclass
 
 log = logging.getLogger(__name__)
 LOCAL, SHARED = "local", "shared"  # when a put is acknowledged

@@ -8,10 +8,11 @@ from __future__ import annotations
 import threading
 import time as clock
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from helix_desktop.errors import Away, StoreFull
 from helix_desktop.store.shared.engine import Tomb, Usage
+from helix_desktop.values import dataclass
 
 
 @dataclass(slots=True)

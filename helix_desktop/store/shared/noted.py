@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 
 from helix_desktop import durable
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import NewerVersion
+from helix_desktop.values import dataclass
 
 NAME = "shared.json"
 VERSION = 1

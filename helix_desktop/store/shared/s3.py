@@ -19,7 +19,6 @@ import struct
 import threading
 import time as clock
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -27,6 +26,7 @@ from helix_desktop.errors import Away, HelixError, NewerVersion, NotThere, Store
 from helix_desktop.store.shared.engine import KEY, Tomb, Usage
 from helix_desktop.store.shared.memory import full_for_workspace
 from helix_desktop.store.shared.sealing import INSTALL
+from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import zstandard
 
 from helix_desktop.errors import JournalCorrupt, NewerVersion
 from helix_desktop.store.journal import Line, seal
+from helix_desktop.values import dataclass
 
 VERSION = 1
 NOTHING = bytes(32)  # the link before the first fact

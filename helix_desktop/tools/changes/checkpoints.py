@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.changes import hunks, tree
@@ -24,6 +24,7 @@ from helix_desktop.tools.changes.coverage import Coverage
 from helix_desktop.tools.changes.reading import ABOUT, Contents, Reader
 from helix_desktop.tools.changes.walk import STAMP, Found, Known, Left, TooMuch, Walk
 from helix_desktop.tools.changes.watching import Watch
+from helix_desktop.values import dataclass
 
 FEW = 200  # folders that may have changed, up to which only those are looked at
 COUNTED = 16 << 20  # bytes of a step's changes in which lines are counted

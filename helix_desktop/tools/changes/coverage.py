@@ -6,7 +6,8 @@ import fnmatch
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from helix_desktop.values import dataclass
 
 NEVER = ".git"  # the user's history is theirs: never read into a checkpoint, never written
 OURS = re.compile(r"\.helix-undo-[0-9a-f]{16}")

@@ -6,13 +6,13 @@ import hashlib
 import json
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop import durable
 from helix_desktop.engine.digest import Digest
 from helix_desktop.tools.changes.coverage import Coverage
 from helix_desktop.tools.changes.walk import Known
+from helix_desktop.values import dataclass
 
 NAME = "folders.known"
 _HEAD = b"helix folders 2\n"

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About, Cache
 from helix_desktop.tools import beneath
 from helix_desktop.tools.changes.walk import STAMP, UNSURE, Wanted
+from helix_desktop.values import dataclass
 
 ABOUT = About("checkpoint", "", "application/octet-stream")
 LARGE = 4 << 20  # bytes; a larger file is stored piece by piece

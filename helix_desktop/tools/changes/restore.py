@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from helix_desktop.engine.changes import hunks
 from helix_desktop.engine.changes.story import How, Planned
@@ -23,6 +23,7 @@ from helix_desktop.tools.changes import swapping
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.reading import ABOUT
 from helix_desktop.tools.changes.swapping import Changed
+from helix_desktop.values import dataclass
 
 _CHUNK = 4 << 20
 

@@ -14,7 +14,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import starmap
 from operator import attrgetter, methodcaller
 from pathlib import Path
@@ -23,6 +23,7 @@ from helix_desktop.engine.changes import tree
 from helix_desktop.engine.changes.tree import Item, Kind
 from helix_desktop.tools import beneath
 from helix_desktop.tools.changes.coverage import NEVER, OURS, Coverage
+from helix_desktop.values import dataclass
 
 STAMP = struct.Struct("<QqqIQ")  # inode, time of change of the content, of the inode, mode, size
 UNSURE = bytes(STAMP.size)
