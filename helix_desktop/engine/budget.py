@@ -155,12 +155,15 @@ def cost(usage: Usage, chosen: ModelSet | None) -> float:
     return shares * chosen.price_input / PER_MILLION
 
 
-def next_message(state: Moment, policy: Policy) -> NextMessage | None:
-    """What sending now costs with the last request still in the provider's cache, and without; None: no price known."""
+def next_message(state: Moment, policy: Policy, *, before: int = 0) -> NextMessage | None:
+    """What sending now costs with the last request still in the provider's cache, and without; None: no price known.
+    `before`: sent in place of this message and all that came after it.
+    """
     chosen = state.settings.model(ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
-    used, ledger = meter(state, policy).used, state.record.ledger
+    left = sum(item.tokens for item in state.branch.items if before and item.first >= before)
+    used, ledger = max(0, meter(state, policy).used - corrected(left, state)), state.record.ledger
     cached = min(used, still_cached(state, chosen.model))
     reply = ledger.usual_reply(state.seq)
     warm = Usage(used, cache_read=cached, cache_write=used - cached, output=reply)

@@ -205,9 +205,16 @@ class Session:
         """About what sending now costs; None where the model's prices are not known."""
         return budget.next_message(self.conversation.state, self.conversation.policy)
 
-    def price_with(self, parts: Sequence[UserPart]) -> float:
-        """About what these words would cost if they were sent now, in dollars; 0.0: not known."""
-        price = self.next_message()
+    async def ready(self) -> None:
+        """Record what its next request depends on, so that the price of a first message is known. What fails fails again in the turn, which
+        shows it.
+        """
+        with suppress(HelixError):
+            await take_up(self._crew, self.conversation)
+
+    def price_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
+        """About what these words would cost if they were sent now, in dollars; 0.0: not known. `instead_of`: a message they replace."""
+        price = budget.next_message(self.conversation.state, self.conversation.policy, before=instead_of)
         if price is None:
             return 0.0
         tokens = sum(self._counted(part).tokens for part in parts)

@@ -36,11 +36,18 @@ def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None: 
         _say(window, window.session, parts, steer=steer)
     else:
         work, begun, not_sent = (
-            bench.new_conversation(),
+            _new(window, bench),
             partial(_begin, window, bench, parts),
             given_back(window.chat.composer, window.notices, parts),
         )
         window.doing.do(work, name="begin a conversation", then=begun, failed=not_sent)
+
+
+async def _new(window: MainWindow, bench: Workbench) -> Session:
+    session = await bench.new_conversation()
+    if window.settings[ASK_ABOVE]:
+        await session.ready()
+    return session
 
 
 def _begin(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], session: Session) -> None:
@@ -72,7 +79,6 @@ def _expand(window: MainWindow, bench: Workbench, session: Session, parts: tuple
 
 
 def _say(window: MainWindow, session: Session, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
-    """Say it; asked first where it costs more than the user wants to pay without being asked."""
     not_sent = given_back(window.chat.composer, window.notices, parts)
 
     def say() -> None:
@@ -91,22 +97,34 @@ def _say(window: MainWindow, session: Session, parts: tuple[UserPart, ...], *, s
             failed=not_sent,
         )
 
-    most, price = window.settings[ASK_ABOVE] / 100, session.price_with(parts)
+    place, saves = window.chat.composer.place, session.fold_first()
+    folding = (saves, fold_and_say) if saves else None
+    ask_first(window, session.price_with(parts), say, lambda: window.chat.composer.hold(place, parts), folding=folding)
+
+
+def ask_first(
+    window: MainWindow,
+    price: float,
+    say: Callable[[], object],
+    not_wanted: Callable[[], object],
+    *,
+    folding: tuple[float, Callable[[], object]] | None = None,
+) -> None:
+    """Say it; asked first where it costs more than the user wants to pay without being asked. `folding`: what that saves, and how."""
+    most = window.settings[ASK_ABOVE] / 100
     if not most or price <= most:
         say()
         return
-    place = window.chat.composer.place
     words = tr(
         "This message costs about {price}, more than the {limit} you set. Nothing has been sent.",
         price=money(price), limit=money(most),
     )  # fmt: skip
-    saves = session.fold_first()
     ways = [(tr("Send"), say)]
-    if saves:
+    if folding:
+        saves, fold_and_say = folding
         words = f"{words} {tr('Folding old outputs first saves about {saved}.', saved=money(saves))}"
         ways.insert(0, (tr("Fold first, then send"), fold_and_say))
-    box = ask_which(window, tr("Send this message?"), words, "", ways)
-    box.rejected.connect(lambda: window.chat.composer.hold(place, parts))
+    ask_which(window, tr("Send this message?"), words, "", ways).rejected.connect(not_wanted)
 
 
 def given_back(composer: Composer, notices: Notices, parts: tuple[UserPart, ...]) -> Callable[[HelixError], None]:

@@ -19,10 +19,12 @@ from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Session, Workbench
+from helix_desktop.gui.sending import ask_first
 from helix_desktop.gui.setup import Model, Setup
 from helix_desktop.gui.shared.figures import money
 from helix_desktop.gui.transcript.pane import TranscriptPane
 from helix_desktop.gui.words import tr
+from helix_desktop.settings import ASK_ABOVE
 
 LINES = 3  # of the question
 LONGEST = 40  # characters of a title that come from the question
@@ -209,17 +211,39 @@ class SideBySide(QDialog):
         self._ask.setEnabled(False)
         self._files = []
         if all(column.session is not None for column in self.columns):
-            for column in self.columns:
-                if column.session is not None:
-                    column.session.send(parts)
-            self._text.clear()
+            self._send(parts)
             return
         title = self._title(words)
         models = {
             column.model: f"{title} · {column.model.partition('/')[2] or column.model}" for column in self.columns
         }
-        work = self._bench.side_by_side(self._from, parts, models)
-        self._window.doing.do(work, name="ask two models", then=self._begun, owner=self, failed=self._not_begun)
+        work, begun = self._new(models), partial(self._begun, parts)
+        self._window.doing.do(work, name="ask two models", then=begun, owner=self, failed=self._not_begun)
+
+    async def _new(self, models: dict[str, str]) -> Sequence[Session]:
+        sessions = await self._bench.side_by_side(self._from, models)
+        if self._window.settings[ASK_ABOVE]:
+            for session in sessions:
+                await session.ready()
+        return sessions
+
+    def _send(self, parts: tuple[UserPart, ...]) -> None:
+        """To both, at the price of both."""
+        sessions = [column.session for column in self.columns if column.session is not None]
+
+        def send() -> None:
+            for session in sessions:
+                session.send(parts)
+            self._text.clear()
+
+        ask_first(
+            self._window, sum(session.price_with(parts) for session in sessions), send, partial(self._hold, parts)
+        )
+
+    def _hold(self, parts: tuple[UserPart, ...]) -> None:
+        """It was too dear: the words stand there still, and the attachments are kept."""
+        self._files = [part for part in parts if isinstance(part, Attachment)]
+        self._changed()
 
     def _title(self, words: str) -> str:
         row = self._window.row(self._from) if self._from else None
@@ -227,11 +251,11 @@ class SideBySide(QDialog):
         whole = row.title if row is not None and row.title else first or tr("Two models")
         return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1].rstrip()}…"
 
-    def _begun(self, sessions: Sequence[Session]) -> None:
+    def _begun(self, parts: tuple[UserPart, ...], sessions: Sequence[Session]) -> None:
         for column, session in zip(self.columns, sessions, strict=True):
             column.show_session(session)
         self._about.setText(tr("Both conversations are in the list. Ask both again, or continue with one of them."))
-        self._text.clear()
+        self._send(parts)
         self._window.refresh_conversations()
         self.asked.emit()
         self._changed()

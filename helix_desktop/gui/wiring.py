@@ -217,9 +217,15 @@ def _wire_composer(window: MainWindow) -> None:
 
 def _resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
     session, not_sent = window.session, sending.given_back(window.chat.composer, window.notices, parts)
-    if session is not None:
+    if session is None:
+        return
+
+    def resend() -> None:
         work = session.edit_and_resend(seq, parts)
         window.doing.do(work, name="edit and resend", owner=window, failed=not_sent)
+
+    place, price = window.chat.composer.place, session.price_with(parts, instead_of=seq)
+    sending.ask_first(window, price, resend, lambda: window.chat.composer.hold(place, parts))
 
 
 def _compose(window: MainWindow) -> None:

@@ -274,10 +274,8 @@ class Workbench:
         self._rows.measure(new, session.meter())
         return session
 
-    async def side_by_side(
-        self, conversation: str, parts: tuple[UserPart, ...], models: Mapping[str, str]
-    ) -> Sequence[Session]:
-        """One message to several models (each with a title): forks of a conversation, or new ones where it is empty."""
+    async def side_by_side(self, conversation: str, models: Mapping[str, str]) -> Sequence[Session]:
+        """A conversation for each model (with its title), to ask them all the same: forks of one, or new ones where it is empty."""
         for model in models:
             self.models.named(model)
         sessions = []
@@ -286,8 +284,6 @@ class Workbench:
             session = await fresh
             await self.use_own_model(session.id, model)
             sessions.append(session)
-        for session in sessions:
-            session.send(parts)
         return sessions
 
     async def use_own_model(self, conversation: str, name: str) -> None:

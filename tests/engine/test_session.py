@@ -425,6 +425,8 @@ async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits()
     assert price.forever is False
     await clock.sleep(at.session.conversation.state.time - clock.now() + 299)
     assert at.session.fold_first() == 0.0
+    first = at.session.conversation.state.present()[0].seq
+    assert at.session.price_with((Text("go"),), instead_of=first) < 0.1 * price.cold
     await clock.sleep(2)
     saved = at.session.fold_first()
     assert saved == pytest.approx(8_000 * 10 / 1e6, rel=0.05)
@@ -432,3 +434,13 @@ async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits()
     await at.session.fold_now(FoldKind.MARKER)
     assert cold - at.session.price_with((Text("one two three"),)) == pytest.approx(saved, rel=0.02)
     assert at.session.fold_first() == 0.0
+
+
+async def test_the_price_of_a_first_message_is_known_once_the_conversation_is_ready() -> None:
+    at = await world(says("done"), preset="none")
+    priced = ModelSet(ModelRole.MAIN, "scripted", 128_000, price_input=10.0, price_output=50.0)
+    at.setup = replace(at.setup, models=(priced,))
+    words = (Text("word " * 1_000),)
+    assert at.session.price_with(words) == 0.0
+    await at.session.ready()
+    assert at.session.price_with(words) >= 1_000 * 10 / 1e6

@@ -114,6 +114,8 @@ class Waiting:
 class FakeSession:
     """Keeps facts and tells events. `answers` are taken one by one; without any, a turn stays open until told."""
 
+    first_price = 0.0  # known once it is ready
+
     def __init__(self, conversation: str, facts: Sequence[Recorded] = (), tell: Listener | None = None) -> None:
         self.id = conversation
         self.running = Running.IDLE
@@ -211,7 +213,10 @@ class FakeSession:
     def next_message(self) -> budget.NextMessage | None:
         return budget.next_message(self.state, policy.from_fact(self.state.settings.policy))
 
-    def price_with(self, parts: Sequence[UserPart]) -> float:
+    async def ready(self) -> None:
+        self.price = self.price or self.first_price
+
+    def price_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
         return self.price
 
     def fold_first(self) -> float:
@@ -436,17 +441,13 @@ class FakeWorkbench:
         self.rows[name] = replace(origin, id=name, title=title or origin.title, updated=time.time(), agent="")
         return await self.session(name)
 
-    async def side_by_side(
-        self, conversation: str, parts: tuple[UserPart, ...], models: Mapping[str, str]
-    ) -> Sequence[FakeSession]:
+    async def side_by_side(self, conversation: str, models: Mapping[str, str]) -> Sequence[FakeSession]:
         sessions = []
         for model, title in models.items():
             fresh = self.fork(conversation, title=title) if conversation else self.new_conversation(title)
             session = await fresh
             self.own[session.id] = model
             sessions.append(session)
-        for session in sessions:
-            session.send(parts)
         return sessions
 
     def model_of(self, conversation: str) -> str:

@@ -152,6 +152,32 @@ def test_a_message_above_the_sum_the_user_set_is_asked_about_before_it_is_sent(
     assert len(session.state.facts) > before
 
 
+def test_a_first_message_above_the_sum_is_asked_about_too(
+    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeSession, "first_price", 0.62)
+    window.settings.change(ASK_ABOVE, 50)
+    window.begin_anew()
+    write(window, "all of it")
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
+    assert window.session is not None
+    assert said(bench.sessions[window.session.id]) == []
+    next(each for each in box.buttons() if each.text() == "Send").click()
+    assert said(bench.sessions[window.session.id]) == ["all of it"]
+
+
+def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not_sent(
+    window: MainWindow, session: FakeSession
+) -> None:
+    window.settings.change(ASK_ABOVE, 50)
+    session.price = 0.62
+    window.chat.composer.resent.emit(1, (Text("said better"),))
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
+    assert session.done == []
+    box.reject()
+    assert window.chat.composer.text.toPlainText() == "said better"
+
+
 def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWindow, session: FakeSession) -> None:
     session.set_running(Running.THINKING)
     write(window, "next")

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QLabel, QMessageBox
 
 from helix_desktop.engine.changes.story import Left
 from helix_desktop.engine.facts import Text
 from helix_desktop.engine.ports import Question
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.side_by_side import SideBySide
+from helix_desktop.settings import ASK_ABOVE
 from tests.gui import story
-from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.fake_desk import FakeSession, FakeWorkbench
 from tests.gui.fake_setup import QWEN, SONNET, FakeSetup
 
 
@@ -44,6 +46,29 @@ def test_one_question_is_answered_by_two_models_and_one_of_them_is_continued(
     assert window.session is second.session
     assert window.model == QWEN.name
     assert bench.model == SONNET.name
+
+
+def test_two_models_are_asked_at_the_price_of_both(
+    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeSession, "first_price", 0.30)
+    window.settings.change(ASK_ABOVE, 50)
+    bench.model = SONNET.name
+    window.begin_anew()
+    dialog = SideBySide(window, FakeSetup(), bench, (Text("Which lock is fairer?"),))
+    dialog.show()
+    QTest.mouseClick(dialog._ask, Qt.MouseButton.LeftButton)
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
+    assert "about $0.600" in box.text()
+    assert not any(column.works for column in dialog.columns)
+    box.reject()
+    assert dialog._text.toPlainText() == "Which lock is fairer?"
+    assert dialog._ask.isEnabled()
+    QTest.mouseClick(dialog._ask, Qt.MouseButton.LeftButton)
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
+    next(each for each in box.buttons() if each.text() == "Send").click()
+    assert all(column.works for column in dialog.columns)
+    assert dialog._text.toPlainText() == ""
 
 
 def test_the_same_model_twice_is_no_question_to_two(window: MainWindow, bench: FakeWorkbench) -> None:

@@ -485,7 +485,9 @@ async def test_one_question_to_two_models_is_two_forks_with_a_model_each(
         begun = await bench.new_conversation("The first")
         await told(begun, "hello")
         models = {"one/a": "first · a", "two/b": "first · b"}
-        sessions = await bench.side_by_side(begun.id, (Text("Which?"),), models)
+        sessions = await bench.side_by_side(begun.id, models)
+        for session in sessions:
+            session.send((Text("Which?"),))
         for session in sessions:
             await asyncio.wait_for(session.idle(), 30)
         assert [len(server.bodies) for server in (one, two)] == [1, 1]
