@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -209,14 +209,18 @@ class IndexFile:
         self._set("checkpoints", self.mark("checkpoints") + entries)
         self._set("checkpoint bytes", self.mark("checkpoint bytes") + room)
 
-    def recount_checkpoints(self) -> None:
-        """Contents were removed or forgotten, or are entries like any other by now."""
+    def recount_checkpoints(self) -> Iterator[int]:
+        """Contents were removed or forgotten, or are entries like any other by now. In slices: others get their turn between them."""
         entries = room = after = 0
-        last = self.progress().rows
-        while after < last and (found := self._feed.records(after, ROWS)):
+        while after < (last := self.progress().rows):
+            found = [record for record in self._feed.records(after, ROWS) if record.number <= last]
+            if not found:
+                break
             after = found[-1].number
-            more = _of_checkpoints([record for record in found if record.number <= last])
+            more = _of_checkpoints(found)
             entries, room = entries + more[0], room + more[1]
+            if after < last:
+                yield entries
         with self._writing():
             self._set("checkpoints", entries)
             self._set("checkpoint bytes", room)

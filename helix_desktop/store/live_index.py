@@ -280,7 +280,7 @@ class Index:
 
     async def recount_checkpoints(self) -> None:
         """Count anew what they hold: what is removed or forgotten no longer is among it."""
-        await self._writer.run(self._file.recount_checkpoints)
+        await self._writer.through(self._file.recount_checkpoints())
 
     async def reread(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that were known before: pins, removals."""

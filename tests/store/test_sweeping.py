@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from helix_desktop.engine.changes import tree
 from helix_desktop.engine.changes.tree import Change, Item, Kind
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged, Stored
 from helix_desktop.engine.ports import About
+from helix_desktop.store import index
 from helix_desktop.store.workspace import Workspaces
 
 LAST = b"\xff" * 40
@@ -61,5 +64,27 @@ async def test_the_room_that_is_shown_is_what_the_store_holds(tmp_path: Path) ->
         await workspace.cache.put(texts[3], About("read_file", "a", "text/plain"))
         await workspace.collect_checkpoints(30)
         assert (await workspace.index.checkpoints())[0] == 1, "it is an entry like any other now"
+    finally:
+        await workspace.aclose()
+
+
+async def test_what_is_put_while_the_room_is_counted_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "ROWS", 2)
+    known = Workspaces(tmp_path)
+    workspace = await known.open(known.create("net", tmp_path).id)
+    try:
+        await workspace.cache.put_many([(b"%d" % number, ABOUT) for number in range(5)])
+        while (counted := await workspace.index.checkpoints())[0] < 5:
+            pass
+        recount = workspace.index._file.recount_checkpoints()
+        assert next(recount) == 2
+        await workspace.cache.put(b"new", ABOUT)
+        while (more := await workspace.index.checkpoints()) == counted:
+            pass
+        assert list(recount) == [4]
+        assert more[0] == 6
+        assert await workspace.index.checkpoints() == more
     finally:
         await workspace.aclose()
