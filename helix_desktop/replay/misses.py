@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import islice
 
 from helix_desktop.engine import passages
-from helix_desktop.engine.blocks import Block, Role
+from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.recall import LINES_TOKENS, PAGE_TOKENS, page
 from helix_desktop.histories.recording import RecordedMessage, texts
@@ -93,7 +93,7 @@ class Misses:
 
     def show(self, blocks: Iterable[Block], says: Callable[[Block], str]) -> None:
         """The view the next reply is made from."""
-        now = {id(block): block for block in blocks if block.role is not Role.SYSTEM}
+        now = {id(block): block for block in blocks}
         for key in self._shown.keys() - now.keys():
             self._counts.subtract(self._shown.pop(key)[1])
         for key in now.keys() - self._shown.keys():

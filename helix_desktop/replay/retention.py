@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.blocks import Block, Kind
 from helix_desktop.engine.facts import Attachment, Reasoning, Stored, Text, ToolCall
 from helix_desktop.histories.recording import RecordedMessage, texts
 
@@ -48,7 +48,7 @@ class Retention:
 
     def show(self, blocks: Iterable[Block]) -> None:
         """The view the next reply is made from. Views share their blocks, so only what changed is looked at."""
-        now = {id(block): block for block in blocks if block.role is not Role.SYSTEM}
+        now = {id(block): block for block in blocks}
         for key in self._shown.keys() - now.keys():
             _, names, said = self._shown.pop(key)
             self._counts.subtract(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time as clock
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -157,11 +158,17 @@ class MemoryIndex:
 
 def _holds(text: str, terms: list[str]) -> bool:
     """Whether the text has each term, as whole words, as the real index cuts them."""
-    held = f" {' '.join(search_words.plain(text))} "
-    hidden = f" {' '.join(search_words.plain(search_words.parts(text)))} "
+    held, hidden = _forms(text)
     return all(
         _stands(term, held) or _stands(term, hidden) or _stands(search_words.parts(term), hidden) for term in terms
     )
+
+
+@functools.lru_cache(maxsize=4_096)  # a replay searches the same texts again and again
+def _forms(text: str) -> tuple[str, str]:
+    """Its words, and the words hidden in them, each between blanks."""
+    hidden = search_words.parts(text)
+    return f" {' '.join(search_words.plain(text))} ", f" {' '.join(search_words.plain(hidden))} "
 
 
 def _stands(term: str, held: str) -> bool:

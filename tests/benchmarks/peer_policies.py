@@ -56,6 +56,7 @@ class Context:
     parts: list[Part] = field(default_factory=list)
     step: int = 0
     turn: int = 0
+    head: int = HEAD_TOKENS  # with the session's own system prompt, which always stands
     named: Counter[str] = field(default_factory=Counter)
     standing: Counter[str] = field(default_factory=Counter)  # what the parts that stand whole have to use
     gone: list[Part] = field(default_factory=list)
@@ -64,10 +65,10 @@ class Context:
 
     @property
     def tokens(self) -> int:
-        return HEAD_TOKENS + sum(part.tokens for part in self.parts)
+        return self.head + sum(part.tokens for part in self.parts)
 
     def pieces(self) -> list[Piece]:
-        return [("system", HEAD_TOKENS), *(part.as_piece() for part in self.parts)]
+        return [("system", self.head), *(part.as_piece() for part in self.parts)]
 
     def shorten(self, part: Part, form: str, tokens: int) -> None:
         """A marker or an excerpt in place of a part; neither counts as remembering."""
@@ -79,6 +80,12 @@ class Context:
     def stands(self, part: Part) -> None:
         """A part as it came."""
         self.parts.append(part)
+        self.named.update(part.names)
+        self.standing.update(part.uses)
+
+    def always(self, part: Part) -> None:
+        """A system prompt."""
+        self.head += part.tokens
         self.named.update(part.names)
         self.standing.update(part.uses)
 
@@ -278,7 +285,10 @@ def play(recording: Recording, policy: Policy, window: int, prices: Prices, coun
             context.ledger.step(context.pieces(), output_tokens(message, count), now, brought)
             context.step += 1
         context.turn += message.role == "user"
-        waiting.extend(_parts(message, context, count, misses))
+        if message.role == "system":
+            context.always(next(_parts(message, context, count, misses)))
+        else:
+            waiting.extend(_parts(message, context, count, misses))
         misses.heard(message)
         earlier |= _names(texts(message))
     ledger = context.ledger

@@ -33,14 +33,16 @@ def test_short_words_are_no_identifiers() -> None:
     assert retention.share == 1.0
 
 
-def test_summaries_and_the_system_count_as_nothing() -> None:
+def test_summaries_count_as_nothing_and_the_system_prompt_stands() -> None:
     retention = Retention(lambda _: "")
     retention.heard(user("first_identifier"))
     text = Text("first_identifier")
-    kinds = [block(text, Kind.HANDOVER), block(text, Kind.OBSERVATIONS), block(text, Kind.SYSTEM, Role.SYSTEM)]
-    retention.show(kinds)
+    retention.show([block(text, Kind.HANDOVER), block(text, Kind.OBSERVATIONS)])
     retention.uses(says("first_identifier"))
     assert retention.share == 0.0
+    retention.show([block(text, Kind.SYSTEM, Role.SYSTEM)])
+    retention.uses(says("first_identifier"))
+    assert retention.share == 0.5
 
 
 def test_what_leaves_the_view_counts_no_more() -> None:
