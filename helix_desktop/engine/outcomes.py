@@ -26,6 +26,7 @@ _PATH_KEYS = (
     "destination",
     "target",
 )
+_TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)  # what an editor is given to write
 _COMMAND_KEYS = ("command", "cmd", "script", "line")
 _TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
 _CHANGES = (
@@ -82,7 +83,7 @@ def files_changed(tool: str, given: Mapping[str, object], command: str) -> Itera
     doing = f"{tool} {verb if isinstance(verb, str) else ''}"
     path = _path_of(given)
     looks = isinstance(verb, str) and _LOOKS.match(verb)
-    writes = any(isinstance(given.get(key), str) for key in ("file_text", "content", "new_str", "old_str", "new_text"))
+    writes = any(_TEXT.fullmatch(key) for key in given)
     if path and not looks and (_EDITS.search(doing) and not _LOOKS.match(tool)) and (writes or not _is_editor(tool)):
         yield path
 

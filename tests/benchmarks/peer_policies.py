@@ -286,9 +286,9 @@ def play(recording: Recording, policy: Policy, window: int, prices: Prices, coun
             context.step += 1
         context.turn += message.role == "user"
         if message.role == "system":
-            context.always(next(_parts(message, context, count, misses)))
+            context.always(next(parts_of(message, context.step, context.turn, count, misses)))
         else:
-            waiting.extend(_parts(message, context, count, misses))
+            waiting.extend(parts_of(message, context.step, context.turn, count, misses))
         misses.heard(message)
         earlier |= _names(texts(message))
     ledger = context.ledger
@@ -305,7 +305,7 @@ def _arrive(context: Context, policy: Policy, parts: list[Part]) -> None:
     for part in parts:
         context.stands(part)
     if policy.excerpts:
-        for part in _held_back(parts):
+        for part in held_back(parts):
             context.shorten(part, EXCERPTED, EXCERPT)
     outputs = sum(max(0, part.tokens - MARKER) for part in parts if part.kind == "output")
     context.added.append(
@@ -313,7 +313,7 @@ def _arrive(context: Context, policy: Policy, parts: list[Part]) -> None:
     )
 
 
-def _held_back(parts: list[Part]) -> list[Part]:
+def held_back(parts: list[Part]) -> list[Part]:
     """Outputs that are large, and the largest of the others while together they are too large."""
     outputs = [part for part in parts if part.kind == "output"]
     large = [part for part in outputs if part.tokens > LARGE]
@@ -326,28 +326,13 @@ def _held_back(parts: list[Part]) -> list[Part]:
     return large
 
 
-def _parts(message: RecordedMessage, context: Context, count: Count, misses: Misses) -> Iterator[Part]:
+def parts_of(message: RecordedMessage, step: int, turn: int, count: Count, misses: Misses) -> Iterator[Part]:
+    """A message as it comes."""
     kind = {"assistant": "text", "tool": "output"}.get(message.role, "user")
-    yield Part(
-        kind,
-        count(message.text) + MESSAGE_TOKENS,
-        _names([message.text]),
-        context.step,
-        context.turn,
-        uses=misses.uses(message.text),
-        text=message.text,
-    )
-    for call in message.calls:
-        tokens = count(call.name) + count(call.arguments)
-        yield Part(
-            "call",
-            tokens,
-            _names([call.arguments]),
-            context.step,
-            context.turn,
-            uses=misses.uses(call.arguments),
-            text=call.arguments,
-        )
+    said = [(kind, message.text, count(message.text) + MESSAGE_TOKENS)]
+    said += [("call", call.arguments, count(call.name) + count(call.arguments)) for call in message.calls]
+    for kind, text, tokens in said:
+        yield Part(kind, tokens, _names([text]), step, turn, uses=misses.uses(text), text=text)
 
 
 @dataclass(frozen=True, slots=True)
