@@ -242,6 +242,8 @@ class _Collecting:
         for change in source.changes:
             done = "created" if change.before is None else "deleted" if change.after is None else "changed"
             self._add("written", f"{done} {change.path}", source.seq)
+        for name in outcomes.files_made(source.text):
+            self._add("written", name, source.seq)
         for name in source.names:
             self._add("artifact", name, source.seq)
         for error in error_lines(source.text):

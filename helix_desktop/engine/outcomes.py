@@ -26,7 +26,7 @@ _PATH_KEYS = (
     "destination",
     "target",
 )
-_TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)  # what an editor is given to write
+_TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)  # what is to be written
 _COMMAND_KEYS = ("command", "cmd", "script", "line")
 _TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
 _CHANGES = (
@@ -38,12 +38,14 @@ _CHANGES = (
 )
 _HERE = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?.*?^\1$", re.DOTALL | re.MULTILINE)
 _WHY = re.compile(
-    r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error|fatal|ERROR)(?:\[\w+\])?: .+|^E   \S.*|^FAILED\b.*\S|"
+    r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error|fatal|ERROR)(?:\[\w+\])?: .+|^E {3,}\S.*|^FAIL(?:ED\b|:).*\S|"
     r"^npm ERR! .+|^make(?:\[\d+\])?: \*\*\* .+|^.{0,120}: command not found$|^.{0,200}: No such file or directory$|"
     r"^.{0,200}: Permission denied$|^\S+\(\d+,\d+\): error .+|^panic: .+|^Segmentation fault.*|^Error: .+|^SyntaxError: .+|"
     r"^.{0,40}exit(?:ed)? (?:code|status)?:? ?(?:with )?(?:code |status )?[1-9]\d{0,2}\b.*",
     re.MULTILINE,
 )
+_COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_MADE = re.compile(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE)
 _PROOF = re.compile(
     r"\b(?:pytest|unittest|runtests|tox|nox|nosetests|jest|vitest|mocha|ctest|phpunit|rspec|go test|go build|go vet|cargo (?:test|build|check)|"
     r"(?:npm|yarn|pnpm|bun)(?: run)? (?:test|build|check|lint|typecheck)\S*|make\b|gradle|mvn|tsc|mypy|ruff|eslint|pyright|manage\.py test|"
@@ -101,7 +103,7 @@ def failure(text: str, *, ok: bool, command: bool) -> str:
     """The last lines that say why a call failed; empty where it did not."""
     if ok and not command:
         return ""
-    ended = text[-TAIL:]
+    ended = _COLOUR.sub("", text[-TAIL:])
     lines = _WHY.findall(ended)
     if lines:
         return "; ".join(dict.fromkeys(" ".join(line.split())[:LINE] for line in lines[-SAID:]))
@@ -109,6 +111,11 @@ def failure(text: str, *, ok: bool, command: bool) -> str:
         return ""
     said = [line.strip() for line in ended.splitlines() if line.strip()]
     return said[-1][:LINE] if said else "it failed and said nothing"
+
+
+def files_made(text: str) -> list[str]:
+    """The files an output says were made: by git's commit, by an editor."""
+    return [commit or file for commit, file in _MADE.findall(text[-TAIL:])]
 
 
 def proves(command: str) -> bool:

@@ -79,10 +79,11 @@ class Ledger:
         return Usage(input=total, cache_read=known, cache_write=written, output=output)
 
     def recall(self, pieces: Sequence[Piece], output: int, at: float = 0.0) -> Usage:
-        """The request in which the agent asks for what it misses; all of it is a recall's."""
-        before, of_recalls = self.billed, self.recalls
+        """The request in which the agent asks for what it misses. Its reading and its call are a recall's; what is new in it
+        the next request would have written.
+        """
         usage = self.cached(pieces, output, at)
-        self.recalls = of_recalls + self.billed - before
+        self.recalls += self.prices.read * usage.input + self.prices.output * output
         return usage
 
     def aside(self, pieces: Sequence[Piece], output: int) -> Usage:

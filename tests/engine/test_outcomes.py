@@ -19,7 +19,9 @@ def changed(tool: str, **given: object) -> list[str]:
     ("tool", "given", "files"),
     [
         ("write_file", {"path": "a.py", "content": "see b.py"}, ["a.py"]),
-        ("Edit", {"file_path": "a.py", "old_string": "x", "new_string": "y", "old_str": "x"}, ["a.py"]),
+        ("Edit", {"file_path": "a.py", "old_string": "x", "new_string": "y"}, ["a.py"]),
+        ("edit", {"path": "a.py", "oldText": "x", "newText": "y"}, ["a.py"]),
+        ("MultiEdit", {"file_path": "a.py", "edits": []}, ["a.py"]),
         ("editor", {"command": "view", "path": "a.py"}, []),
         ("editor", {"command": "create", "path": "a.py", "file_text": "x"}, ["a.py"]),
         ("read_file", {"path": "a.py"}, []),
@@ -40,6 +42,7 @@ def test_the_files_a_call_changes(tool: str, given: dict[str, object], files: li
         "bash: foo: command not found",
         "E   assert 1 == 2",
         "make: *** [all] Error 2",
+        "\x1b[1m\x1b[31mE       AttributeError: no such thing\x1b[0m",
     ],
 )
 def test_a_command_that_failed_says_why(text: str) -> None:
@@ -53,6 +56,13 @@ def test_what_only_mentions_an_error_is_no_failure() -> None:
 
 def test_a_tool_that_says_it_failed_gives_its_last_line() -> None:
     assert outcomes.failure("one\nthe text is not there", ok=False, command=False) == "the text is not there"
+
+
+def test_files_an_output_says_were_made() -> None:
+    commit = "[main 1a2b] Split\n 2 files changed, 9 insertions(+)\n create mode 100644 src/a b.py\n delete mode 100644 old.py"
+    assert outcomes.files_made(commit) == ["src/a b.py", "old.py"]
+    assert outcomes.files_made("File created successfully at: /tmp/x.md") == ["/tmp/x.md"]
+    assert outcomes.files_made("File not found: a.py") == []
 
 
 def test_commands_that_prove_something() -> None:
