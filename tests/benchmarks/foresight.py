@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -50,7 +49,7 @@ class Bound:
     """The parts of one session's bill, in input tokens, and what sending everything comes to."""
 
     name: str
-    bill: Counter[str]
+    bill: Mapping[str, float]
     plain: float
 
     @property
@@ -78,9 +77,7 @@ def line(name: str, one: Bound) -> str:
 
 
 def whole(bounds: Sequence[Bound]) -> Bound:
-    bill: Counter[str] = Counter()
-    for one in bounds:
-        bill.update(one.bill)
+    bill = {kind: sum(one.bill[kind] for one in bounds) for kind in bounds[0].bill}
     return Bound("all", bill, sum(one.plain for one in bounds))
 
 
@@ -92,14 +89,14 @@ def bound(recording: Recording, prices: Prices, counting: Counting) -> Bound:
     again = [piece for piece in pieces if not piece.fresh]
     asking = prices.output * CALL + prices.read * head
     rounds = len({piece.begins for piece in again})
-    bill = Counter(
-        head=prices.write * head + prices.read * head * (len(replies) - 1),
-        new=prices.write * sum(piece.tokens for piece in pieces if piece.fresh),
-        output=prices.output * sum(output_tokens(reply, counting.count) for reply in replies),
-        carried=rent,
-        rewritten=rewritten,
-        recalls=prices.write * sum(piece.tokens for piece in again) + asking * rounds,
-    )
+    bill = {
+        "head": prices.write * head + prices.read * head * (len(replies) - 1),
+        "new": prices.write * sum(piece.tokens for piece in pieces if piece.fresh),
+        "output": prices.output * sum(output_tokens(reply, counting.count) for reply in replies),
+        "carried": rent,
+        "rewritten": rewritten,
+        "recalls": prices.write * sum(piece.tokens for piece in again) + asking * rounds,
+    }
     return Bound(recording.name, bill, unmanaged(recording.messages, Ledger(prices, 0), counting.count).billed)
 
 
