@@ -32,6 +32,7 @@ from helix_desktop.gui.links import Place, parse
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript import highlight
 from helix_desktop.gui.wiring import wire
 from helix_desktop.settings import (
     CODE_FONT,
@@ -168,10 +169,7 @@ class Program:
         keeping = Keeping(self._where, secrets)
         self._front = front.Front(self.window, connecting, keeping, self._where.sample, self._tasks.spawn)
         self.window.begin(desk)
-        ahead = asyncio.to_thread(
-            importlib.import_module, "markdown_it"
-        )  # 30 ms, or the first text is drawn so much later
-        self._tasks.spawn(ahead, name="what texts are read with")
+        self._tasks.spawn(asyncio.to_thread(_read_ahead), name="what texts are read with")
         await self._listen()
         if self._link:
             self._show(self._link)
@@ -267,6 +265,13 @@ class Program:
             log.warning("at the end: %s", error)
         finally:
             asyncio.get_running_loop().stop()
+
+
+def _read_ahead() -> None:
+    """What the first text and the first code would otherwise hold a frame up for: 30 ms, and up to 40 for a language."""
+    importlib.import_module("markdown_it")
+    for language in ("python", "json", "bash"):
+        highlight.lexer(language)
 
 
 def _end_at_once() -> None:

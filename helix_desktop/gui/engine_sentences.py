@@ -25,7 +25,7 @@ DEPTH = 4  # phrases within phrases
 OURS = frozenset({"why", "what", "kind", "figures"})  # names in a template that may stand for phrases of ours
 PATH = "path"  # at the end of a title, such as "Edit {path}"; "Read timed out." is none
 _SENTENCES = re.compile(r"((?<=[.!?…])\s+)")
-_GROUPED = re.compile(r"\d{1,3}(,\d{3})+")
+_FIGURE = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(%?)")
 _PHRASES = re.compile(r"((?<=[.!?…])\s+|[,;] )")
 
 
@@ -61,10 +61,12 @@ class Template(NamedTuple):
 
 _plain: dict[str, str] = {}
 _templates: dict[str, list[Template]] = {}  # by the first letter; "": those that begin with a name
+_percent = ["{n}%"]  # how the language writes one
 
 
-def take(table: Mapping[str, str]) -> None:
-    """Put the templates of a language into force; none: English."""
+def take(table: Mapping[str, str], percent: str = "{n}%") -> None:
+    """Put the templates of a language into force; none: English. `percent`: how it writes one."""
+    _percent[0] = percent
     _plain.clear()
     _templates.clear()
     said.cache_clear()
@@ -143,8 +145,13 @@ def _one(text: str, depth: int) -> str | None:
 
 
 def _as_here(value: str) -> str:
-    """A number is grouped as the language groups it."""
-    return value.replace(",", QLocale().groupSeparator()) if _GROUPED.fullmatch(value) else value
+    """A number, an amount or a percentage as the language writes it."""
+    figure = _FIGURE.fullmatch(value)
+    if figure is None or not (figure[2] or figure[3] or "," in value):
+        return value
+    here = QLocale()
+    number = figure[1].replace(",", here.groupSeparator()) + (figure[2] or "").replace(".", here.decimalPoint())
+    return _percent[0].format(n=number) if figure[3] else number
 
 
 def _begun_like(text: str, other: str) -> str:

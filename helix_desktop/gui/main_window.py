@@ -23,7 +23,7 @@ from helix_desktop.engine.events import (
     Running,
     StateChanged,
 )
-from helix_desktop.engine.facts import Attachment, ModelReplied, Spent
+from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserSaid
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gui import finding
 from helix_desktop.gui.actions import OF_A_CONVERSATION, OF_A_QUESTION, OF_A_WORKSPACE, Actions
@@ -409,6 +409,16 @@ class MainWindow(Frame):
             self.show_session(session)
         return self.bench is bench
 
+    def _has_begun(self, session: Session | None) -> bool:
+        """Whether something has been said in it: one of the user's own that was left without a message is as good as new."""
+        row = self.row(session.id) if session is not None else None
+        said = (
+            (isinstance(each.fact, UserSaid | ModelReplied) for each in session.conversation.state.facts)
+            if session
+            else ()
+        )
+        return bool(row and row.agent) or any(said)
+
     def begin_anew(self) -> None:
         """A new conversation, and not one that is still being opened."""
         self._wanted_conversation = ""
@@ -425,7 +435,7 @@ class MainWindow(Frame):
         self.memory.put("conversation", bench.id, value=name)
         if session is not None:
             self.chat.transcript.hear(self._watched[bench.id].going_on(session))
-        self.chat.show_begun(bench.name, begun=session is not None, scripted=self.model == DEMO)
+        self.chat.show_begun(bench.name, begun=self._has_begun(session), scripted=self.model == DEMO)
         composer = self.chat.composer
         composer.show_conversation(bench.id, name or "new", bench.name)
         composer.show_running(session.running if session else Running.IDLE)
@@ -464,6 +474,7 @@ class MainWindow(Frame):
         if any(isinstance(event, ReadAnew) for event in events):
             self.show_session(session)
         if any(isinstance(event, FactAppended) for event in events):
+            self.chat.show_transcript()
             self._show_meter()
 
     def _take(self, session: Session, event: Event) -> None:

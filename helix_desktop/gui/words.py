@@ -49,7 +49,7 @@ def speak(words: Mapping[str, str], below: Mapping[str, str] | None = None) -> N
     """
     _in_force.clear()
     _in_force.update(words)
-    engine_sentences.take(below or {})
+    engine_sentences.take(below or {}, words.get("{n}%", "{n}%"))
 
 
 def language(chosen: str = "") -> str:

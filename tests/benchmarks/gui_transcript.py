@@ -43,6 +43,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.garbage import Collecting
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript import highlight
 from helix_desktop.gui.transcript.pane import TranscriptPane
 
 ANSWER = """The wait queue now lives in its own module and takes the lock only to push or pop. Two tests still fail:
@@ -119,6 +120,7 @@ class Trial:
     def __init__(self) -> None:
         application = QApplication.instance()
         self.app = application if isinstance(application, QApplication) else QApplication([])
+        highlight.lexer("python")  # what the program reads ahead while it starts
         theme = Theme(scheme="light")
         theme.apply()
         self.pane = TranscriptPane(theme, Doing(_drop), NoSource())

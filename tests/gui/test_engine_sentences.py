@@ -238,11 +238,13 @@ def test_ends_failures_and_servers_are_told_in_the_language() -> None:
 
 def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
     before = QLocale()
-    words.speak({}, table("de"))
+    words.speak({"{n}%": "{n} %"}, table("de"))
     try:
         QLocale.setDefault(QLocale("de"))
-        told = said("Nothing to fold now: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply.")
-        assert told == "Nichts steht an: 8.100 von 32.000 Tokens (25%), 8.000 für die Antwort reserviert."
+        spent = said("The agents of this conversation have cost $3.00; the limit is $1,250.50.")
+        assert ("3,00" in spent, "1.250,50" in spent) == (True, True)
+        told = said("Nothing to fold now: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply.")
+        assert told == "Nichts steht an: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort reserviert."
     finally:
         QLocale.setDefault(before)
         words.speak({})

@@ -858,3 +858,18 @@ def test_allowing_everything_is_confirmed_and_shows(window: MainWindow, bench: F
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert bench.mode == ALLOW_ALL
     assert window.chat.composer._mode.property("look") == "danger-chip"
+
+
+async def test_an_opened_conversation_without_a_message_offers_first_steps_until_something_is_said(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    session = await bench.new_conversation("")
+    window.open_conversation(session.id)
+    assert window.session is session
+    assert window.chat.empty.isVisible()
+    write(window, "Hello")
+    window.bridge.flush()
+    assert window.chat.transcript.isVisible()
+    window.begin_anew()
+    window.open_conversation(session.id)
+    assert window.chat.transcript.isVisible()

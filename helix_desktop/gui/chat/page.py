@@ -69,6 +69,10 @@ class ChatPage(QWidget):
         self.empty.show_scripted(scripted=scripted)
         self._above.setCurrentWidget(self.transcript if begun else self.empty)
 
+    def show_transcript(self) -> None:
+        """It has begun."""
+        self._above.setCurrentWidget(self.transcript)
+
     def show_writer(self, agent: str, machine: str = "") -> None:
         """Who writes here: the user, or a connected agent or another computer, and then there is no composer."""
         self.foreign.show_writer(agent, machine)

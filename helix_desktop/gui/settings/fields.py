@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.gui.words import tr
 from helix_desktop.values import dataclass
 
 Value = bool | int | float | str
@@ -139,15 +140,15 @@ def _made(declared: Declared, changed: Changed, parent: QWidget | None) -> QWidg
         whole.valueChanged.connect(changed)
         return whole
     if isinstance(value, float):
-        number = Number(parent)
-        number.setDecimals(3)
-        number.setSingleStep(0.05 if declared.most <= 1 else 1)
-        number.setRange(declared.least, declared.most)
+        number, times = Number(parent), 100 if declared.most == 1 else 1  # a part of a whole is shown in percent
+        number.setDecimals(1 if times > 1 else 3)
+        number.setSingleStep(5 if times > 1 else 1)
+        number.setRange(declared.least * times, declared.most * times)
         number.setSpecialValueText(declared.unset)
-        number.setSuffix(f" {declared.unit}" if declared.unit else "")
-        number.setValue(value)
+        number.setSuffix(tr("{n}%", n="") if times > 1 else f" {declared.unit}" if declared.unit else "")
+        number.setValue(value * times)
         number.setKeyboardTracking(False)
-        number.valueChanged.connect(changed)
+        number.valueChanged.connect(lambda chosen: changed(chosen / times))
         return number
     return _written(declared, value, changed, parent)
 
