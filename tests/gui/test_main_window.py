@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -860,10 +861,10 @@ def test_allowing_everything_is_confirmed_and_shows(window: MainWindow, bench: F
     assert window.chat.composer._mode.property("look") == "danger-chip"
 
 
-async def test_an_opened_conversation_without_a_message_offers_first_steps_until_something_is_said(
+def test_an_opened_conversation_without_a_message_offers_first_steps_until_something_is_said(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
-    session = await bench.new_conversation("")
+    session = asyncio.run(bench.new_conversation(""))
     window.open_conversation(session.id)
     assert window.session is session
     assert window.chat.empty.isVisible()
