@@ -300,9 +300,19 @@ class Cache:
         return bytes(content)
 
     async def _brought(self, digest: Digest) -> bool:
-        """Whether it is here now, from a store that other machines share."""
-        if self.far is None or self._folder.forgotten(digest) or not await self.far.bring([digest]):
+        """Whether it is here now, from a store that other machines share. One that cannot be asked is no failure of this machine's."""
+        if self.far is None or self._folder.forgotten(digest):
             return False
+        try:
+            if not await self.far.bring([digest]):
+                return False
+        except CacheCorrupt:
+            raise
+        except StoreFailed as error:
+            raise NotThere(
+                f"The entry {digest} is not on this computer, and the shared store does not deliver it now.",
+                remedy="Try again later.",
+            ) from error
         self._index.follow()
         return True
 
@@ -340,11 +350,21 @@ class Cache:
     async def contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
         found = await self._here(digests)
         missing = [digest for digest in digests if digest not in found]
-        if self.far is not None and missing:
-            with contextlib.suppress(StoreFailed):  # away: what is here is what there is
-                found |= await self._here(await self.far.bring(missing))
-                self._index.follow()
-        return found
+        return found | await self._here(await self._all_brought(missing))
+
+    async def ahead(self, digests: Collection[Digest]) -> None:
+        """Have these here before anybody asks for them, as far as a store delivers them."""
+        await self._all_brought(await self.lacking(digests))
+
+    async def _all_brought(self, digests: Collection[Digest]) -> frozenset[Digest]:
+        if self.far is None or not digests:
+            return frozenset()
+        try:
+            brought = await self.far.bring(digests)
+        except StoreFailed:  # away: what is here is what there is
+            return frozenset()
+        self._index.follow()
+        return brought
 
     async def _here(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
         found: dict[Digest, bytes] = {}

@@ -27,10 +27,14 @@ async def probe(workspace: str, address: str, secrets: Secrets) -> str:
 async def share(
     workspace: Workspace, address: str, secrets: Secrets, *, acknowledge: str = "", quota: int | None = None
 ) -> str:
-    """From now on. Its key is made, unless it has one from before; both secrets go into the keyring. Gives what the store is."""
-    if other := workspace.settings.shared.get("url"):
+    """From now on. Its key is made, unless it has one from before; both secrets go into the keyring. Gives what the store is.
+
+    A workspace that is shared there already gets the new password.
+    """
+    where = addresses.parse(address)
+    if (other := workspace.settings.shared.get("url")) and other != where.url:
         raise WrongUse(f"{workspace.name} is already shared, through {other}.", remedy="Stop sharing it first.")
-    where, key = addresses.parse(address), await _key_of(workspace.id, secrets)
+    key = await _key_of(workspace.id, secrets)
     about = await _tested(where, key, quota)
     await linking.keep(workspace.id, where, key, secrets)
     await workspace.unshare()

@@ -166,16 +166,18 @@ class Sharing:
     async def end(self) -> None:
         """The last facts go, and others may write at once; where that takes long, what waits is sent when it begins again."""
         task, self._task = self._task, None
+        conversations, self._conversations = self._conversations, None
+        reached = self.standing.state in ("in step", "waiting")
         if task is not None:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        conversations, self._conversations = self._conversations, None
-        if conversations is not None and self.standing.state in ("in step", "waiting"):
+        if conversations is not None and reached:
             with suppress(HelixError, TimeoutError):
                 await asyncio.wait_for(conversations.leave(), LAST)
-        self._bench.workspace.journal.asked = anybody
-        self.standing = Standing()
+        if self._task is None:  # else it has begun again meanwhile
+            self._bench.workspace.journal.asked = anybody
+            self.standing = Standing()
         self._tell()
 
     def heard(self, event: object) -> None:
@@ -212,7 +214,7 @@ class Sharing:
         try:
             if self._conversations is None:
                 made = await connect()
-                made.open = self
+                made.open, made.arrived = self, self._fetch
                 await made.begin()
                 self._conversations = made
                 self._tell()
@@ -243,6 +245,10 @@ class Sharing:
     def _tell(self) -> None:
         for listener in tuple(self._listeners):
             listener()
+
+    def _fetch(self, entries: Collection[Digest]) -> None:
+        """Work goes on here with what another machine wrote, also when the engine is away by then."""
+        self._bench.spawn(self._bench.workspace.cache.ahead(entries), name="fetch what came")
 
     # --- conversations.Open
 

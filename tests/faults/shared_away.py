@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -30,8 +31,9 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded
 from helix_desktop.engine.ports import About
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import HelixError
+from helix_desktop.errors import Away, HelixError
 from helix_desktop.secrets import Secrets
+from helix_desktop.store.index import used
 from helix_desktop.workbench import Desk, Workbench
 from helix_desktop.workbench.tour import Quick
 from tests.peers import postgres
@@ -70,6 +72,7 @@ async def trial(server: postgres.Server, when: list[float], chance: random.Rando
         work = Path(folder) / "work"
         (work / "src").mkdir(parents=True)
         (work / "README.md").write_text("Pairs\n" * 50)
+        (work / "src/late.py").write_text("late = 1\n" * 70)
         (work / "src/pairs.py").write_text("def pairs(): ...\n" * 50)
         desks = [_desk(Path(folder) / name) for name in ("desktop", "laptop")]
         try:
@@ -79,6 +82,7 @@ async def trial(server: postgres.Server, when: list[float], chance: random.Rando
             assert here.workspace.link is not None
             await here.workspace.link.publish()  # it is there for others
             there = await desks[1].join(server.url, await here.sharing.key(), "Pairs", work)
+            await there.choose_model("demo/demo")
             done = Worked(await here.new_conversation())
             for _ in range(3):
                 await _turn(done, done.before, chance)
@@ -89,6 +93,7 @@ async def trial(server: postgres.Server, when: list[float], chance: random.Rando
             found["waited at the end"] += here.sharing.standing.waiting
             await asyncio.to_thread(server.start)
             await _caught_up(here, there, done, found)
+            await _go_on_there(server, here, there, done, found)
             _report(done, found)
         finally:
             for desk in desks:
@@ -145,6 +150,27 @@ async def _caught_up(here: Workbench, there: Workbench, done: Worked, found: Cou
             found["contents read there"] += Digest.of(await there.workspace.cache.get(digest)) == digest
         except HelixError as error:
             found[f"LOST: content, {error}"] += 1
+
+
+async def _go_on_there(
+    server: postgres.Server, here: Workbench, there: Workbench, done: Worked, found: Counter[str]
+) -> None:
+    """The other machine has read live; then the server goes again, and the work goes on there."""
+    done.session.send((Text("read src/late.py"),))
+    await asyncio.wait_for(done.session.idle(), 60)
+    seen = await there.session(done.session.id)
+    await _until(lambda: len(seen.facts) == len(done.session.facts))
+    wanted = {digest for one in done.session.facts[-8:] for _, digest in used(one.fact)}
+    async with asyncio.timeout(PATIENCE):
+        while await there.workspace.cache.lacking(wanted):
+            await asyncio.sleep(0.05)
+    found["contents that came by themselves"] = len(wanted)
+    await asyncio.to_thread(server.stop)
+    with suppress(Away):
+        await there.sharing.take_over(done.session.id)
+    taken = Worked(seen)
+    await _turn(taken, taken.away, random.Random(1))
+    found["LOST: turns there that failed"] += taken.failed
 
 
 def _compare(own: Sequence[tuple[int, float, object]], seen: Session, found: Counter[str]) -> None:

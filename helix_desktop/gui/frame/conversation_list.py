@@ -287,11 +287,14 @@ class ConversationPainter(QStyledItemDelegate):
         painter.setPen(theme.colour("faint"))
         metrics = QFontMetrics(painter.font())
         right = line.right() + 1
-        for text in (when(row.updated, time.time()), percent(share(tuple(row.parts.items()), row.window) / 100)):
+        known = [percent(share(tuple(row.parts.items()), row.window) / 100)] if row.parts else []
+        for text in (when(row.updated, time.time()), *known):
             width = metrics.horizontalAdvance(text)
             box = self._placed(line, QRect(right - width, line.top(), width + 1, line.height()))
             painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)
             right -= width + px(8)
+        if not row.parts:  # written by another machine: its window is measured here when it is opened
+            return
         bar = self._placed(line, QRect(line.left(), line.center().y() - px(2) + 1, right - line.left(), px(4)))
         mirrored = self._view.layoutDirection() == Qt.LayoutDirection.RightToLeft
         paint_bar(painter, QRectF(bar), tuple(row.parts.items()), row.window, theme, right_to_left=mirrored)

@@ -9,7 +9,17 @@ from pathlib import Path
 
 from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from helix_desktop.engine.events import Running
 from helix_desktop.gui.frame.conversation_list import ConversationList, grouped
@@ -124,16 +134,18 @@ class Sidebar(QWidget):
         self._connect()
 
     def _lay_out(self) -> None:
-        self._head = QHBoxLayout()
-        self._head.setSpacing(2)
+        self._head = QGridLayout()
+        self._head.setHorizontalSpacing(2)
+        self._head.setVerticalSpacing(0)
+        self._head.setColumnStretch(0, 1)
         names = QVBoxLayout()
         names.setSpacing(0)
         names.addWidget(self._title)
         names.addWidget(self._path)
-        names.addWidget(self._shared, 0, Qt.AlignmentFlag.AlignLeading)
-        self._head.addLayout(names, 1)
-        self._head.addWidget(self._new, 0, Qt.AlignmentFlag.AlignTop)
-        self._head.addWidget(self._more, 0, Qt.AlignmentFlag.AlignTop)
+        self._head.addLayout(names, 0, 0)
+        self._head.addWidget(self._new, 0, 1, Qt.AlignmentFlag.AlignTop)
+        self._head.addWidget(self._more, 0, 2, Qt.AlignmentFlag.AlignTop)
+        self._head.addWidget(self._shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._box = QHBoxLayout()
         self._box.addWidget(self.search)
         self._foot = QHBoxLayout()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LEASE = 30.0  # seconds
 _TRIES = 8
 _BYTES = 4 << 20  # of facts in one segment, more or less
+_NEW = 400  # facts at the end of what came, whose contents are needed first
 
 
 class Open(Protocol):
@@ -82,7 +83,7 @@ async def nothing(*_entries: Collection[Digest]) -> None:
 @dataclass(slots=True)
 class Conversations:
     """What one machine does of it. `send_content`: returns when these entries are where the others can read them. `heed`: returns when
-    `steps` knows what other machines have forgotten. `now`: a clock that only measures how long ago the engine was asked.
+    `steps` knows what other machines have forgotten. `arrived` hears what new facts of others lead to. `now`: a clock that only measures how long ago the engine was asked.
     """
 
     journal: JournalFile
@@ -95,6 +96,7 @@ class Conversations:
     open: Open = field(default_factory=Nobody)
     send_content: Callable[[Collection[Digest]], Awaitable[None]] = nothing
     heed: Callable[[], Awaitable[None]] = nothing
+    arrived: Callable[[Collection[Digest]], object] = bool
     now: Callable[[], float] = clock.monotonic
     lease: float = LEASE
     complaints: dict[str, str] = field(default_factory=dict)  # conversations that could not be read, and why
@@ -254,6 +256,7 @@ class Conversations:
             together = await self.thread.run(self._take, seen, taken, after, anew=anew)
 
         await self.open.grow(seen.conversation, work)
+        self.arrived(await asyncio.to_thread(_entries, taken[-_NEW:]))
         if together:
             return
         async with self.open.still(seen.conversation):

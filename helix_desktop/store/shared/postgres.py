@@ -324,12 +324,12 @@ def failure(error: psycopg.Error) -> HelixError:
     if code.startswith("28") or any(words in told for words in _NO_ENTRY):
         return StoreFailed(
             "The shared store refuses the user or the password.",
-            remedy=f"{_WAITS} Share the workspace again with the right address.",
+            remedy="Nothing was lost. Check both in the address, and share the workspace again.",
         )
     if "certificate" in told or ("ssl" in told and not code and "closed" not in told and "eof" not in told):
         return StoreFailed(
             f"The shared store's certificate is not accepted: {text}",
-            remedy=f"{_WAITS} Nothing was sent. Use the right host name, or name its certificate with sslrootcert=FILE.",
+            remedy="Nothing was sent, and nothing was lost. Use the right host name, or name its certificate with sslrootcert=FILE.",
         )
     if code in _FULL:
         return StoreFull("The shared store is full.", remedy=f"{_WAITS} Free up space on its disk.")
@@ -355,4 +355,4 @@ def _other(code: str, text: str) -> HelixError:
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
-    return f"{text.rstrip('.')[:300]}."
+    return f"{text.removeprefix('connection failed: ').rstrip('.')[:300]}."

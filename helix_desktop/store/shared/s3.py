@@ -368,13 +368,14 @@ def failure(error: Exception) -> HelixError:
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
         return StoreFailed(
             "The shared store refuses the key or the secret.",
-            remedy=f"{_WAITS} Share the workspace again with the right address.",
+            remedy="Nothing was lost. Check both in the address, and share the workspace again.",
         )
     if any(word in text for word in ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
         return StoreFull("The shared store is full.", remedy=f"{_WAITS} Free up space there.")
     if "certificate" in text.lower():
         return StoreFailed(
-            "The shared store's certificate is not accepted.", remedy=f"{_WAITS} Nothing was sent. Check the host name."
+            "The shared store's certificate is not accepted.",
+            remedy="Nothing was sent, and nothing was lost. Check the host name.",
         )
     return Away(
         f"The shared store does not answer: {text[:200]}",

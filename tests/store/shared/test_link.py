@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.blocks import Block, Kind, Role, View
+from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import PartRef, Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import Away, CacheCorrupt, NotThere, StoreFull
 from helix_desktop.store.cache import CHECKPOINT
@@ -193,8 +195,12 @@ async def test_while_the_store_is_away_work_goes_on_and_then_it_is_caught_up_in_
         assert status.away
         assert "does not answer" in status.trouble
         assert await here.cache.get(stored[0].digest) == b"0"
-        with pytest.raises(Away):
-            await here.cache.get(Digest.of(b"perhaps there"))
+        elsewhere = Stored(Digest.of(b"perhaps there"), 13)
+        with pytest.raises(NotThere, match="not on this computer"):
+            await here.cache.get(elsewhere.digest)
+        view = View((Block(Kind.OUTPUT, Role.USER, PartRef(1), elsewhere, 1),))
+        shown = await Contents(here.cache).of(view)  # a turn goes on without it
+        assert "not on this computer" in str(shown[elsewhere.digest])
         engine.away = False
         await here.link.sync()
         assert list(shelf.rows) == [entry.name(seal, one.digest) for one in stored]
