@@ -33,7 +33,7 @@ from tests.peers import postgres
 from tests.store.shared.conftest import moto_bucket
 from tests.store.shared.homes import Machine, machine
 
-ENTRIES = 40
+ENTRIES = 14
 SIZES = (0, 1, 300, 300, 2_000, 40_000, 1_300_000)
 _HELD = {
     "key": "SELECT name, key FROM helix.rows WHERE space = %b ORDER BY name",

@@ -142,6 +142,10 @@ class Server:
             return
         with suppress(ProcessLookupError):
             if by is signal.SIGKILL:  # each of its processes has a group of its own
+                if process.poll() is not None:
+                    raise RuntimeError(
+                        f"It ended by itself: {(self.folder / 'log').read_text(errors='replace')[-2000:]}"
+                    )
                 process.send_signal(signal.SIGSTOP)
                 for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
                     with suppress(ProcessLookupError):

@@ -19,7 +19,10 @@ from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.shared.heads import Memory
 from helix_desktop.store.shared.in_step import InStep
 from helix_desktop.store.shared.memory import MemoryEngine, Shelf
+from helix_desktop.store.shared.postgres import PostgresEngine
+from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.sealing import Seal
+from tests.peers import postgres
 from tests.store.shared.machines import KEY, LEASE, Clock, Machine, Way
 
 
@@ -281,3 +284,38 @@ async def test_a_clock_an_hour_off_changes_neither_order_nor_who_writes(tmp_path
     assert list(there) == ["c"]
     for machine in (one, two):
         await machine.aclose()
+
+
+@pytest.mark.parametrize("off", [-3600.0, 3600.0])
+async def test_on_postgresql_a_lease_ends_by_the_servers_clock(
+    tmp_path: Path, server: postgres.Server, seal: Seal, off: float
+) -> None:
+    ways: list[Way] = []
+    for _ in range(2):
+        engine = PostgresEngine(server.url, seal.space)
+        ways.append(Way(engine, PostgresHeads(engine, seal.space)))
+    clocks = Clock(10_000.0), Clock(10_000.0 + off)
+    one, two = [
+        Machine.make(name, tmp_path, way, own) for name, way, own in zip(("one", "two"), ways, clocks, strict=True)
+    ]
+    await one.begin("c", "Clocks")
+    for turn in range(3):
+        for machine, other in ((one, two), (two, one)):
+            await machine.step()
+            await machine.write("c", f"{machine.name} {turn}")
+            await machine.step()
+            await other.step()
+            assert other.shared.elsewhere("c") == machine.name
+            (head,) = machine.way.heads.changed(0)[0]
+            assert 0 < head.left <= LEASE
+            await machine.shared.leave()
+            await other.step()
+            assert other.shared.elsewhere("c") == ""
+    there = await one.everything()
+    assert there == await two.everything()
+    assert re.findall(r'"((?:one|two) \d)"', repr(there["c"])) == [
+        f"{name} {turn}" for turn in range(3) for name in ("one", "two")
+    ]
+    for machine in (one, two):
+        await machine.aclose()
+        machine.way.engine.close()
