@@ -175,15 +175,15 @@ async def sync(arguments: argparse.Namespace, workspace: Workspace, console: Con
         done |= {"checked": entries, "missing": missing, "damaged": damaged}
     if arguments.collect:
         done["collected"] = await link.collect(arguments.days * 86_400)
-    figures = await _standing(link)
+    figures = await _standing(workspace, link)
     if arguments.json:
         await say_json(console, figures | done)
         return 0
     await console.say(_sentence(figures))
     if arguments.check:
         await console.say(
-            f"Compared: {done['checked']:,} entries; {done['missing']:,} were missing in the store and"
-            f" {done['damaged']:,} damaged. They were sent again."
+            f"Compared: {done['checked']:,} entries; sent again: {done['missing']:,} that were missing in the store and"
+            f" {done['damaged']:,} that were damaged."
         )
     if arguments.collect:
         await console.say(f"Removed from the store: {done['collected']:,} rows that no machine uses.")
@@ -192,7 +192,7 @@ async def sync(arguments: argparse.Namespace, workspace: Workspace, console: Con
 
 async def status(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     link = _link(workspace)
-    figures = await _standing(link)
+    figures = await _standing(workspace, link)
     try:
         about, usage = await link.test()
         figures |= {"store": about, "rows": usage.rows, "bytes": usage.bytes, "quota": usage.quota}
@@ -209,9 +209,11 @@ async def status(arguments: argparse.Namespace, workspace: Workspace, console: C
     return 0
 
 
-async def _standing(link: Link) -> dict[str, Any]:
+async def _standing(workspace: Workspace, link: Link) -> dict[str, Any]:
     now = await link.status()
+    alone = now.url.startswith("s3:")  # it has content, and no conversations
     return {
+        "facts_waiting": 0 if alone else await workspace.facts_waiting(),
         "url": now.url,
         "acknowledge": now.acknowledge,
         "waiting": now.waiting,
@@ -224,12 +226,12 @@ async def _standing(link: Link) -> dict[str, Any]:
 
 
 def _sentence(figures: Mapping[str, Any]) -> str:
+    entries, facts = figures["waiting"], figures["facts_waiting"]
+    what = f"Cache entries: {entries:,} ({figures['waiting_bytes']:,} bytes), facts of conversations: {facts:,}."
     if figures["trouble"]:
         since = f" since {_time(figures['away'])}" if figures["away"] else ""
-        return f"Not in step{since}; {figures['waiting']:,} entries wait here. {figures['trouble']}"
-    if figures["waiting"]:
-        return f"{figures['waiting']:,} entries ({figures['waiting_bytes']:,} bytes) wait to be sent."
-    return "In step."
+        return f"Not in step{since}. {figures['trouble']}\nWaiting here: {what}"
+    return f"Waiting to be sent: {what}" if entries or facts else "In step."
 
 
 def _time(moment: float) -> str:

@@ -488,6 +488,11 @@ class Workspace:
         )
         return self._shared
 
+    async def facts_waiting(self) -> int:
+        """How many facts other machines do not have yet."""
+        stores = self._stores
+        return sum((await stores.thread.run(lambda: InStep(stores.journal).waiting())).values())
+
     @asynccontextmanager
     async def still(self) -> AsyncIterator[None]:
         """Nothing of its conversations comes from other machines or goes there; entered before anything of a session is held."""

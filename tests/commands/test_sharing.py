@@ -94,6 +94,21 @@ def test_what_is_shared_from_one_home_is_read_in_another(
     assert "is not shared" in err
 
 
+def test_facts_that_wait_are_counted_too(
+    helix: Helix,
+    homes: tuple[Path, Path],
+    server: postgres.Server,  # noqa: F811
+) -> None:
+    here = homes[0]
+    assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0
+    assert helix("--home", here, "ask", "-w", "Work", "-m", "demo", "hello")[0] == 0
+    waiting = json.loads(helix("--home", here, "workspace", "status", "Work", "--json")[1])["facts_waiting"]
+    assert (
+        waiting == 0 or f"facts of conversations: {waiting}" in helix("--home", here, "workspace", "status", "Work")[1]
+    )
+    assert helix("--home", here, "workspace", "sync", "Work")[1] == "In step.\n"
+
+
 def test_a_wrong_address_key_or_store_changes_nothing(
     helix: Helix,
     homes: tuple[Path, Path],

@@ -67,7 +67,9 @@ def moments(trace: Path | None, seconds: float, chance: random.Random) -> list[f
     return [one - begin for one in times if begin <= one < begin + seconds]
 
 
-async def trial(server: postgres.Server, when: list[float], chance: random.Random, found: Counter[str]) -> None:
+async def trial(
+    server: postgres.Server, seconds: float, when: list[float], chance: random.Random, found: Counter[str]
+) -> None:
     with tempfile.TemporaryDirectory(prefix="helix-shared-away-") as folder:
         work = Path(folder) / "work"
         (work / "src").mkdir(parents=True)
@@ -88,7 +90,7 @@ async def trial(server: postgres.Server, when: list[float], chance: random.Rando
                 await _turn(done, done.before, chance)
             await _until(lambda: here.sharing.standing.state == there.sharing.standing.state == "in step")
             await asyncio.to_thread(server.stop)
-            await _work(here, done, when, chance)
+            await _work(here, done, [*when, seconds], chance)
             found["state while away: " + here.sharing.standing.state] += 1
             found["waited at the end"] += here.sharing.standing.waiting
             await asyncio.to_thread(server.start)
@@ -207,7 +209,7 @@ def main() -> int:
     server = postgres.Server(postgres.FAST)
     try:
         when = moments(arguments.trace, arguments.seconds, chance)
-        asyncio.run(trial(server.start(), when, chance, found))
+        asyncio.run(trial(server.start(), arguments.seconds, when, chance, found))
     finally:
         server.remove()
     for name, count in sorted(found.items()):
