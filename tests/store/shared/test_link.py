@@ -200,7 +200,7 @@ async def test_while_the_store_is_away_work_goes_on_and_then_it_is_caught_up_in_
             await here.cache.get(elsewhere.digest)
         view = View((Block(Kind.OUTPUT, Role.USER, PartRef(1), elsewhere, 1),))
         shown = await Contents(here.cache).of(view)  # a turn goes on without it
-        assert "not on this computer" in str(shown[elsewhere.digest])
+        assert "not on this computer" in str(shown[elsewhere])
         engine.away = False
         await here.link.sync()
         assert list(shelf.rows) == [entry.name(seal, one.digest) for one in stored]
