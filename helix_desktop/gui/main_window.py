@@ -401,7 +401,12 @@ class MainWindow(Frame):
             if self._wanted_conversation == conversation and self.show_session_of(bench, session) and then is not None:
                 then()
 
-        self.doing.do(bench.session(conversation), name="open a conversation", then=opened, owner=self)
+        self.doing.do(self._read(bench, conversation), name="open a conversation", then=opened, owner=self)
+
+    async def _read(self, bench: Workbench, conversation: str) -> Session:
+        session = await bench.session(conversation)
+        await self.pages.transcript.prepare(session.conversation.state)
+        return session
 
     def show_session_of(self, bench: Workbench, session: Session) -> bool:
         """A conversation that was opened or made meanwhile, unless another workspace is in front by now."""
@@ -566,4 +571,4 @@ class MainWindow(Frame):
 
 
 def _cost(session: Session | None) -> float:
-    return sum(fact.usage.cost for fact in session.conversation.state.spent) if session else 0.0
+    return session.conversation.state.record.ledger.paid[-1] if session else 0.0

@@ -107,7 +107,7 @@ class Column(QWidget):
         if session is None:
             return
         meter = session.meter()
-        cost = sum(fact.usage.cost for fact in session.conversation.state.spent)
+        cost = session.conversation.state.record.ledger.paid[-1]
         state = {Running.ASKING: tr("Waiting for you"), Running.FAILED: said(session.why)}
         parts = [
             state.get(session.running, tr("Working…") if self.works else ""),

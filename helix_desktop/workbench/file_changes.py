@@ -127,7 +127,8 @@ class FileChanges:
     async def turns(self, conversation: str) -> Sequence[TurnOfChanges]:
         """The turns that changed files, with what their sub-agents changed."""
         found = []
-        for turn in story.turns(await self._bench.child(conversation)):
+        facts = await self._bench.child(conversation)
+        for turn in await asyncio.to_thread(story.turns, facts):
             sources = list(turn.sources)
             for child in turn.children:
                 with suppress(HelixError):

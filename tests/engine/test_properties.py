@@ -229,6 +229,11 @@ def test_the_running_sums_are_what_the_blocks_come_to(script: list[tuple[str, in
         assert branch.shown_messages == sum(bool(item.blocks) for item in branch.items)
         assert branch.token_sums.before(len(branch.order)) == counted.total()
         assert branch.plain_tokens == sum(item.tokens for item in branch.items if not item.fold)
+        originals: dict[Cover, int] = {}
+        for fold in branch.live_folds:
+            if fold.kind in (FoldKind.MARKER, FoldKind.EXCERPT):
+                originals[fold.cover] = max(originals.get(fold.cover, 0), fold.tokens_before)
+        assert branch.recallable == sum(originals.values())
 
     played(script, check)
 

@@ -16,7 +16,6 @@ from helix_desktop.engine.parts import EXCLUDED
 from helix_desktop.engine.policy import from_fact
 from helix_desktop.engine.view import State
 from helix_desktop.gui import export
-from helix_desktop.gui.inspector import figures as inspector
 from helix_desktop.gui.timeline.story import Story
 from helix_desktop.gui.transcript.item import ItemKind
 from helix_desktop.gui.transcript.projection import Items
@@ -78,7 +77,7 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(f"settings {where}", _settings(state), _settings_of(c, n))
     yield from _unequal(f"the meter {where}", _meter(state), places.meter(c, n))
     yield from _unequal(f"the factor {where}", state.factor(), places.main_factor(c, n))
-    yield from _unequal(f"what can be recalled {where}", inspector.recallable(state), places.recallable(c, n))
+    yield from _unequal(f"what can be recalled {where}", state.branch.recallable, places.recallable(c, n))
     yield from _unequal(f"sums {where}", _sums(state), _sums_of(c, n))
     yield from _unequal(f"the digest of the request {where}", _digest(state, c), request.digest(c, n))
     money = budget.savings(state).paid_without

@@ -107,27 +107,26 @@ class Left:
 def turns(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:
     """Every turn with what it changed, also those that changed nothing: the sub-agents they started may have."""
     found: list[TurnOfChanges] = []
+    ends: list[int] = []
     names: dict[str, tuple[str, int]] = {}
     steps = 0
     for recorded in facts:
-        fact = recorded.fact
-        match fact:
-            case UserSaid(steering=False):
+        match recorded.fact:
+            case UserSaid(steering=False) as fact:
                 found.append(TurnOfChanges(len(found) + 1, recorded.seq, recorded.seq, _title(fact), ()))
-            case ModelReplied():
+                ends.append(recorded.seq)
+            case ModelReplied(parts=parts):
                 steps += 1
-                names |= {part.id: (part.name, steps) for part in fact.parts if isinstance(part, ToolCall)}
-        if not found:
-            continue
-        turn = replace(found[-1], end=recorded.seq)
-        if isinstance(fact, ToolReturned) and fact.child:
-            turn = replace(turn, children=(*turn.children, fact.child))
-        if isinstance(fact, FilesChanged):
-            what, step = names.get(fact.call, ("", 0))
-            source = Source(recorded.conversation, recorded.seq, recorded.time, fact, what, step)
-            turn = replace(turn, sources=(*turn.sources, source))
-        found[-1] = turn
-    return tuple(found)
+                names.update({part.id: (part.name, steps) for part in parts if isinstance(part, ToolCall)})
+            case ToolReturned(child=child) if child and found:
+                found[-1] = replace(found[-1], children=(*found[-1].children, child))
+            case FilesChanged() as fact if found:
+                what, step = names.get(fact.call, ("", 0))
+                source = Source(recorded.conversation, recorded.seq, recorded.time, fact, what, step)
+                found[-1] = replace(found[-1], sources=(*found[-1].sources, source))
+        if found:
+            ends[-1] = recorded.seq
+    return tuple(replace(turn, end=end) for turn, end in zip(found, ends, strict=True))
 
 
 def own(sources: Sequence[Source]) -> tuple[Source, ...]:

@@ -37,6 +37,7 @@ from helix_desktop.engine.history.shown import MESSAGE_TOKENS, Item, Items
 from helix_desktop.values import dataclass
 
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
+RECALLED = (FoldKind.MARKER, FoldKind.EXCERPT)
 Effect = tuple[
     int, Fact, tuple[PartRef, ...]
 ]  # a fact that changed what is shown, its seq, what a new fold keeps whole
@@ -59,6 +60,7 @@ class Folds(Items):
     exclusions: dict[Cover, None] = field(default_factory=dict)
     born: dict[int, int] = field(default_factory=dict)  # of each message: how many steps there had been
     fold_born: dict[str, int] = field(default_factory=dict)
+    recallable: int = 0  # tokens of the outputs that markers and excerpts stand for
 
     def message(self, seq: int) -> Recorded:
         """The fact with this number."""
@@ -106,19 +108,26 @@ class Folds(Items):
     def _put_in_force(self, name: str) -> None:
         over = self._folds_over(self.folds[name].cover)
         self.live[name] = None
-        if over:
-            insort(over, name, key=self.ages.__getitem__)
-        else:
-            over.append(name)
+        self.recallable -= self._stood_for(over)
+        insort(over, name, key=self.ages.__getitem__)
+        self.recallable += self._stood_for(over)
 
     def _take_out_of_force(self, name: str) -> Cover:
         cover = self.folds[name].cover
+        over = self._folds_over(cover)
         del self.live[name]
-        self._folds_over(cover).remove(name)
+        self.recallable -= self._stood_for(over)
+        over.remove(name)
+        self.recallable += self._stood_for(over)
         if isinstance(cover, Span) and not self.by_span[cover]:
             del self.by_span[cover]
         self.barred[cover] = name
         return cover
+
+    def _stood_for(self, over: Sequence[str]) -> int:
+        """The largest original of the markers and excerpts among these folds."""
+        folds = (self.folds[name] for name in over)
+        return max((fold.tokens_before for fold in folds if fold.kind in RECALLED), default=0)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 

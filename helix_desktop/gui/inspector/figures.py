@@ -8,7 +8,6 @@ from functools import cached_property
 from helix_desktop.engine.blocks import Block, Kind
 from helix_desktop.engine.facts import (
     Attachment,
-    Cover,
     FoldKind,
     ModelRole,
     PartRef,
@@ -96,20 +95,14 @@ def largest(all_parts: Sequence[Part], most: int = 3) -> list[Part]:
     return sorted(loose, key=lambda part: -part.tokens)[:most]
 
 
-def recallable(state: Moment) -> int:
-    """Tokens of outputs that are not in the view but can be recalled."""
-    kinds = (FoldKind.MARKER, FoldKind.EXCERPT)
-    biggest: dict[Cover, int] = {}
-    for fold in state.live_folds:
-        if fold.kind in kinds:
-            biggest[fold.cover] = max(biggest.get(fold.cover, 0), fold.tokens_before)
-    return sum(biggest.values())
-
-
 def handover_name(state: Moment) -> str:
     """The newest live handover by name; the kind's name without any."""
-    folds = [fold for fold in state.live_folds if fold.kind is FoldKind.HANDOVER]
-    return title(folds[-1]) if folds else kind_name(Kind.HANDOVER)
+    branch = state.branch
+    spans = (branch.folds[name] for names in branch.by_span.values() for name in names)
+    handovers = [fold for fold in spans if fold.kind is FoldKind.HANDOVER]
+    if not handovers:
+        return kind_name(Kind.HANDOVER)
+    return title(max(handovers, key=lambda fold: branch.ages[fold.fold]))
 
 
 def savings(figures: Savings) -> list[tuple[str, str, bool]]:

@@ -41,7 +41,7 @@ from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.words import count, numeral, tr
 
 SOON = 120
-SLICE = 0.005
+SLICE = 0.003
 AT_ONCE = 128
 SHOWN_BLOCKS = 300
 _BLOCKS: Key = ("blocks",)
@@ -233,7 +233,7 @@ class Inspector(QWidget):
             name = figures.handover_name(state) if kind is Kind.HANDOVER else kind_name(kind)
             yield FigureBox(ink, width, name, short(meter.parts.get(kind, 0)), dot=ink.theme.kind(kind), gap=gap)
             gap = 0.0
-        held = short(figures.recallable(state) * meter.factor)
+        held = short(state.branch.recallable * meter.factor)
         yield FigureBox(ink, width, tr("Cached, recallable"), held, dot=ink.theme.kind(Kind.OUTPUT), ring=True)
         tools = state.settings.tools
         sent = tr("Tools sent: {n}", n=numeral(len(tools.tools)))

@@ -39,7 +39,7 @@ from helix_desktop.gui.transcript.tool_lines import called
 from helix_desktop.gui.views.compare import CompareDialog
 from helix_desktop.gui.words import tr
 
-SLICE = 0.006
+SLICE = 0.003
 AT_ONCE = 64
 NEAR = 400  # facts between a call and its output, at most
 
@@ -201,7 +201,10 @@ class TimelinePage(QWidget):
             self.show_fold(self._wanted_fold)
         newest = next((event for event in reversed(self.story.events) if event.folds), None)
         if self._chosen is None and newest is not None:
-            self._choose(newest)
+            self._chosen = newest
+            self.list.select(newest)
+            yield
+            self._show_choice()
         if self._advance(facts[self._read_to :]):
             self._show_growth()
 
@@ -248,9 +251,14 @@ class TimelinePage(QWidget):
     # --- what is chosen
 
     def _choose(self, event: Event) -> None:
-        self._chosen = event
-        self.list.select(event)
-        self.chart.select(event if event in self.story.events else None)
+        if event is not self._chosen:  # else it is the list that answers
+            self._chosen = event
+            self.list.select(event)
+            self._show_choice()
+
+    def _show_choice(self) -> None:
+        event = self._chosen
+        self.chart.select(event if event is not None and event.history is self.story.history else None)
         self._show_chosen()
 
     def _show_chosen(self) -> None:
@@ -265,7 +273,7 @@ class TimelinePage(QWidget):
         self.panel.show_fold(shown)
 
     def _story_of(self, event: Event) -> Story:
-        return next((story for story in self._others if event in story.events), self.story)
+        return next((story for story in self._others if event.history is story.history), self.story)
 
     def _about(self, ref: PartRef) -> str:
         """The call whose output a fold covers: it stands not far before it."""
@@ -345,7 +353,7 @@ class TimelinePage(QWidget):
     def before_after(self) -> None:
         """What the model saw before the chosen fold and after it, side by side."""
         event, session = self._chosen, self._session
-        if event is None or session is None or event not in self.story.events:
+        if event is None or session is None or event.history is not self.story.history:
             return
         talk, facts = session.conversation, session.conversation.state.facts
         last = self._last_of(event, facts)

@@ -123,6 +123,10 @@ class TranscriptPane(QWidget):
         if place is not None:
             self.view.go_to(place)
 
+    async def prepare(self, history: State) -> None:
+        """Before a long history is opened: read it in a thread."""
+        await self.view.prepare(history)
+
     def hear(self, events: Sequence[Event]) -> None:
         self.view.hear(events)
 

@@ -92,7 +92,7 @@ class Items:
     _folds: dict[str, Folded] = field(default_factory=dict)
     _fold_items: dict[str, int] = field(default_factory=dict)
     _batches: dict[str, list[Folded]] = field(default_factory=dict)
-    _told: int = 0  # the newest fact told
+    told: int = 0  # the newest fact told
     _opened: set[int] = field(default_factory=set)  # the seqs of rewinds whose items are shown
     _away: list[tuple[int, int]] | None = field(default_factory=list)  # the ranges that are hidden; None: to be found
     _named: bool = False
@@ -209,7 +209,7 @@ class Items:
         for at in range(index, max(-1, index - FARTHEST), -1):
             item = self.all[at]
             if item.kind is ItemKind.USER and not self.set_aside(at):
-                return self._answers.of(item.seq, self.history.record, self._told)
+                return self._answers.of(item.seq, self.history.record, self.told)
         return Choice()
 
     def set_aside(self, index: int) -> bool:
@@ -226,7 +226,7 @@ class Items:
     def away_ranges(self) -> list[tuple[int, int]]:
         """The ranges of items that are hidden now."""
         if self._away is None:
-            runs = self._left_behind(self._told)
+            runs = self._left_behind(self.told)
             places = ((bisect_left(self._seqs, first), bisect_right(self._seqs, last) - 1) for first, last in runs)
             self._away = _merged([(first, last) for first, last in (*places, *self._broken_off()) if first <= last])
         return self._away
@@ -244,9 +244,9 @@ class Items:
 
     def _broken_off(self) -> Iterator[tuple[int, int]]:
         """The items of replies another one took the place of, but where a rewind goes back between the two."""
-        way = self.history.record.path(self._told)
+        way = self.history.record.path(self.told)
         for seq, other in self._replaced:
-            if other > self._told or on(way, other) or not on(way, seq):
+            if other > self.told or on(way, other) or not on(way, seq):
                 yield bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
 
     def at_seq(self, seq: int) -> int:
@@ -474,7 +474,7 @@ class Items:
     # --- below
 
     def _hear(self, recorded: Recorded) -> None:
-        self._told = recorded.seq
+        self.told = recorded.seq
         if recorded.seq > self.history.seq:
             self.history.advance(recorded)
 
@@ -500,7 +500,7 @@ class Items:
         last = len(self.all) - 1
         if self._live_from < 0 or self.all[last].kind is not kind:
             if kind is ItemKind.LIVE_REPLY:
-                self._replace_cut(self._told + 1)
+                self._replace_cut(self.told + 1)
             head = kind is ItemKind.LIVE_REPLY and not self._named
             return self._add_live(kind, text, head=head)
         pieces = self._live[last]

@@ -6,6 +6,7 @@ following but by the reader's own gesture; a paint that waits for a long text.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 
@@ -48,6 +49,7 @@ BUDGET = 0.006
 SLICE = 0.004
 STEP = 40
 DESCRIBED = 4_000
+MANY = 1_000  # facts: more are read in a thread
 
 _FETCHING = frozenset({ItemKind.CALL, ItemKind.USER})
 
@@ -71,6 +73,7 @@ class Canvas(QAbstractScrollArea):
         self._near: Box | None = None
         self._spot: tuple[int, Spot] | None = None
         self.column = Column(Page(Ink(theme), float(COLUMN), self.items, content, time.time))
+        self._ready: Column | None = None
         self._later = QTimer(self, interval=0, singleShot=True)
         self._later.timeout.connect(self._go_on)
         self._describing = QTimer(self, interval=400, singleShot=True)
@@ -91,15 +94,27 @@ class Canvas(QAbstractScrollArea):
 
     def open(self, history: State) -> None:
         """Show a conversation, from its end."""
-        self.items = Items(history)
-        self.items.extend(history.facts)
+        ready, self._ready = self._ready, None
+        if ready is None or ready.page.items.history is not history or ready.page.ink is not self.column.page.ink:
+            ready = self._column_of(history)
+        self.column, self.items = ready, ready.page.items
+        for recorded in history.facts[self.items.told :]:
+            self.column.apply(self.items.advance(recorded))
         self.selection.clear()
         self.finding, self.current, self._spot, self._near = None, -1, None, None
-        old = self.column.page
-        self.column = Column(Page(old.ink, old.width, self.items, self._content, old.now))
         self._fit_width()
         self._set_following(following=True)
         self._refresh()
+
+    async def prepare(self, history: State) -> None:
+        """Read a long history in a thread, for `open`."""
+        if len(history.facts) > MANY:
+            self._ready = await asyncio.to_thread(self._column_of, history)
+
+    def _column_of(self, history: State) -> Column:
+        items, old = Items(history), self.column.page
+        items.extend(history.facts[:])
+        return Column(Page(old.ink, old.width, items, self._content, old.now))
 
     def hear(self, events: Sequence[Event]) -> None:
         """What has happened since the last time."""

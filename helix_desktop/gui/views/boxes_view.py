@@ -93,11 +93,12 @@ class BoxesView(QAbstractScrollArea):
 
     def _go_on(self) -> None:
         """Lay out for some milliseconds; colours of code come last."""
-        until = time.perf_counter() + SLICE
+        until, longest = time.perf_counter() + SLICE, 0
         for box in self._rest:
             self._stack.add(box)
             if time.perf_counter() > until:
                 self._slices.start()
+                longest = self.verticalScrollBar().maximum()  # a bar that goes and comes again lays all of it anew
                 break
         else:
             self._stack.colour(until)
@@ -106,7 +107,7 @@ class BoxesView(QAbstractScrollArea):
             else:
                 self._slices.stop()
         bar = self.verticalScrollBar()
-        bar.setRange(0, max(0, round(self._stack.bottom) - self.viewport().height()))
+        bar.setRange(0, max(longest, round(self._stack.bottom) - self.viewport().height()))
         bar.setPageStep(self.viewport().height())
         if bar.value() < self._wanted:
             bar.setValue(self._wanted)

@@ -43,7 +43,7 @@ def test_the_largest_come_first() -> None:
 
 
 def test_what_can_be_recalled() -> None:
-    assert figures.recallable(state()) in (0, 4_812 + 18_240)
+    assert state().branch.recallable in (0, 4_812 + 18_240)
     assert figures.handover_name(state()) == "Handover 3"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
+import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
@@ -13,6 +15,7 @@ from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.events import FactAppended, Running, StateChanged, Streamed, ToolShowed
 from helix_desktop.engine.view import state_of
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript import view as view_module
 from helix_desktop.gui.transcript.bars import CallBox
 from helix_desktop.gui.transcript.pane import TranscriptPane
 from tests.gui.transcript.facts import Told, call
@@ -44,6 +47,25 @@ def wheel(pane: TranscriptPane, by: int) -> None:
     )
     QApplication.sendEvent(view, event)
     QApplication.processEvents()
+
+
+def test_a_history_that_was_read_in_a_thread_is_shown_as_any_other(
+    pane: TranscriptPane, settle: Settle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view_module, "MANY", 10)
+    told = long_talk()
+    pane.open(state_of(told.facts))
+    settle()
+    wanted = [pane.view.items.all, pane.view.column.total, pane.view.verticalScrollBar().value()]
+    history = state_of(told.facts[:-20])
+    asyncio.run(pane.prepare(history))
+    pane.open(state_of(told.facts[:3]))
+    asyncio.run(pane.prepare(history))
+    for recorded in told.facts[-20:]:  # while the thread was at work
+        history.advance(recorded)
+    pane.open(history)
+    settle()
+    assert [pane.view.items.all, pane.view.column.total, pane.view.verticalScrollBar().value()] == wanted
 
 
 def at_end(pane: TranscriptPane) -> bool:

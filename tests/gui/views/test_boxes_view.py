@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
 
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.boxes import Box, note
@@ -55,3 +56,22 @@ def test_who_scrolls_meanwhile_stays_where_he_went(view: BoxesView) -> None:
     QTest.keyClick(view, Qt.Key.Key_Home)
     settle(view)
     assert bar.value() == 0
+
+
+def test_another_width_is_laid_out_a_few_times_however_slowly(view: BoxesView) -> None:
+    widths: list[float] = []
+
+    def made(ink: Ink, width: float) -> Iterator[Box]:
+        widths.append(width)
+        return lines(ink, width)
+
+    view.show_boxes(made)
+    settle(view)
+    widths.clear()
+    view.resize(280, 400)
+    for _ in range(3_000):
+        QApplication.processEvents()
+        if not view._slices.isActive():
+            break
+    assert 1 <= len(widths) <= 2
+    assert not view._slices.isActive()
