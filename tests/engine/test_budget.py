@@ -92,6 +92,12 @@ def test_each_model_has_its_own_factor() -> None:
     assert talk.state.factor() == 1.0
 
 
+def test_a_window_that_is_not_known_is_the_policys() -> None:
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 0))
+    assert budget.window(talk.state, LAYERED) == LAYERED.window > 0
+
+
 def test_window_and_reserve() -> None:
     talk = Talk()
     assert budget.window(talk.state, LAYERED) == 128_000

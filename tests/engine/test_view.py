@@ -368,3 +368,36 @@ def test_a_document_names_the_entries_of_its_originals() -> None:
     document = talk.view().blocks[0]
     assert document.fold == "h"
     assert document.cached == (Stored(original.digest, 0),)
+
+
+def test_a_change_that_names_no_model_leaves_the_conversations_own() -> None:
+    talk = Talk()
+    talk.add(ConversationStarted("one"))
+    assert talk.state.own_model == ""
+    talk.add(ConversationChanged(model="peer/other"))
+    talk.add(ConversationChanged(title="two"))
+    assert (talk.state.own_model, talk.state.title) == ("peer/other", "two")
+    talk.add(ConversationChanged(model=""))
+    assert (talk.state.own_model, talk.state.title) == ("", "two")
+
+
+def test_the_system_prompt_is_a_block_of_the_fact_that_set_it() -> None:
+    talk = Talk()
+    talk.user("go")
+    seq = talk.add(SystemSet("be brief", 10))
+    assert talk.state.view().blocks[0].source == PartRef(seq)
+
+
+def test_what_is_shown_of_the_past_was_born_at_no_step() -> None:
+    talk = Talk()
+    talk.user("go")
+    talk.steps(2)
+    assert {item.born for item in talk.state.at(talk.state.seq).branch.items} == {0}
+
+
+def test_a_rewind_to_what_is_not_yet_there_leaves_all_of_it() -> None:
+    talk = Talk()
+    talk.user("go")
+    seq = talk.add(Rewound(99))
+    assert talk.state.record.targets[-1] == seq - 1
+    assert talk.view().blocks[0].source == PartRef(1)

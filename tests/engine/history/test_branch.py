@@ -202,3 +202,17 @@ def test_the_turn_knows_where_the_one_before_it_began() -> None:
     talk.user("more")
     assert talk.state.branch.turn.before == first
     assert talk.state.branch.turn.running
+
+
+def test_what_an_undo_brought_back_stays_word_for_word_in_a_longer_fold_but_in_panic() -> None:
+    talk = Talk()
+    talk.user("go")
+    first, second, third = talk.steps(3)
+    talk.fold("m", PartRef(first), kind=FoldKind.MARKER)
+    talk.add(Unfolded("m"))
+    branch = talk.state.branch
+    talk.add(TurnEnded(TurnEnd.DONE))
+    assert list(branch.words_to_keep(Span(first, third), panic=False)) == [PartRef(first)]
+    assert list(branch.words_to_keep(Span(1, first), panic=False)) == [PartRef(first)]
+    assert list(branch.words_to_keep(Span(second, third), panic=False)) == []
+    assert list(branch.words_to_keep(Span(first, third), panic=True)) == []

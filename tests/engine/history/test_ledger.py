@@ -201,3 +201,20 @@ def test_a_report_of_one_token_is_one() -> None:
     seq = talk.add(reply(0, 1))
     assert talk.state.record.ledger.cached("m", seq) == 1
     assert talk.state.record.ledger.answered("other", seq) == 0
+
+
+def test_what_a_second_import_says_reaches_back_to_the_first_at_most() -> None:
+    talk = told(ModelSet(ModelRole.MAIN, "m", 128_000), *STEPS)
+    talk.add(BroughtIn(Origin("codex", "a"), "one", 2))
+    own = talk.add(reply(6, 2_260, 100, cost=1.0))
+    again = talk.add(reply(6, 2_260, 100, cost=1.0))
+    talk.add(BroughtIn(Origin("codex", "a"), "two", 1))
+    assert talk.state.record.ledger.elsewhere == [(2, own - 1), (own - 1, again + 1)]
+
+
+def test_the_first_fact_of_an_import_is_another_programs() -> None:
+    talk = told(*STEPS[:2])
+    first = talk.add(reply(10, 150))
+    ledger, seq = talk.state.record.ledger, talk.state.seq
+    behind = talk.add(BroughtIn(Origin("codex", "a"), "one", first))
+    assert (ledger.cached("m", seq), ledger.cached("m", behind)) == (150, 0)

@@ -98,10 +98,11 @@ def test_it_shows_the_sessions_own_meter(panel: Inspector, session: Commanded) -
     assert session.forecast() in text
 
 
-def test_what_comes_next_is_told_in_the_users_language(panel: Inspector, session: Commanded) -> None:
+def test_what_comes_next_is_told_in_the_users_language(panel: Inspector, session: Commanded, settle: Settle) -> None:
     engine_sentences.take({session.forecast(): "接下来：交接文档"})
     try:
         panel._refresh()
+        settle()
         assert "接下来：交接文档" in panel.view.text()
     finally:
         engine_sentences.take({})
