@@ -6,6 +6,7 @@ gets: one uninterrupted message. Where nothing is hidden these are the bytes tha
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from helix_desktop.wire.message import Json, listed, mapping, number, string
 OURS = frozenset({"recall_cached_content", "search_cached_content"})
 
 
-class Veil:
+class Veil(ABC):
     """`hold`: reasoning waits until it is known what it led to. `again` begins the next reply of the same message."""
 
     def __init__(self, *, hold: bool) -> None:
@@ -49,13 +50,13 @@ class Veil:
         self.visible += not ours
         return ours
 
+    @abstractmethod
     def feed(self, raw: bytes, event: Json | None) -> bytes:
         """The bytes for the client."""
-        raise NotImplementedError
 
+    @abstractmethod
     def whole(self, values: Sequence[Mapping[str, Json]]) -> Json:
         """Replies that came without a stream, as one."""
-        raise NotImplementedError
 
 
 class AnthropicVeil(Veil):

@@ -33,6 +33,13 @@ JUDGED: Mapping[str, str] = {  # a survivor, and why no test can or need catch i
     f"{HISTORY}.ledger.xǁLedgerǁsavings__mutmut_1": "every caller gives the price",
     f"{HISTORY}.moment.xǁMomentǁfactor__mutmut_9": "no model has either name",
     f"{HISTORY}.branch.xǁBranchǁoutput__mutmut_4": "the words of an error nobody reads",
+    f"{HISTORY}.branch.xǁBranchǁmay_nest__mutmut_5": "only slower: what cuts no item nests with every span",
+    f"{HISTORY}.branch.xǁBranchǁmay_nest__mutmut_12": "only slower: what cuts no item nests with every span",
+    f"{HISTORY}.branch.xǁBranchǁmay_nest__mutmut_14": "only slower: a part nests with every span",
+    f"{HISTORY}.ledger.xǁLedgerǁfactor__mutmut_25": "the median of what is expected is what is expected",
+    f"{HISTORY}.folds.xǁFoldsǁbuild__mutmut_8": "the fold of a part is left out of one item alone",
+    f"{HISTORY}.folds.xǁFoldsǁ_document__mutmut_16": "a block is counted by its own number",
+    "helix_desktop.engine.view.xǁStateǁholds__mutmut_4": "settings know no time",
 }
 
 

@@ -5,27 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from helix_desktop import cli, places
+from helix_desktop import places
 from helix_desktop.commands import changes, open_workspace
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.tools.changes.checkpoints import Checkpoints
-
-Ran = tuple[int, str, str]
-Helix = Callable[..., Ran]
-
-
-@pytest.fixture
-def helix(capfd: pytest.CaptureFixture[str]) -> Helix:
-    def run(*arguments: object) -> Ran:
-        code = cli.main([str(argument) for argument in arguments])
-        return (code, *capfd.readouterr())
-
-    return run
+from tests.commands.conftest import Helix
 
 
 @pytest.fixture

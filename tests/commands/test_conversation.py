@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from helix_desktop import cli, places
+from helix_desktop import places
 from helix_desktop.commands import open_workspace
 from helix_desktop.engine.facts import ConversationStarted, Folded, FoldKind, ModelReplied, Span, Stop, Text, UserSaid
-
-Ran = tuple[int, str, str]
-Helix = Callable[..., Ran]
-
-
-@pytest.fixture
-def helix(capfd: pytest.CaptureFixture[str]) -> Helix:
-    def run(*arguments: object) -> Ran:
-        code = cli.main([str(argument) for argument in arguments])
-        return (code, *capfd.readouterr())
-
-    return run
+from tests.commands.conftest import Helix
 
 
 @pytest.fixture

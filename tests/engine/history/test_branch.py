@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from helix_desktop.engine.calls import TEXT_ARGUMENT
 from helix_desktop.engine.facts import (
     BreakerClosed,
     Excluded,
@@ -19,6 +20,7 @@ from helix_desktop.engine.facts import (
     TurnEnd,
     TurnEnded,
     Unfolded,
+    UserSaid,
 )
 from helix_desktop.engine.history.shown import MARKER_TOKENS
 from tests.engine.talk import Talk
@@ -216,3 +218,30 @@ def test_what_an_undo_brought_back_stays_word_for_word_in_a_longer_fold_but_in_p
     assert list(branch.words_to_keep(Span(1, first), panic=False)) == [PartRef(first)]
     assert list(branch.words_to_keep(Span(second, third), panic=False)) == []
     assert list(branch.words_to_keep(Span(first, third), panic=True)) == []
+
+
+def test_a_short_text_of_a_file_is_not_remembered() -> None:
+    talk = Talk()
+    talk.user("go")
+    for tokens in (TEXT_ARGUMENT, TEXT_ARGUMENT + 1):
+        call = ToolCall(f"c{tokens}", "write", '{"path": "x.py", "text": "…"}', tokens)
+        talk.add(ModelReplied((call,), "m", Stop.CALLS))
+        talk.output(call.id)
+    assert len(talk.state.branch.text_keys) == 1
+
+
+def test_what_stands_beside_the_reasoning_of_an_open_loop_can_be_taken_out() -> None:
+    talk = Talk()
+    talk.user("go")
+    parts = (Reasoning("because", 5), Text("so", 2), ToolCall("a", "read", "{}", 3))
+    seq = talk.add(ModelReplied(parts, "m", Stop.CALLS))
+    talk.output("a")
+    talk.add(Excluded(PartRef(seq, 0)))
+    talk.add(Excluded(PartRef(seq, 1)))
+    assert list(talk.state.branch.exclusions) == [PartRef(seq, 1)]
+
+
+def test_a_note_is_all_its_texts() -> None:
+    talk = Talk()
+    seq = talk.add(UserSaid((Text("one ", 1), Text("two", 1)), by="a skill"))
+    assert talk.state.branch.notes["a skill"] == (seq, "one two")
