@@ -80,6 +80,7 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(f"what can be recalled {where}", state.branch.recallable, places.recallable(c, n))
     yield from _unequal(f"sums {where}", _sums(state), _sums_of(c, n))
     yield from _unequal(f"the digest of the request {where}", _digest(state, c), request.digest(c, n))
+    yield from _unequal(f"the next message {where}", _next(state), _rounded(places.next_message(c, n)))
     money = budget.savings(state).paid_without
     if abs(money - (reckoned := figures.money_without_folds(c, n, places.prices))) > 1e-9:
         yield Difference(f"money without folds {where}", money, reckoned)
@@ -140,6 +141,15 @@ def _sums(state: Moment) -> tuple[object, ...]:
 def _sums_of(c: Conversation, n: int) -> tuple[object, ...]:
     sums = figures.sums(c, n)
     return sums.steps, sums.sent, sums.without, sums.cache_read, sums.paid, sums.saved
+
+
+def _next(state: Moment) -> tuple[int, float] | None:
+    price = budget.next_message(state, from_fact(None))
+    return _rounded((price.reply, price.cold) if price else None)
+
+
+def _rounded(price: tuple[int, float] | None) -> tuple[int, float] | None:
+    return (price[0], round(price[1], 9)) if price else None
 
 
 def _digest(state: Moment, c: Conversation) -> str:

@@ -136,6 +136,14 @@ def money_without_folds(c: Conversation, n: int, priced: Callable[[ModelSet | No
     return total
 
 
+def usual_reply(c: Conversation, n: int) -> int:
+    """The median of what the replies among the last nine requests wrote, as far as a provider reported them."""
+    asked = [fact for _, fact in c.until(n) if isinstance(fact, ModelReplied | Spent)][-9:]
+    told = [fact for fact in asked if isinstance(fact, ModelReplied) and fact.usage.input > 0]
+    written = [fact.usage.output or sum(part.tokens for part in fact.parts) for fact in told]
+    return round(median(wrote for wrote in written if wrote)) if any(written) else 0
+
+
 def miscounted(c: Conversation, n: int, count: Callable[[str], int]) -> list[int]:
     """Facts with a text whose tokens are not what `count` says. Nothing else here counts texts: tokens stand in the facts."""
     found = []

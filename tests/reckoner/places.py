@@ -32,7 +32,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
     UserSaid,
 )
-from tests.reckoner.figures import PER_MESSAGE, counted, factor, main_model, sent
+from tests.reckoner.figures import PER_MESSAGE, counted, factor, main_model, sent, usual_reply
 from tests.reckoner.journal import Conversation, before, settings, way
 from tests.reckoner.moment import NOTE, Item, Moment, Shown, moment, sort_of, view
 
@@ -384,6 +384,13 @@ def prices(model: ModelSet | None) -> tuple[float, float, float]:
         return 0.0, 0.0, 0.0
     plain = model.price_input
     return model.price_cache_read or plain / 10, model.price_cache_write or plain, model.price_output or plain * 5
+
+
+def next_message(c: Conversation, n: int) -> tuple[int, float] | None:
+    """What a reply is expected to write, and what the next message costs in dollars while nothing of it is in the provider's cache."""
+    _, writing, output = prices(main_model(c, n))
+    reply = usual_reply(c, n)
+    return (reply, (meter(c, n)[1] * writing + reply * output) / 1_000_000) if writing else None
 
 
 # --- an export -------------------------------------------------------------------------------------------------------
