@@ -152,3 +152,28 @@ def test_counting_from_many_threads_is_safe() -> None:
     for thread in threads:
         thread.join()
     assert found == {3}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text(max_size=60), max_size=30))
+def test_texts_counted_together_have_the_counts_they_have_alone(texts: list[str]) -> None:
+    texts = [*texts, "<|endoftext|> in the middle", "line\n" * 5_000]
+    ahead, alone = Counter(), Counter()
+    ahead._encoding = alone._encoding = COUNTER._loaded()
+    ahead.ahead(texts)
+    assert {tokens._key(text) for text in texts} == set(ahead._counts)
+    assert [ahead.count(text) for text in texts] == [sum(map(alone._piece, pieces(text))) for text in texts]
+
+
+def test_where_many_texts_together_make_tiktoken_panic_each_is_counted_alone() -> None:
+    class Panics:
+        def encode(self, *_: object, **__: object) -> list[int]:
+            raise BaseException("panic")  # noqa: TRY002 - as pyo3 raises it
+
+        def encode_ordinary(self, text: str) -> list[int]:
+            return [0] * len(text)
+
+    counter = Counter()
+    counter._encoding = Panics()  # type: ignore[assignment]
+    counter.ahead(["ab", "abc"])
+    assert (counter.count("ab"), counter.count("abc")) == (2, 3)

@@ -11,7 +11,7 @@ import functools
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from helix_desktop.engine import facts
@@ -24,7 +24,9 @@ _TAGGED: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (facts.Text, facts.Attachment, facts.Reasoning, facts.ToolCall, facts.Span, facts.PartRef)
 }
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 VERSIONS: Mapping[str, int] = {}
+_Read = Callable[[typing.Any], object]
 UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
 
 
@@ -32,11 +34,8 @@ def encode(fact: Fact) -> str:
     """One line of JSON with its keys in declared order."""
     kind = type(fact).__name__
     body = {"fact": kind, "version": VERSIONS.get(kind, 1), **_fields(fact)}
-    return (
-        json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-        .encode("utf-8", "surrogatepass")
-        .decode("utf-8", "replace")
-    )
+    text = _JSON.encode(body)
+    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def decode(text: str) -> Fact:
@@ -63,11 +62,18 @@ def decode(text: str) -> Fact:
 
 def _fields(value: object) -> dict[str, object]:
     out: dict[str, object] = {}
-    for field in dataclasses.fields(typing.cast(typing.Any, value)):
-        content = getattr(value, field.name)
-        if field.default is dataclasses.MISSING or content != field.default:
-            out[field.name] = _plain(content)
+    kind: type = type(value)
+    for name, default in _declared(kind):
+        content = getattr(value, name)
+        if content != default:
+            out[name] = _plain(content)
     return out
+
+
+@functools.cache
+def _declared(kind: type) -> Sequence[tuple[str, object]]:
+    """The fields and their defaults; nothing equals that of one without."""
+    return [(field.name, field.default) for field in dataclasses.fields(typing.cast(typing.Any, kind))]
 
 
 def _plain(value: object) -> object:
@@ -78,46 +84,46 @@ def _plain(value: object) -> object:
             return [_plain(item) for item in value]
         case StrEnum():
             return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        name = type(value).__name__
-        return {"is": name, **_fields(value)} if name in _TAGGED else _fields(value)
-    return value
-
-
-@functools.cache
-def _hints(kind: type) -> Mapping[str, object]:
-    return typing.get_type_hints(kind)
+        case str() | int() | float() | None:
+            return value
+    name = type(value).__name__
+    return {"is": name, **_fields(value)} if name in _TAGGED else _fields(value)
 
 
 def _build(kind: type, body: Mapping[str, object]) -> object:
-    hints = _hints(kind)
-    return kind(**{name: _value(hints[name], content) for name, content in body.items() if name in hints})
+    readers = _readers(kind)
+    return kind(
+        **{
+            name: None if content is None else readers[name](content)
+            for name, content in body.items()
+            if name in readers
+        }
+    )
 
 
-def _value(hint: typing.Any, content: typing.Any) -> object:
-    if content is None:
-        return None
-    origin = typing.get_origin(hint)
+@functools.cache
+def _readers(kind: type) -> Mapping[str, _Read]:
+    return {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()}
+
+
+def _reader(hint: typing.Any) -> _Read:
+    """What makes a value of this type of what JSON has for it."""
+    origin, inner = typing.get_origin(hint), [one for one in typing.get_args(hint) if one is not types.NoneType]
+    if origin is tuple and inner[-1] is Ellipsis:
+        each = _reader(inner[0])
+        return lambda content: tuple(None if one is None else each(one) for one in content)
     if origin is tuple:
-        args = typing.get_args(hint)
-        inner = args[:1] * len(content) if args[-1] is Ellipsis else args
-        return tuple(_value(item, value) for item, value in zip(inner, content, strict=True))
+        several = [_reader(one) for one in inner]
+        return lambda content: tuple(read(one) for read, one in zip(several, content, strict=True))
     if origin in (typing.Union, types.UnionType):
-        return _one_of(hint, content)
-    return _single(hint, content)
-
-
-def _one_of(hint: typing.Any, content: typing.Any) -> object:
-    """A tagged value says which it is; plain values of several types stand as they are."""
-    if isinstance(content, dict):
-        return _build(_TAGGED[content.pop("is")], content)
-    plain = [item for item in typing.get_args(hint) if item is not type(None)]
-    return _value(plain[0], content) if len(plain) == 1 else content
-
-
-def _single(hint: typing.Any, content: typing.Any) -> object:
+        return _reader(inner[0]) if len(inner) == 1 else _tagged
     if hint is Digest:
-        return Digest.parse(content)
+        return Digest.parse
     if dataclasses.is_dataclass(hint):
-        return _build(typing.cast(type, hint), {k: v for k, v in content.items() if k != "is"})
-    return hint(content) if isinstance(hint, type) and issubclass(hint, StrEnum) else content
+        return functools.partial(_build, typing.cast(type, hint))
+    return hint if isinstance(hint, type) and issubclass(hint, StrEnum) else lambda content: content
+
+
+def _tagged(content: typing.Any) -> object:
+    """A tagged value says which it is; plain values of several types stand as they are."""
+    return _build(_TAGGED[content["is"]], content) if isinstance(content, dict) else content

@@ -98,6 +98,13 @@ def texts(message: RecordedMessage) -> Sequence[str]:
     return (message.text, *(call.arguments for call in message.calls))
 
 
+def counted(message: RecordedMessage) -> Sequence[str]:
+    """The texts whose tokens are counted, each by itself."""
+    names = (part for call in message.calls for part in (call.name, call.arguments))
+    sealed_too = (part.text for part in message.parts if not isinstance(part, ToolCall))
+    return [text for text in (message.text, message.reasoning, *names, *sealed_too) if text]
+
+
 def reply(
     parts: Iterable[ReplyPart], *, model: str = "", time: float = 0.0, usage: Usage | None = None
 ) -> RecordedMessage:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from helix_desktop.errors import NewerVersion, StoreBusy, StoreFailed, StoreFull
 
+TOGETHER = 64  # rows of values in one statement
 _SENSELESS = (
     "no such ",
     "malformed ",
@@ -59,6 +60,21 @@ def prepare(connection: sqlite3.Connection, schema: str, *, application: int, ve
     except StoreFailed:
         connection.close()
         raise
+
+
+def with_rows(
+    connection: sqlite3.Connection, before: str, rows: Sequence[Sequence[object]], behind: str = ""
+) -> list[tuple[Any, ...]]:
+    """What a statement with these rows of values answers, many at a time: each statement gives up the interpreter, and then has to
+    get it back from threads that compute.
+    """
+    found: list[tuple[Any, ...]] = []
+    for start in range(0, len(rows), TOGETHER):
+        some = rows[start : start + TOGETHER]
+        row = f"({', '.join('?' * len(some[0]))})"
+        statement = f"{before} VALUES {', '.join([row] * len(some))} {behind}"
+        found += connection.execute(statement, [one for row in some for one in row]).fetchall()
+    return found
 
 
 def version_of(connection: sqlite3.Connection) -> int:

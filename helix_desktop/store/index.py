@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.contents import tokens_in
@@ -51,8 +52,9 @@ CREATE INDEX pieces_in ON pieces(conversation, seq) WHERE seq;
 CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode61 remove_diacritics 2');
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
-_USED = "UPDATE entries SET uses = uses + 1 WHERE digest = ? RETURNING number"
-_RECALLED = "UPDATE entries SET recalled = max(recalled, ?) WHERE digest = ?"
+Piece = tuple[str, int, int, str, int]  # text, the entry's number, where it begins; conversation and fact
+_USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
+_OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
 
 
 class IndexDamaged(StoreFailed):
@@ -226,11 +228,11 @@ class IndexFile:
             self._set("checkpoint bytes", room)
 
     def _insert_rows(self, found: Sequence[Record], pinned: frozenset[Digest]) -> None:
-        execute = self.connection.execute
-        any_used = execute("SELECT 1 FROM uses LIMIT 1").fetchone() is not None
+        uses = self._used_before(found)
         rows = []
         for record in found:
-            uses, recalled = self._used_before(record) if any_used else (0, 0.0)
+            before = uses.get(record.digest.raw, ())
+            recalled = max((time for _, time, how in before if how == "recall"), default=0.0)
             about = record.about
             row = (
                 record.number,
@@ -241,25 +243,31 @@ class IndexFile:
                 record.size,
                 record.kept,
             )
-            rows.append((*row, record.lines, record.time, uses, recalled, record.digest in pinned, record.state))
-        self.connection.executemany(
-            "INSERT OR IGNORE INTO sources VALUES(?)", {(record.about.source,) for record in found}
-        )
-        self.connection.executemany(
-            "INSERT OR REPLACE INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?)", rows
+            rows.append(
+                (*row, record.lines, 0, record.time, len(before), recalled, record.digest in pinned, record.state)
+            )
+        self._with_rows("INSERT OR IGNORE INTO sources", list({(record.about.source,) for record in found}))
+        self._with_rows("INSERT OR REPLACE INTO entries", rows)
+        numbers = {record.digest.raw: record.number for record in found}
+        self._join(
+            [(conversation, numbers[digest]) for digest, before in uses.items() for conversation, _, _ in before]
         )
 
-    def _used_before(self, record: Record) -> tuple[int, float]:
-        """How often facts name an entry that comes after them, and when it was last recalled."""
-        known = self.connection.execute(
-            "SELECT conversation, time, how FROM uses WHERE digest = ?", (record.digest.raw,)
-        ).fetchall()
-        for conversation in {conversation for conversation, _, _ in known}:
-            self._join(conversation, record.number)
-        return len(known), max((time for _, time, how in known if how == "recall"), default=0.0)
+    def _with_rows(self, before: str, rows: Sequence[Sequence[object]], behind: str = "") -> list[tuple[Any, ...]]:
+        return database.with_rows(self.connection, before, rows, behind)
 
-    def _join(self, conversation: str, number: int) -> None:
-        self.connection.execute("INSERT OR IGNORE INTO members VALUES(?, ?)", (conversation, number))
+    def _used_before(self, found: Sequence[Record]) -> Mapping[bytes, Sequence[tuple[str, float, str]]]:
+        """By entry, the facts that name it and are known already: conversation, time and how."""
+        uses: dict[bytes, list[tuple[str, float, str]]] = {}
+        digests = [(record.digest.raw,) for record in found]
+        for digest, *use in self._with_rows(
+            "SELECT digest, conversation, time, how FROM uses WHERE digest IN (", digests, ")"
+        ):
+            uses.setdefault(digest, []).append(tuple(use))
+        return uses
+
+    def _join(self, members: Sequence[tuple[str, int]]) -> None:
+        self._with_rows("INSERT OR IGNORE INTO members", list(dict.fromkeys(members)))
 
     def reread(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that are known already."""
@@ -279,57 +287,74 @@ class IndexFile:
         found = self._feed.records(progress.words, WORDS)
         contents = self._feed.beginnings(found, SEARCHED)
         with self._writing():
-            for record, content in contents:
-                if content is not None and record.about.tool != CHECKPOINT:
-                    self._add_content(record, content)
+            texts = [
+                (record, content, text)
+                for record, content in contents
+                if content is not None
+                and record.about.tool != CHECKPOINT
+                and (text := search_words.readable(content)) is not None
+            ]
+            self._add_pieces(
+                (piece, record.number, start, "", 0)
+                for record, _, text in texts
+                for start, piece in search_words.pieces(text)
+            )
+            tokens = [(record.number, tokens_in(record.size, content, self._count)) for record, content, _ in texts]
+            self._with_rows("UPDATE entries SET tokens = column2 FROM (", tokens, ") WHERE number = column1")
             complete = len(contents) == len(found) < WORDS
             self._set("words", progress.entries if complete else contents[-1][0].number)
 
-    def _add_content(self, record: Record, content: bytes) -> None:
-        text = search_words.readable(content)
-        if text is None:
-            return
-        for start, piece in search_words.pieces(text):
-            self._add_piece(piece, number=record.number, start=start)
-        tokens = tokens_in(record.size, content, self._count)
-        self.connection.execute("UPDATE entries SET tokens = ? WHERE number = ?", (tokens, record.number))
-
-    def _add_piece(self, text: str, *, number: int = 0, start: int = 0, conversation: str = "", seq: int = 0) -> None:
-        row = self.connection.execute(
-            "INSERT INTO pieces(number, start, length, conversation, seq) VALUES(?, ?, ?, ?, ?)",
-            (number, start, len(text), conversation, seq),
-        ).lastrowid
-        self.connection.execute(
-            "INSERT INTO words(rowid, text, parts) VALUES(?, ?, ?)", (row, text, search_words.parts(text))
-        )
+    def _add_pieces(self, pieces: Iterable[Piece]) -> None:
+        found = list(pieces)
+        (last,) = self.connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
+        rows = [
+            (at, number, start, len(text), *where) for at, (text, number, start, *where) in enumerate(found, last + 1)
+        ]
+        self._with_rows("INSERT INTO pieces(id, number, start, length, conversation, seq)", rows)
+        words = [(at, text, search_words.parts(text)) for at, (text, *_) in enumerate(found, last + 1)]
+        self._with_rows("INSERT INTO words(rowid, text, parts)", words)
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
     def _add_facts(self, progress: Progress) -> None:
         lines = self._feed.lines(progress.facts, FACTS)
         with self._writing():
-            for line in lines:
-                self._add_fact(line)
+            facts = [(line, fact) for line in lines if (fact := _decoded(line)) is not None]
+            self._add_pieces(
+                (piece, 0, start, line.conversation, line.seq)
+                for line, fact in facts
+                for text in said(fact)
+                for start, piece in search_words.pieces(text)
+            )
+            self._add_uses(
+                [
+                    (digest.raw, line.conversation, line.seq, line.time, how)
+                    for line, fact in facts
+                    for how, digest in used(fact)
+                ]
+            )
             self._set("facts", lines[-1].id if len(lines) == FACTS else progress.of_facts)
 
-    def _add_fact(self, line: Line) -> None:
-        try:
-            fact = decode(line.fact)
-        except HelixError:
-            return
-        for text in said(fact):
-            for start, piece in search_words.pieces(text):
-                self._add_piece(piece, start=start, conversation=line.conversation, seq=line.seq)
-        for how, digest in used(fact):
-            added = self.connection.execute(
-                "INSERT OR IGNORE INTO uses VALUES(?, ?, ?, ?, ?)",
-                (digest.raw, line.conversation, line.seq, line.time, how),
-            ).rowcount
-            if added:
-                for (number,) in self.connection.execute(_USED, (digest.raw,)).fetchall():
-                    self._join(line.conversation, number)
-                if how == "recall":
-                    self.connection.execute(_RECALLED, (line.time, digest.raw))
+    def _add_uses(self, uses: Sequence[tuple[bytes, str, int, float, str]]) -> None:
+        added = self._with_rows("INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how")
+        counts = Counter(digest for digest, *_ in added)
+        recalled: dict[bytes, float] = {}
+        for digest, _, time, how in added:
+            if how == "recall":
+                recalled[digest] = max(time, recalled.get(digest, 0.0))
+        known = dict(
+            self._with_rows(
+                _USED, [(digest, count, recalled.get(digest, 0.0)) for digest, count in counts.items()], _OF_THESE
+            )
+        )
+        self._join([(conversation, known[digest]) for digest, conversation, *_ in added if digest in known])
+
+
+def _decoded(line: Line) -> Fact | None:
+    try:
+        return decode(line.fact)
+    except HelixError:
+        return None
 
 
 def said(fact: Fact) -> list[str]:

@@ -41,7 +41,7 @@ _BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
 _BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
 _BROUGHT_FACTS = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE {_BROUGHT} ORDER BY id"  # noqa: S608
 _WITHOUT_EFFECT = '{"fact":"ToolReturned","version":1,'
-_INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest) VALUES(?, ?, ?, ?, ?)"
+_INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,13 @@ class JournalFile:
             return tuple(_line(row).recorded() for row in rows)
 
     def _insert(self, row: Row, recorded: Sequence[Recorded]) -> None:
+        rows = []
         for each in recorded:
             text = encoding.encode(each.fact)
             digest = seal(each.conversation, each.seq, each.time, text)
-            self.connection.execute(_INSERT, (each.conversation, each.seq, each.time, text, digest))
+            rows.append((each.conversation, each.seq, each.time, text, digest))
             row = advance(row, each)
+        database.with_rows(self.connection, _INSERT, rows)
         self.connection.execute(_UPSERT, row.values())
 
     def read(self, conversation: str, after: int = 0, limit: int = 0) -> tuple[Recorded, ...]:
@@ -244,8 +246,7 @@ class JournalFile:
     def restore(self, lines: Sequence[Line]) -> None:
         """Put stored facts back as they were (an import, a repair); the derived tables follow."""
         with self._writing():
-            for line in lines:
-                self.connection.execute(_INSERT, (line.conversation, line.seq, line.time, line.fact, line.digest))
+            database.with_rows(self.connection, _INSERT, list(map(_row_of, lines)))
             for conversation in dict.fromkeys(line.conversation for line in lines):
                 self._derive(conversation)
 
@@ -255,8 +256,8 @@ class JournalFile:
         """
         with self._writing():
             rows: dict[str, Row] = {}
+            database.with_rows(self.connection, _INSERT, list(map(_row_of, lines)))
             for line in lines:
-                self.connection.execute(_INSERT, (line.conversation, line.seq, line.time, line.fact, line.digest))
                 row = rows.get(line.conversation) or self._row(line.conversation) or empty(line.conversation, line.time)
                 rows[line.conversation] = _advanced(row, line) if sealed else advance(row, line.recorded())
             for row in rows.values():
@@ -350,6 +351,10 @@ def _advanced(row: Row, line: Line) -> Row:
 def _readable(raw: bytes) -> str:
     """Damaged text is read as far as it goes: the digest then names the fact it stands in."""
     return raw.decode("utf-8", "replace")
+
+
+def _row_of(line: Line) -> tuple[str, int, float, str, bytes]:
+    return (line.conversation, line.seq, line.time, line.fact, line.digest)
 
 
 def _line(row: tuple[int, str, int, float, str, bytes]) -> Line:

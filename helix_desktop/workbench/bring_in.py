@@ -20,6 +20,7 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
+from helix_desktop import tokens
 from helix_desktop.engine import budget, policy
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -43,7 +44,7 @@ from helix_desktop.engine.view import state_of
 from helix_desktop.errors import HelixError, NotThere, WrongUse
 from helix_desktop.histories import as_facts, keys, reading, sqlite_files
 from helix_desktop.histories.as_facts import Draft
-from helix_desktop.histories.recording import Recording, texts
+from helix_desktop.histories.recording import Recording, counted, texts
 from helix_desktop.histories.rows import Told
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.workspace import Workspace
@@ -200,6 +201,8 @@ class Import:
             recording = next(read, None)
             while recording is not None:
                 after = next(read, None)
+                if isinstance(self.tokens, tokens.Counter):
+                    self.tokens.ahead(text for message in recording.messages for text in counted(message))
                 made = as_facts.drafts(recording, self.tokens, partial(conversation_of, recording.kind))
                 known = stamp if after is None else (0, 0)
                 yield _Held(file, recording, made, known, self._meter(made), _keys(recording))
