@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +41,8 @@ class Histories:
         self._going: asyncio.Task[Result] | None = None
         self._stopped = False
         self._run = ""
+        self._one_import = asyncio.Lock()
+        self._watch: asyncio.Task[None] | None = None
 
     async def find(self) -> Sequence[Group]:
         self._found = await asyncio.to_thread(_by_folder)
@@ -48,6 +50,10 @@ class Histories:
         return sorted(groups, key=lambda group: (-group.conversations, group.program, group.folder))
 
     async def bring_in(self, groups: Sequence[Group], report: Report) -> Outcome:
+        async with self._one_import:
+            return await self._bring_in(groups, report)
+
+    async def _bring_in(self, groups: Sequence[Group], report: Report) -> Outcome:
         from helix_desktop.workbench.bring_in import new_run
 
         if not self._stopped:  # what was stopped goes on, as one import
@@ -75,7 +81,6 @@ class Histories:
         from helix_desktop.workbench.bring_in import Result
 
         result = self._results.setdefault(bench.id, Result(self._run))
-        result.unchanged = -len(result.imported)
         wanted = {str(file): frozenset(folders) for file, folders in part.files.items()}
         work = bench.bring_in(list(part.files), wanted=wanted, report=heard, result=result)  # type: ignore[arg-type]
         self._going = tasks.Tasks("window").spawn(work, name="bring in conversations")
@@ -93,6 +98,41 @@ class Histories:
         self._stopped = True
         if self._going is not None:
             self._going.cancel()
+
+    @property
+    def watching(self) -> bool:
+        return self._watch is not None and not self._watch.done()
+
+    def watch(self, groups: Sequence[Group], heard: Callable[[Outcome], object]) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        if groups:
+            work = self._watched({_key(group) for group in groups}, heard)
+            self._watch = tasks.Tasks("window").spawn(work, name="watch conversations")
+
+    async def _watched(self, wanted: set[Key], heard: Callable[[Outcome], object]) -> None:
+        """The last import somebody asked for stays the one that can be undone."""
+        import watchfiles
+
+        from helix_desktop.histories import finding
+
+        roots = finding.roots(finding.Places.of_this_user()).values()
+        there = [folder for folders in roots for folder in folders if folder.is_dir()]
+        changes = watchfiles.awatch(*there, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
+        begun = False
+        async for changed in changes:  # the first comes when the folders are watched, so that nothing is missed
+            if begun and not changed:
+                continue
+            begun = True
+            async with self._one_import:
+                asked = self._run, self._results, self._stopped
+                self._stopped = False
+                groups = [group for group in await self.find() if _key(group) in wanted]
+                outcome = await self._bring_in(groups, lambda *_: None)
+                self._run, self._results, self._stopped = asked
+            if outcome.new or outcome.grown:
+                heard(outcome)
 
     async def undo(self) -> Sequence[str]:
         stayed: list[str] = []
@@ -150,7 +190,7 @@ class Histories:
         return Outcome(
             sum(one.state in ("new", "fork", "back") for one in brought),
             sum(one.state == "more" for one in brought),
-            sum(max(0, result.unchanged) for result in results.values()),
+            sum(result.unchanged for result in results.values()),
             self._stopped,
             (show[0], show[1]),
             sorted({masked(key) for result in results.values() for key in result.keys.places}),

@@ -135,9 +135,12 @@ def _begins(kind: str, file: Path) -> tuple[str, float]:
         folder = _text(file.parent.parent / ".project_root")
     try:
         with file.open("rb") as opened:
-            lines = opened.read(_LOOKED_AT).split(b"\n")
+            begins = opened.read(_LOOKED_AT)
     except OSError:
         return folder, time
+    if kind == cline.KIND:
+        return cline.folder_in(begins.decode("utf-8", "replace")), time
+    lines = begins.split(b"\n")
     for line in lines:
         value = _loaded(line)
         inner = mapping(value.get("payload"))

@@ -44,6 +44,8 @@ _BESIDE = (
     "task_metadata.json",
 )  # what recorders put beside a session
 
+_PARTS = ("msg_", "prt_")  # what opencode puts beside a session
+
 Is = Callable[[Mapping[str, object]], bool]
 Read = Callable[[Sequence[Row], Told, Path], list[Recording]]
 Databases = Callable[[sqlite3.Connection, Path, Told, str], Iterator[Recording]]
@@ -194,7 +196,7 @@ def files(folder: Path) -> Sequence[Path]:
     """The files of a folder that may hold a session."""
     endings = ("*.jsonl", "*.json", "*.traj", "*.db")
     found = sorted(file for ending in endings for file in folder.rglob(ending) if file.is_file())
-    kept = [file for file in found if not file.name.endswith(_BESIDE)]
+    kept = [file for file in found if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS)]
     if not kept:
         raise WrongUse(
             f"There is no .jsonl or .json file under {folder}.", remedy="Specify a file or a folder of sessions."

@@ -88,6 +88,11 @@ class Recording:
     parent_call: str = ""
 
     @property
+    def known(self) -> tuple[str, str]:
+        """What names it among all."""
+        return self.kind, self.session
+
+    @property
     def steps(self) -> int:
         """How many requests were made: one for each message of the assistant."""
         return sum(message.role == "assistant" for message in self.messages)

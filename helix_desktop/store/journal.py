@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.engine import encoding
-from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded
+from helix_desktop.engine.facts import BroughtIn, ConversationStarted, Fact, ModelReplied, Origin, Recorded
 from helix_desktop.errors import JournalCorrupt, NotThere, StoreFailed, WrongUse
 from helix_desktop.store import database
 from helix_desktop.store.conversations import COLUMNS, Row, advance, empty
@@ -40,6 +40,7 @@ _UPSERT = f"INSERT OR REPLACE INTO conversations VALUES({', '.join('?' * len(COL
 _BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
 _BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
 _BROUGHT_FACTS = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE {_BROUGHT} ORDER BY id"  # noqa: S608
+_BROUGHT_BEHIND = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE conversation = ? AND seq > ? AND {_BROUGHT} ORDER BY seq"  # noqa: S608
 _WITHOUT_EFFECT = '{"fact":"ToolReturned","version":1,'
 _INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest)"
 
@@ -199,12 +200,23 @@ class JournalFile:
         if len(copied) != at or at < 1:
             raise NotThere(f"The conversation {conversation} has no fact {at} to fork from.")
         time = self._now()
-        begun = Recorded(new, at + 1, time, ConversationStarted(forked_from=conversation, forked_at=at))
+        begun = [Recorded(new, at + 1, time, ConversationStarted(forked_from=conversation, forked_at=at))]
+        if (first := self._elsewhere(conversation, at)) is not None:
+            paid = sum(one.fact.usage.cost for one in copied[max(0, first - 1) :] if isinstance(one.fact, ModelReplied))
+            begun.append(Recorded(new, at + 2, time, BroughtIn(Origin(), "", first, cost=paid)))
         with self._writing():
             if self._row(new) is not None:
                 raise WrongUse(f"There is a conversation {new} already.")
-            self._insert(empty(new, copied[0].time), (*copied, begun))
-        return (*copied, begun)
+            self._insert(empty(new, copied[0].time), (*copied, *begun))
+        return (*copied, *begun)
+
+    def _elsewhere(self, conversation: str, at: int) -> int | None:
+        """From which fact up to `at` all is another program's, where the fact that tells so stands behind it."""
+        with self._reading():
+            rows = self.connection.execute(_BROUGHT_BEHIND, (conversation, at)).fetchall()
+        brought = (_line(row).recorded().fact for row in rows)
+        firsts = (one.first for one in brought if isinstance(one, BroughtIn) and one.first <= at and not one.undone)
+        return next(firsts, None)
 
     def conversations(self) -> tuple[Row, ...]:
         """All of them, the one changed last first."""

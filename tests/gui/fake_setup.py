@@ -101,6 +101,14 @@ class FakeHistories:
         self.done: list[Sequence[Group]] = []
         self.keys: Sequence[str] = ("sk-ant-…9f",)
         self.stopped = self.undone = self.forgotten = False
+        self.watched: Sequence[Group] = ()
+
+    @property
+    def watching(self) -> bool:
+        return bool(self.watched)
+
+    def watch(self, groups: Sequence[Group], heard: Callable[[Brought], object]) -> None:
+        self.watched = groups
 
     async def find(self) -> Sequence[Group]:
         return self.groups

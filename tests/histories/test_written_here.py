@@ -1,7 +1,7 @@
 """What the programs themselves wrote on a computer of ours, against a scripted provider; long texts are shortened.
 
 Claude Code 2.1.197 (two calls at once, an output in a file, a sub-agent, a compaction), Codex 0.169.0, Gemini CLI 0.61, opencode 1.18.33
-and pi 0.73 (a call and its output each).
+and (its JSON files) 1.1.65, pi 0.73 and Cline's command line 2.18.0 (a call and its output each).
 """
 
 from __future__ import annotations
@@ -17,12 +17,24 @@ from helix_desktop.histories import reading
 from helix_desktop.histories.recording import RecordedMessage, Recording
 
 FIXTURES = Path(__file__).parent / "fixtures"
+UNPACKED = {"opencode-json": "opencode/1.1.65.files", "cline": "cline/2.18.0.files"}
 
 
 def recordings(kind: str, folder: Path) -> list[Recording]:
     if kind == "opencode":
         return list(reading.read(_database(folder)).recordings)
+    if kind in UNPACKED:
+        _unpack(FIXTURES / UNPACKED[kind], folder)
+        return list(reading.read_all([folder]).recordings)
     return list(reading.read_all([FIXTURES / kind]).recordings)
+
+
+def _unpack(packed: Path, folder: Path) -> None:
+    """The files a program wrote, in their folders."""
+    for name, content in json.loads(packed.read_text("utf-8")).items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content), "utf-8")
 
 
 def _database(folder: Path) -> Path:
@@ -42,17 +54,17 @@ def outputs(recording: Recording) -> list[RecordedMessage]:
     return [message for message in recording.messages if message.role == "tool"]
 
 
-@pytest.mark.parametrize("kind", ["codex", "gemini-cli", "opencode", "pi"])
+@pytest.mark.parametrize("kind", ["codex", "gemini-cli", "opencode", "opencode-json", "pi", "cline"])
 def test_a_question_a_call_its_output_and_an_answer(tmp_path: Path, kind: str) -> None:
     (recording,) = recordings(kind, tmp_path)
     said = [message for message in recording.messages if message.role != "system" and not message.beside]
     assert [message.role for message in said] == ["user", "assistant", "tool", "assistant"]
     assert "QUESTION-MARK" in said[0].text
-    assert said[1].reasoning
+    assert said[1].reasoning or kind == "cline"
     assert "OUTPUT-MARK" in said[2].text
-    assert said[3].text == "All done. DONE-MARK"
+    assert "All done. DONE-MARK" in said[3].text
     assert said[1].usage.input == 100
-    assert (recording.kind, recording.folder) == (kind, "/home/me/project")
+    assert (recording.kind, recording.folder) == (kind.removesuffix("-json"), "/home/me/project")
     assert all(message.time for message in recording.messages)
 
 

@@ -13,7 +13,17 @@ import pytest
 
 from helix_desktop import places
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import BroughtIn, Folded, ModelReplied, Text, ToolReturned, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    Folded,
+    ModelReplied,
+    Rewound,
+    Text,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import NotThere
@@ -23,6 +33,7 @@ from helix_desktop.store.workspace import Workspace, Workspaces
 from helix_desktop.workbench import Desk, bring_in
 from helix_desktop.workbench.bring_in import Import, Result
 from helix_desktop.workbench.rows import Rows
+from helix_desktop.workbench.spending import own
 from helix_desktop.workbench.tour import Quick
 from tests.histories import written
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
@@ -179,6 +190,57 @@ async def test_a_file_that_tells_it_differently_now_rewinds(workspace: Workspace
     assert (await brought(workspace, path)).imported == []
 
 
+async def test_two_files_that_name_one_session_and_differ_are_two_conversations(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    values = written.claude_session()
+    other = [*values[:3], written.claude_reply(40, 3, "m40", written.text("Told otherwise."))]
+    one = written.lines(tmp_path / "s.jsonl", values)
+    two = written.lines(tmp_path / "copy.jsonl", other)
+    shorter = written.lines(tmp_path / "old" / "s.jsonl", values[:6])
+    first = await brought(workspace, one, two, shorter)
+    assert [brought.state for brought in first.imported] == ["new", "new"]
+    assert first.unchanged == 0
+    before = await whole(workspace)
+    assert not any(isinstance(fact.fact, Rewound) for facts in before for fact in facts)
+    for path in (one, two, shorter):
+        path.touch()
+    again = await brought(workspace, two, one, shorter)
+    assert (again.imported, again.unchanged) == ([], 2)
+    assert await whole(workspace) == before
+    written.lines(two, [*other, written.claude_said(41, 40, "and then?")])
+    (more,) = (await brought(workspace, one, two, shorter)).imported
+    assert (more.id, more.state) == (first.imported[1].id, "more")
+
+
+async def test_a_session_whose_file_was_moved_goes_on_in_its_conversation(workspace: Workspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", values[:6])
+    (first,) = (await brought(workspace, path)).imported
+    path.unlink()
+    (more,) = (await brought(workspace, written.lines(tmp_path / "archived" / "s.jsonl", values))).imported
+    assert (more.id, more.state) == (first.id, "more")
+
+
+async def test_a_fork_within_what_was_brought_in_counts_none_of_it_as_its_own(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    path = written.pi(tmp_path)
+    paid = '"role": "assistant", "usage": {"input": 50, "output": 5, "cost": {"total": 1.25}}'
+    path.write_text(path.read_text().replace('"role": "assistant"', paid))
+    (one,) = (await brought(workspace, path)).imported
+    facts = await workspace.journal.read(one.id)
+    at = next(fact.seq for fact in facts if isinstance(fact.fact, ModelReplied))
+    await workspace.journal.fork(one.id, at, "a fork")
+    fork = await workspace.journal.read("a fork")
+    assert not any(isinstance(fact.fact, ModelReplied) for fact in own(fork))
+    assert (await workspace.journal.conversation("a fork")).cost == 0
+    path.touch()
+    again = await brought(workspace, path)
+    assert (again.imported, again.unchanged) == ([], 1)
+    assert [run for run, *_ in await bring_in.runs(workspace)] == [(await bring_in.runs(workspace))[0][0]]
+
+
 async def test_an_import_is_taken_back_and_comes_again(workspace: Workspace, tmp_path: Path) -> None:
     values = written.claude_session()
     path = written.lines(tmp_path / "s.jsonl", values[:6])
@@ -261,8 +323,11 @@ async def test_a_stopped_import_leaves_whole_conversations_and_the_next_goes_on(
         await task
     for facts in await whole(workspace):
         assert isinstance(facts[-1].fact, BroughtIn)
-    result = await brought(workspace, *paths)
-    assert len(result.imported) + result.unchanged == 3
+    before = len(work.result.imported)
+    goes_on = Import(workspace, Words(), result=work.result)
+    result = await goes_on.read(paths)
+    assert (len(result.imported), result.unchanged) == (3, 0)
+    assert before < 3
     assert len(await whole(workspace)) == 3
 
 

@@ -65,6 +65,7 @@ class BringInDialog(QDialog):
         column.addWidget(_label(tr("Conversations of other programs"), "title"))
         column.addWidget(self._words)
         column.addWidget(self._list(), 1)
+        column.addWidget(self._watching())
         column.addWidget(self._bar)
         column.addWidget(self._far)
         column.addLayout(self._buttons())
@@ -81,6 +82,14 @@ class BringInDialog(QDialog):
         area.setWidgetResizable(True)
         area.setWidget(inner)
         return area
+
+    def _watching(self) -> QCheckBox:
+        self._watch = QCheckBox(tr("Keep bringing in what is new until Helix Desktop is closed"), self)
+        self._watch.setChecked(self._histories.watching)
+        self._watch.toggled.connect(
+            lambda on: self._histories.watch(self._chosen() if on else (), lambda _outcome: self._changed())
+        )
+        return self._watch
 
     def _buttons(self) -> QHBoxLayout:
         self._undo = self._button(tr("Undo"), self._take_back, "link")
@@ -127,6 +136,7 @@ class BringInDialog(QDialog):
         told = tr("{found} ({size}). They are copied; the files of the other programs stay as they are.", found=words, size=amount)  # fmt: skip
         self._words.setText(told if groups else tr("No conversations of other programs were found on this computer."))
         self._choose()
+        self._watch.setVisible(bool(groups))
         if not groups:
             self.resize(self.width(), self.minimumSizeHint().height())
         if self._at_once and groups:

@@ -37,7 +37,10 @@ class Outcome:
 
 
 class Histories(Protocol):
-    """One import after another; `undo` and `forget_keys` are about the last."""
+    """One import after another; `undo` and `forget_keys` are about the last. `watching`: what is new comes by itself."""
+
+    @property
+    def watching(self) -> bool: ...
 
     async def find(self) -> Sequence[Group]:
         """What lies on this computer, the largest number first."""
@@ -49,6 +52,10 @@ class Histories(Protocol):
 
     def stop(self) -> None:
         """End `bring_in` soon: it returns what came until then."""
+        ...
+
+    def watch(self, groups: Sequence[Group], heard: Callable[[Outcome], object]) -> None:
+        """From now on bring in what these programs write for these folders, until it is called with none or the program ends."""
         ...
 
     async def undo(self) -> Sequence[str]:

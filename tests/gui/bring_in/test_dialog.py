@@ -75,6 +75,19 @@ def test_closing_while_it_goes_on_stops_it(window: MainWindow) -> None:
     assert histories.stopped
 
 
+def test_what_is_ticked_is_watched_until_it_is_switched_off(window: MainWindow) -> None:
+    histories = FakeHistories()
+    dialog, _, _ = shown(window, histories)
+    dialog.look()
+    dialog._boxes[1][0].setChecked(False)
+    dialog._watch.click()
+    assert [group.program for group in histories.watched] == ["Claude Code"]
+    again, _, _ = shown(window, histories)
+    assert again._watch.isChecked()
+    again._watch.click()
+    assert not histories.watching
+
+
 def test_nothing_found_is_said(window: MainWindow) -> None:
     histories = FakeHistories()
     histories.groups = []
