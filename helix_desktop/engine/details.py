@@ -23,6 +23,7 @@ from helix_desktop.engine.rules import states_a_rule, states_a_wish
 from helix_desktop.values import dataclass
 
 SENTENCE = 1_000  # characters of a stated rule or a decision that are kept
+BRIEF, NOD = 2, 15  # sentences of a message that is nothing but a demand; characters of one that is more than a nod
 ERROR_LINE = 2_000
 COMMAND = 2_000
 WORD = 8_000  # characters of an address or a path
@@ -197,8 +198,9 @@ class _Collecting:
     def _user(self, source: Source) -> None:
         if source.text.strip():
             self._keep(Detail("message", source.text.strip()[:MESSAGE], source.seq))
-        for sentence in sentences(source.text[:MESSAGE]):
-            if states_a_rule(sentence):
+        said = sentences(source.text[:MESSAGE])
+        for sentence in said:
+            if states_a_rule(sentence) or (len(said) <= BRIEF and len(sentence) >= NOD and not _YES.match(sentence)):
                 self._add("rule", sentence, source.seq)
             elif states_a_wish(sentence):
                 self._add("wish", sentence, source.seq)

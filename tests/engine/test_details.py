@@ -254,3 +254,9 @@ def test_of_the_lists_of_tasks_that_calls_give_the_last_one_counts() -> None:
     lists = [[{"content": "write the parser", "status": "pending"}], [{"content": "test it", "status": "in_progress"}]]
     calls = [Source(seq, "call", json.dumps({"todos": tasks}), "TodoWrite") for seq, tasks in enumerate(lists, 1)]
     assert of_kind(collect(calls), "todo") == ["test it"]
+
+
+def test_a_message_of_one_or_two_sentences_is_a_demand_and_a_nod_is_none() -> None:
+    said = "Split the reader from the writer. Then run the checks"
+    assert of_kind(collect([user(said)]), "rule") == said.replace(". ", ".|").split("|")
+    assert of_kind(collect([user("Yes, go on with all of it")]), "rule") == []
