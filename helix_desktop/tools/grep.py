@@ -22,7 +22,7 @@ _UTF8 = {"PYTHONIOENCODING": "utf-8:surrogatepass"}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FoundLine:
     """A line to show: one that matched, or one around it."""
 
     name: str
@@ -35,7 +35,7 @@ class Line:
 class Found:
     """`hits` counts all matching lines, `lines` may hold fewer. `late`: the time was over before the end."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[FoundLine, ...]
     hits: int
     late: bool = False
 
@@ -72,7 +72,7 @@ async def grep(
         env={name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ} | _UTF8,
         limit=1 << 20,
     )
-    lines: list[Line] = []
+    lines: list[FoundLine] = []
     try:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as both:
             both.create_task(_send(process, options, pieces))
@@ -108,14 +108,14 @@ async def _send(process: asyncio.subprocess.Process, options: dict[str, object],
         return  # it has said why on its standard output
 
 
-async def _receive(process: asyncio.subprocess.Process, pattern: str, lines: list[Line]) -> int:
+async def _receive(process: asyncio.subprocess.Process, pattern: str, lines: list[FoundLine]) -> int:
     async for row in cast(asyncio.StreamReader, process.stdout):
         said = json.loads(row)
         if "error" in said:
             raise WrongUse(f"{pattern[:100]!r} is not a regular expression: {said['error']}.")
         if "hits" in said:
             return int(said["hits"])
-        lines.append(Line(said["name"], said["line"], said["text"], said["hit"]))
+        lines.append(FoundLine(said["name"], said["line"], said["text"], said["hit"]))
     return sum(line.hit for line in lines)
 
 

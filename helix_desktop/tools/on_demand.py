@@ -40,7 +40,7 @@ _LEAST_LINE = 12  # tokens: a source's name, and little more
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SourceLine:
     """One source of tools or skills as it stands in front of every request: `- name: said`."""
 
     name: str
@@ -55,7 +55,7 @@ class Catalogue:
     """Lines of one kind under a heading: skills, agents."""
 
     heading: str
-    lines: tuple[Line, ...]
+    lines: tuple[SourceLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class OnDemand:
     also: Callable[[], Sequence[ToolSpec]] = tuple  # what is found besides tools: skills
     withheld: tuple[int, int] = (0, 0)  # how many definitions are not sent, and their tokens, about
     _sent: dict[str, bool] = field(default_factory=dict)  # by server, whether its definitions are sent
-    _lines: dict[str, Line] = field(default_factory=dict)
+    _lines: dict[str, SourceLine] = field(default_factory=dict)
     _begun: bool = False
 
     def offered(self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
@@ -116,7 +116,7 @@ class OnDemand:
         shown = [spec for server, specs in by_server.items() if self._sent[server] for spec in specs]
         for server, specs in by_server.items():
             if not self._sent[server] and server not in self._lines:
-                self._lines[server] = Line(server, self._said(server, specs))
+                self._lines[server] = SourceLine(server, self._said(server, specs))
         held = [spec for server, specs in by_server.items() if not self._sent[server] for spec in specs]
         self.withheld = (len(held) + len(rare), self._estimate([*held, *rare]))
         return (*self._own(), *sorted(shown, key=lambda spec: spec.name))
@@ -145,7 +145,7 @@ class OnDemand:
             if spec.name == FIND_TOOLS and _HEADING in spec.description:
                 for line in spec.description.partition(_HEADING)[2].partition("\n\n")[0].splitlines():
                     name, _, said = line.removeprefix("- ").partition(": ")
-                    self._lines[name] = Line(name, said)
+                    self._lines[name] = SourceLine(name, said)
                     self._sent.setdefault(name, False)
             elif (server := server_of(spec.name)) in by_server:
                 self._sent[server] = True

@@ -16,7 +16,7 @@ from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.tools import confine, globs
 from helix_desktop.tools.confine import Place
 from helix_desktop.tools.files import printable
-from helix_desktop.tools.grep import SECONDS, Found, Line, Piece, grep, shown
+from helix_desktop.tools.grep import SECONDS, Found, FoundLine, Piece, grep, shown
 from helix_desktop.tools.permission import Action, Effect
 from helix_desktop.tools.process import Command
 from helix_desktop.tools.sandbox import Sandbox
@@ -89,7 +89,7 @@ async def _by_ripgrep(sandbox: Sandbox, use: Use, place: Place, args: Arguments,
 class _Gathered:
     """What ripgrep has said. `strange`: not the JSON it should be, so it does not know this kind of pattern."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[FoundLine] = field(default_factory=list)
     hits: int = 0
     late: bool = False
     strange: bool = False
@@ -139,7 +139,7 @@ def _noted(head: bytes) -> bytes:
     return json.dumps({"type": begins[1].decode(), "data": data}).encode()
 
 
-def _line(use: Use, data: dict[str, Any], *, hit: bool) -> Line:
+def _line(use: Use, data: dict[str, Any], *, hit: bool) -> FoundLine:
     path = data["path"].get("text", "?")
     with suppress(HelixError):
         path = use.roots.shown(use.roots.place(path))
@@ -148,7 +148,7 @@ def _line(use: Use, data: dict[str, Any], *, hit: bool) -> Line:
     first = max(0, start - _LONGEST_LINE // 3) if len(content) > _LONGEST_LINE else 0
     cut = content[first : first + _LONGEST_LINE]
     text_ = ("…" if first else "") + cut + ("…" if len(content) > first + _LONGEST_LINE else "")
-    return Line(printable(path), data["line_number"] or 0, text_, hit)
+    return FoundLine(printable(path), data["line_number"] or 0, text_, hit)
 
 
 # --- our own ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from dataclasses import field
 
 from helix_desktop.values import dataclass
@@ -77,7 +78,7 @@ class Document:
     given: list[str]
 
 
-class Words:
+class Words(ABC):
     """A place in a text, and the word that begins there. Substitutions are read by the same reader; those in backquotes, by
     one of their own.
     """
@@ -87,9 +88,9 @@ class Words:
         self.at = 0
         self.documents: list[Document] = []
 
+    @abstractmethod
     def commands(self, closing: str) -> None:
         """What a substitution runs, up to the bracket that closes it."""
-        raise NotImplementedError
 
     def next(self) -> str:
         self.blanks()

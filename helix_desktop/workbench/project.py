@@ -18,7 +18,7 @@ from helix_desktop.project import folder
 from helix_desktop.project.folder import Brought
 from helix_desktop.project.item import Item
 from helix_desktop.store.workspace import Workspace
-from helix_desktop.tools.on_demand import Catalogue, Line
+from helix_desktop.tools.on_demand import Catalogue, SourceLine
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text
 from helix_desktop.values import dataclass
 
@@ -116,9 +116,9 @@ class Project:
 
     def catalogues(self) -> Sequence[Catalogue]:
         """The skills and agents there are, a line each."""
-        skills = [Line(item.name, item.about) for item in self.now.in_force("skill") if not _only_by_hand(item)]
+        skills = [SourceLine(item.name, item.about) for item in self.now.in_force("skill") if not _only_by_hand(item)]
         found = [Catalogue(f'Skills; read one with call_tool("{USE_SKILL}") before work it is for:', tuple(skills))]
-        agents = [Line(item.name, item.about) for item in self.now.in_force("agent")]
+        agents = [SourceLine(item.name, item.about) for item in self.now.in_force("agent")]
         found.append(Catalogue("Agents to delegate to by name:", tuple(agents)))
         return found
 

@@ -13,7 +13,7 @@ import pytest
 from helix_desktop.engine.calls import CALL_TOOL, FIND_TOOLS, unwrapped
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import CallContext, Outcome
-from helix_desktop.tools.on_demand import Catalogue, Finder, Line, OnDemand, Room, server_of
+from helix_desktop.tools.on_demand import Catalogue, Finder, OnDemand, Room, SourceLine, server_of
 from helix_desktop.tools.permission import Rule
 from helix_desktop.tools.runner import Toolbox
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, text
@@ -114,7 +114,7 @@ async def test_lines_beyond_their_room_are_left_to_the_search(here: World) -> No
         Words(),
         here.kit.finder,
         lambda: Room(catalogue=60),
-        catalogues=lambda: [Catalogue("Skills:", tuple(Line(f"s{n}", "x" * 40) for n in range(100)))],
+        catalogues=lambda: [Catalogue("Skills:", tuple(SourceLine(f"s{n}", "x" * 40) for n in range(100)))],
     )
     about = demand.offered((), ())[0].description
     assert 1 <= about.count("\n- s") <= 6

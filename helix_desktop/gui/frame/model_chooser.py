@@ -43,7 +43,7 @@ Index = QModelIndex | QPersistentModelIndex
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ModelRow:
     """A model, or the heading of a group where `model` is None."""
 
     heading: str = ""
@@ -51,12 +51,14 @@ class Row:
     favourite: bool = False
 
 
-def grouped(models: Sequence[Model], favourites: Sequence[str], recent: Sequence[str], words: str = "") -> list[Row]:
+def grouped(
+    models: Sequence[Model], favourites: Sequence[str], recent: Sequence[str], words: str = ""
+) -> list[ModelRow]:
     """What is shown for the words typed: favourites, recent ones, then each provider's models, under headings."""
     wanted = words.casefold().split()
     found = [model for model in models if _fits(model, wanted)]
     known = {model.name: model for model in found}
-    rows: list[Row] = []
+    rows: list[ModelRow] = []
     groups: dict[str, list[Model]] = {
         tr("Favourites"): [known[name] for name in favourites if name in known],
         tr("Recent"): [known[name] for name in recent if name in known and name not in favourites],
@@ -65,8 +67,8 @@ def grouped(models: Sequence[Model], favourites: Sequence[str], recent: Sequence
         groups.setdefault(model.provider or model.name.partition("/")[0], []).append(model)
     for heading, members in groups.items():
         if members:
-            rows.append(Row(heading))
-            rows += [Row(model=model, favourite=model.name in favourites) for model in members]
+            rows.append(ModelRow(heading))
+            rows += [ModelRow(model=model, favourite=model.name in favourites) for model in members]
     return rows
 
 
@@ -105,9 +107,9 @@ def price_words(model: Model) -> str:
 class Rows(QAbstractListModel):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
-        self.rows: list[Row] = []
+        self.rows: list[ModelRow] = []
 
-    def show(self, rows: list[Row]) -> None:
+    def show(self, rows: list[ModelRow]) -> None:
         self.beginResetModel()
         self.rows = rows
         self.endResetModel()
@@ -147,7 +149,7 @@ class RowPainter(QStyledItemDelegate):
         return QSize(200, self._theme.px(ROW))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        row: Row = index.data(Qt.ItemDataRole.UserRole)
+        row: ModelRow = index.data(Qt.ItemDataRole.UserRole)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         rect = QRect(option.rect)
@@ -159,7 +161,7 @@ class RowPainter(QStyledItemDelegate):
             self._paint_model(painter, rect.adjusted(self._theme.px(14), 0, -self._theme.px(14), 0), row, row.model)
         painter.restore()
 
-    def _paint_heading(self, painter: QPainter, rect: QRect, row: Row, *, first: bool) -> None:
+    def _paint_heading(self, painter: QPainter, rect: QRect, row: ModelRow, *, first: bool) -> None:
         inner = rect.adjusted(self._theme.px(14), self._theme.px(8), -self._theme.px(14), 0)
         painter.setFont(self._theme.font(11))
         painter.setPen(self._theme.colour("muted"))
@@ -168,7 +170,7 @@ class RowPainter(QStyledItemDelegate):
             words = tr("window · in / out per million")
             painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words)
 
-    def _paint_model(self, painter: QPainter, rect: QRect, row: Row, model: Model) -> None:
+    def _paint_model(self, painter: QPainter, rect: QRect, row: ModelRow, model: Model) -> None:
         theme, px = self._theme, self._theme.px
         right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
         painter.setFont(theme.font())
@@ -287,7 +289,7 @@ class ModelChooser(SearchBox):
     # --- what is asked of the list
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ModelRow]:
         return self._model.rows
 
     def usable(self) -> list[int]:
