@@ -95,6 +95,7 @@ async def _list(bench: Workbench, arguments: argparse.Namespace, console: Consol
             for file in files:
                 await console.say(f"  {file.sort:<8} +{file.added:<6} -{file.removed:<6} {shown(_text(file.place))}")
     if arguments.json:
+        await bench.changes.prepare()
         left = [{"path": left.place, "why": left.why} for left in bench.changes.not_covered()]
         await say_json(console, {"conversation": conversation, "turns": told, "not_covered": left})
     elif not turns:

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QImage, QPixmap, QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
 from helix_desktop.engine.changes.hunks import Hunk, binary
 from helix_desktop.engine.changes.story import FileChange, written
@@ -67,10 +76,15 @@ class FileBody(QWidget):
         self._plain.setWordWrap(True)
         self._pictures = (QLabel(self), QLabel(self))
         both = QWidget(self)
-        beside = QHBoxLayout(both)
-        for label in self._pictures:
-            label.setAlignment(Qt.AlignmentFlag.AlignCenter)
-            beside.addWidget(label)
+        beside = QGridLayout(both)
+        beside.setRowStretch(1, 1)
+        for at, (label, words) in enumerate(zip(self._pictures, (tr("Before"), tr("After")), strict=True)):
+            title = QLabel(words, both)
+            set_look(title, "heading")
+            label.setAccessibleName(words)
+            for row, each in enumerate((title, label)):
+                each.setAlignment(Qt.AlignmentFlag.AlignCenter)
+                beside.addWidget(each, row, at)
         self._stack = QStackedWidget(self)
         for page in (self.view, self._plain, both):
             self._stack.addWidget(page)
@@ -138,9 +152,8 @@ class FileBody(QWidget):
 
     def _show_pictures(self, contents: tuple[bytes, bytes]) -> None:
         edge = self._theme.px(EDGE)
-        for label, content, words in zip(self._pictures, contents, (tr("Before"), tr("After")), strict=True):
+        for label, content in zip(self._pictures, contents, strict=True):
             image = QImage.fromData(content)
-            label.setAccessibleName(words)
             if image.isNull() or image.width() * image.height() > MOST_PIXELS:
                 label.setPixmap(QPixmap())
                 label.setText(tr("no picture") if content else "—")

@@ -50,6 +50,7 @@ class ChangesPage(QWidget):
         self._changes: Changes | None = None
         self._conversation = ""
         self._turns: Sequence[TurnOfChanges] = ()
+        self._undone: list[TurnOfChanges] = []
         self._files: list[FileChange] = []
         self._scope, self._revision, self._since = "turns", "", 0
         self._fresh = False
@@ -206,12 +207,15 @@ class ChangesPage(QWidget):
         changes, conversation, turns, entries = gathered
         if changes is not self._changes or conversation != self._conversation:
             return
-        self._turns = turns
+        self._turns, shown = turns, [entry.turn for entry in entries]
+        undone = (turn for turn in turns if turn not in shown and len(own(turn.sources)) < len(turn.sources))
+        self._undone = list(undone) if self._scope == "turns" else []
         self._files = [entry.file for entry in entries if entry.file is not None]
         wanted, self._shown = (self._shown.path if self._shown else ""), None
         self.files.show_entries(entries, wanted)
         if not self._files:
-            self.body.clear(tr("The agent has not changed any files here."))
+            redo = tr("What the agent changed here was undone. You can redo it from the Undo menu.")
+            self.body.clear(redo if self._undone else tr("The agent has not changed any files here."))
         self._show_note(changes.progress)
         if self._wanted[0] and self._turns:
             (seq, path), self._wanted = self._wanted, (0, "")
@@ -330,7 +334,7 @@ class ChangesPage(QWidget):
             self._do(work, name="take back a hunk", then=self._taken_back)
 
     def _choose_undo(self) -> None:
-        """The turn of the file that is shown, or the last one; its last step; or all since it began."""
+        """Turns that were undone again; the turn of the file that is shown, or the last one; its last step; or all since it began."""
         turn = self._turn()
         if turn is None:
             return
@@ -341,11 +345,16 @@ class ChangesPage(QWidget):
         later = [each for each in self._turns if each.seq >= turn.seq]
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for step in reversed(steps[-MOST_STEPS:] if len(steps) > 1 else ()):
+        for each in reversed(self._undone[-MOST_STEPS:]):
+            redo = tr("Redo turn {number}…", number=each.number)
+            menu.addAction(redo).triggered.connect(lambda _=False, e=each, w=redo: self.undo(e.sources, w))
+        undone = turn in self._undone
+        for step in reversed(steps[-MOST_STEPS:] if len(steps) > 1 and not undone else ()):
             one = tr("Undo step {step} ({tool})…", step=step.step, tool=step.what or step.fact.by)
             menu.addAction(one).triggered.connect(lambda _=False, s=step, w=one: self.undo([s], w))
         words = tr("Undo turn {number}…", number=turn.number)
-        menu.addAction(words).triggered.connect(lambda: self.undo(turn.sources, words))
+        if not undone:
+            menu.addAction(words).triggered.connect(lambda: self.undo(turn.sources, words))
         if len(later) > 1:
             since = tr("Undo everything since turn {number}…", number=turn.number)
             all_of_it = [source for each in later for source in each.sources]

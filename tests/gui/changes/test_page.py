@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QMenu, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton
 
 from helix_desktop.engine.changes.hunks import hunks
 from helix_desktop.engine.changes.story import Left
@@ -123,6 +123,7 @@ def test_a_binary_and_a_picture_have_their_own_way(page: ChangesPage, changes: F
     assert "a file of 2 B" in page.body._plain.text()
     page.files.setCurrentIndex(page.files.files.index(2))
     assert page.body._stack.currentIndex() == 2
+    assert {"After", "Before", "no picture", "—"} <= {label.text() for label in page.body.findChildren(QLabel)}
 
 
 def test_500_files_with_50000_changed_lines_show_at_once(page: ChangesPage, changes: FakeChanges) -> None:
@@ -153,6 +154,15 @@ def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes
         "Undo turn 12…",
         "Undo everything since turn 12…",
     ]
+
+
+def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(page: ChangesPage, changes: FakeChanges) -> None:
+    (turn,) = page._turns
+    undo = replace(turn.sources[0], fact=replace(turn.sources[0].fact, by="undo"))
+    page._take((changes, page._conversation, [replace(turn, sources=(*turn.sources, undo))], []))
+    assert page.body._plain.text() == "What the agent changed here was undone. You can redo it from the Undo menu."
+    page.undo_button.click()
+    assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == ["Redo turn 12…"]
 
 
 def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes: FakeChanges) -> None:
