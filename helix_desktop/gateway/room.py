@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from helix_desktop import tasks
@@ -45,6 +46,7 @@ NOT_TOLD = Wired(Speaker.USER, (), ())
 KEPT = 24  # conversations held open
 LATER = -1  # what a request saw is known when its messages are recorded
 TITLE = 60
+AHEAD = 0.05  # seconds a request goes ahead of what is recorded of it
 _WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # what clients put around a first message
 
 
@@ -79,7 +81,7 @@ class Room:
             track = place.track or self._new_track(arrival)
             if place.track is not None and (sent := await self._ahead(arrival, messages, place, track)) is not None:
                 return sent
-            async with track.lock:
+            async with track.held():
                 if place.track is not None and self._place(arrival) != place:
                     continue  # it went on meanwhile
                 if place.known < told:
@@ -148,6 +150,7 @@ class Room:
             return None
         self._tracks.join(track, arrival.session)
         await track.lock.acquire()  # it is free: nobody comes between
+        track.wanted.clear()
         try:
             self._tasks.spawn(self._recorded(follower, track, arrival, messages), name="record a request")
         except Stopped:
@@ -166,7 +169,11 @@ class Room:
             await follower.conversation.append(fact)
 
     async def _recorded(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
-        """Holds the lock of the track, which was taken for it."""
+        """Holds the lock of the track, which was taken for it. The request goes out first, and what is answered at once comes
+        through; the end of the reply waits for this.
+        """
+        with suppress(TimeoutError):
+            await asyncio.wait_for(track.wanted.wait(), AHEAD)
         try:
             await self._messages(follower, track, arrival, messages)
             track.saw = follower.conversation.state.last_seq
@@ -227,7 +234,7 @@ class Room:
         answered = [(call.id, call.name, *await self._recalled(call)) for call in calls]
         track = self._track_of(ticket)
         if track is not None and ticket.live:
-            async with track.lock:
+            async with track.held():
                 if self._is_at(track, ticket):
                     follower = await self._follower(track)
                     await follower.following.replied(follower.written(replied, ticket), _saw(track, ticket))
@@ -239,7 +246,7 @@ class Room:
         track = self._track_of(ticket)
         if track is None or not ticket.live:
             return
-        async with track.lock:
+        async with track.held():
             if not self._is_at(track, ticket):
                 return
             follower = await self._follower(track)
@@ -261,7 +268,7 @@ class Room:
         track = self._track_of(ticket)
         if track is None or not ticket.live:
             return None
-        async with track.lock:
+        async with track.held():
             if not self._is_at(track, ticket):
                 return None
             follower = await self._follower(track)

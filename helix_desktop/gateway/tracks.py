@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import field
 
 from helix_desktop.values import dataclass
@@ -34,7 +35,7 @@ def longer(chain: Sequence[str], wire: str, key: str) -> str:
 @dataclass(eq=False, slots=True)
 class Track:
     """One conversation as its agent sends it: its messages' hashes, and for each the last fact that stands for it. `saw`: the
-    newest fact of what its last request was sent, where that was recorded behind it.
+    newest fact of what its last request was sent, where that was recorded behind it. `wanted`: somebody waits for the lock.
     """
 
     conversation: str
@@ -44,6 +45,14 @@ class Track:
     seqs: list[int] = field(default_factory=list)
     saw: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """With the lock; who has it and lets others go before begins now."""
+        self.wanted.set()
+        async with self.lock:
+            yield
 
     @property
     def tip(self) -> int:

@@ -69,7 +69,7 @@ DELEGATES: dict[str, dict[str, Any]] = {
 }
 DUTY = "Your duty is to count three times."
 SUMMARY = re.compile(
-    r"detailed summary|checkpoint (summary|compaction)|<state_snapshot>|structured.{0,40}summary|anchored summary"
+    r"detailed summary|checkpoint (summary|compaction)|<state_snapshot>|structured.{0,40}summary|anchored summary|summarize the prefix"
     r"|prompt for continuing",
     re.IGNORECASE | re.DOTALL,
 )
@@ -146,7 +146,7 @@ class Work:
 def _last_said(messages: Sequence[Wired]) -> str:
     """What the user or the program says at the end, where it says no more than that."""
     last = messages[-1]
-    return "" if last.of(Kind.RESULT) else "".join(piece.text for piece in last.of(Kind.TEXT)[-1:])
+    return "" if last.of(Kind.RESULT) else "\n".join(piece.text for piece in last.of(Kind.TEXT))
 
 
 def _first_said(messages: Sequence[Wired]) -> list[Piece]:
@@ -220,6 +220,9 @@ def worked(folder: Path, name: str, steps: int) -> Seen:
             elif number == 2:
                 _put_back(Path(home), Path(kept, "home"))
             _run(seen, name, program, Path(home), Path(place), goes_on=number > 0)
+            if number == 1 and name == "claude":  # of usage alone it does not shorten its history when nobody is there
+                work.begin(0)
+                _run(seen, name, program, Path(home), Path(place), goes_on=True, says="/compact")
         _check(seen, Path(home))
         return seen
 
@@ -266,12 +269,14 @@ def _started(
     )
 
 
-def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_on: bool) -> None:
+def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_on: bool, says: str = "") -> None:
     given = BEGINS[name] if not goes_on else [*BEGINS[name][:-1], *GOES_ON[name], BEGINS[name][-1]]
     if goes_on and name == "claude":
         given = [*BEGINS[name], *GOES_ON[name]]
     elif goes_on and name == "pi":
         given = [*GOES_ON[name], *BEGINS[name]]
+    if says:
+        given[1] = says
     none, pipe = subprocess.DEVNULL, subprocess.PIPE
     process = _started(seen, name, program, home, place, given, stdin=none, stderr=pipe)
     with process:

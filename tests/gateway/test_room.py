@@ -8,7 +8,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import ModelReplied, Stop, ToolReturned, Usage, UserSaid
 from helix_desktop.gateway.arrival import Arrival, Replied
 from helix_desktop.gateway.follower import _picture
-from helix_desktop.gateway.room import Room, title_of
+from helix_desktop.gateway.room import LATER, Room, title_of
 from helix_desktop.gateway.shown import As, Changed
 from helix_desktop.gateway.tracks import chain_of
 from helix_desktop.wire import anthropic
@@ -43,6 +43,28 @@ async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_
         assert [row.agent for row in made.conversations()] == ["an agent"]
         (figure,) = await room.figures()
         assert figure.requests == 1
+        await room.aclose()
+
+
+async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: Path) -> None:
+    units: list[object] = [anthropic.said("look around")]
+    async with bench(tmp_path) as made:
+        room = Room(made, _nobody)
+        for number in range(2):
+            sent = await room.arrive(*arrival(units))
+            assert (sent.ticket.saw == LATER) == (number == 1)
+            facts = [type(each.fact) for each in await made.child(sent.ticket.conversation)]
+            assert ToolReturned not in facts  # the request is on its way
+            answer = anthropic.answer(WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number)))
+            replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
+            await room.replied(sent.ticket, replied, answer.message.key)
+            units += [*answer.message.units, anthropic.result(f"c{number}", "Bash", "fine")]
+        facts = [type(each.fact) for each in await made.child(sent.ticket.conversation)]
+        assert [kind for kind in facts if kind in (ModelReplied, ToolReturned)] == [
+            ModelReplied,
+            ToolReturned,
+            ModelReplied,
+        ]
         await room.aclose()
 
 
