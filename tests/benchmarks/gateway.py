@@ -233,6 +233,7 @@ class Playing:
             session=session,
             system="You are the agent of a recorded session." + " It has rules." * 700,
             headers={"x-api-key": gateway_peers.KEY, "anthropic-version": "2023-06-01"},
+            patience=600.0,
         )
         batch: list[tuple[str, str, str]] = []
         waiting: list[tuple[str, str, str]] = []  # the client's id, the recorded id, the tool's name
@@ -385,7 +386,14 @@ def beside(sessions: Sequence[Recording], names: Sequence[str]) -> list[Row]:
     counter, bills = Counter(), dict[str, list[Bill]]()
     for recording in sessions:
         for name in ("", *names):
-            bills.setdefault(name, []).append(played(recording, counter, name)[0])
+            bill, refused = played(recording, counter, name)
+            bills.setdefault(name, []).append(bill)
+            share, kept = bill.billed / bills[""][-1].billed, bill.standing / max(1, bill.used)
+            told = f"{bill.requests} requests, {len(refused)} refused, {bill.memory:.0f} MB"
+            print(
+                f"{recording.name}, {name or 'direct'}: billed {share:.3f}, retention {kept:.3f}, {told}",
+                file=sys.stderr,
+            )
     direct = bills.pop("")
     plain, bare = sum(bill.billed for bill in direct), statistics.median(wait for bill in direct for wait in bill.waits)
     found: dict[str, dict[str, Figure]] = {}

@@ -68,6 +68,7 @@ class Agent:
     system: str = "You are an agent."
     headers: dict[str, str] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)  # names of all calls it was shown
+    patience: float = 60.0  # seconds
 
     def body(self) -> dict[str, Json]:
         """Its request."""
@@ -104,7 +105,7 @@ class Agent:
         headers = {"x-api-key": "secret-key-of-the-client", **self.headers}
         if self.session:
             headers["x-claude-code-session-id"] = self.session
-        reply = httpx.post(self.url + self.path, json=self.body(), headers=headers, timeout=60, verify=False)  # noqa: S501
+        reply = httpx.post(self.url + self.path, json=self.body(), headers=headers, timeout=self.patience, verify=False)  # noqa: S501
         if reply.status_code != 200:
             raise AssertionError(f"{reply.status_code}: {reply.text[:300]}")
         value = self._value(reply)
