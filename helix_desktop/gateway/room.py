@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 NOT_TOLD = Wired(Speaker.USER, (), ())
 KEPT = 24  # conversations held open
+PART = 400  # messages
 LATER = -1  # what a request saw is known when its messages are recorded
 TITLE = 60
 AHEAD = 0.05  # seconds a request goes ahead of what is recorded of it
@@ -160,11 +161,12 @@ class Room:
         return Sent(Ticket(track.conversation, arrival.chain, LATER, arrival.wire), entries, _recallable(shown))
 
     async def _messages(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
-        known = len(track.chain)
-        seqs = await follower.take(messages[known:], track.tip)
-        for hashed, seq in zip(arrival.chain[known:], seqs, strict=True):
-            self._tracks.extend(track, hashed, seq)
-        if seqs:
+        """Long histories in parts: where a request is given up, the next one goes on from there."""
+        while (known := len(track.chain)) < len(messages):
+            ends = _part(messages, known)
+            seqs = await follower.take(messages[known:ends], track.tip)
+            for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
+                self._tracks.extend(track, hashed, seq)
             fact = Received(tuple(track.chain[known:]), tuple(seqs), track.session, track.head)
             await follower.conversation.append(fact)
 
@@ -343,6 +345,12 @@ class Room:
         await self._tasks.ended()
         await self._tasks.aclose(limit=1)
         self._followers.clear()
+
+
+def _part(messages: Sequence[Wired], first: int) -> int:
+    """Where a part ends that begins with `first`: before a reply, so that results stay together."""
+    replies = (at for at in range(first + PART, len(messages)) if messages[at].speaker is Speaker.ASSISTANT)
+    return next(replies, len(messages))
 
 
 def track_from(conversation: str, facts: Sequence[Recorded]) -> Track:

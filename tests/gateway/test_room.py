@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 
-from helix_desktop.engine.facts import ModelReplied, Stop, ToolReturned, Usage, UserSaid
+import pytest
+
+from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, ToolReturned, Usage, UserSaid
 from helix_desktop.gateway.arrival import Arrival, Replied
-from helix_desktop.gateway.follower import _picture
-from helix_desktop.gateway.room import LATER, Room, title_of
+from helix_desktop.gateway.follower import Follower, _picture
+from helix_desktop.gateway.room import LATER, PART, Room, title_of
 from helix_desktop.gateway.shown import As, Changed
 from helix_desktop.gateway.tracks import chain_of
 from helix_desktop.wire import anthropic
@@ -65,6 +68,35 @@ async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: 
             ToolReturned,
             ModelReplied,
         ]
+        await room.aclose()
+
+
+async def test_a_long_history_goes_on_where_recording_it_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units: list[object] = [anthropic.said("look around")]
+    for number in range(PART):
+        whole = WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
+        units += [*anthropic.answer(whole).message.units, anthropic.result(f"c{number}", "Bash", "fine")]
+    taken: list[int] = []
+    real = Follower.take
+
+    async def take(follower: Follower, messages: Sequence[Wired], tip: int) -> list[int]:
+        taken.append(len(messages))
+        if len(taken) == 2:
+            raise TimeoutError
+        return await real(follower, messages, tip)
+
+    monkeypatch.setattr(Follower, "take", take)
+    async with bench(tmp_path) as made:
+        room = Room(made, _nobody)
+        with pytest.raises(TimeoutError):
+            await room.arrive(*arrival(units))
+        sent = await room.arrive(*arrival(units))
+        facts = [type(each.fact) for each in await made.child(sent.ticket.conversation)]
+        assert facts.count(ToolReturned) == PART
+        assert Rewound not in facts
+        assert taken[1] == taken[2] == len(units) - taken[0]
         await room.aclose()
 
 
