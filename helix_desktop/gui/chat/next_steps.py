@@ -29,7 +29,7 @@ class WayOn(QWidget):
         self._words.setProperty("look", "muted")
         self._words.setWordWrap(True)
         self._page = ""
-        self.elsewhere = False  # whether another computer writes here: its turn is its own
+        self.elsewhere = False  # whether another agent or computer writes here: its turn is its own
         self._settings = QPushButton(self)
         self._settings.clicked.connect(lambda: self.settings_wanted.emit(self._page))
         self._go = QPushButton(self)

@@ -77,7 +77,7 @@ class ChatPage(QWidget):
         """Who writes here: the user, or a connected agent or another computer, and then there is no composer."""
         self.foreign.show_writer(agent, machine)
         self.composer.setVisible(not agent and not machine)
-        self.way_on.elsewhere = bool(machine)
+        self.way_on.elsewhere = bool(agent or machine)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         wanted = holds_files(event.mimeData()) or event.mimeData().hasText()

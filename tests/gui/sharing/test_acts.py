@@ -46,6 +46,15 @@ def test_where_another_computer_writes_there_is_no_composer_until_the_user_conti
     assert window.session is session  # the same conversation, no copy of it
 
 
+def test_the_turn_of_a_connected_agent_is_not_offered_to_be_taken_up(window: MainWindow, bench: FakeWorkbench) -> None:
+    session = window.session
+    assert session is not None
+    bench.rows[session.id] = replace(bench.rows[session.id], agent="Claude Code")
+    bench.sharing.stand(Standing("in step"))
+    assert window.chat.composer.isHidden()
+    assert window.chat.way_on.elsewhere
+
+
 def test_a_store_that_is_away_is_told_and_the_user_can_write(window: MainWindow, bench: FakeWorkbench) -> None:
     session = window.session
     assert session is not None
