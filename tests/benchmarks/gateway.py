@@ -389,9 +389,9 @@ def beside(sessions: Sequence[Recording], names: Sequence[str]) -> list[Row]:
             bill, refused = played(recording, counter, name)
             bills.setdefault(name, []).append(bill)
             share, kept = bill.billed / bills[""][-1].billed, bill.standing / max(1, bill.used)
-            told = f"{bill.requests} requests, {len(refused)} refused, {bill.memory:.0f} MB"
+            rest = f"{bill.requests} requests, {len(refused)} refused, {bill.memory:.0f} MB"
             print(
-                f"{recording.name}, {name or 'direct'}: billed {share:.3f}, retention {kept:.3f}, {told}",
+                f"{recording.name}, {name or 'direct'}: billed {share:.3f}, retention {kept:.3f}, {rest}",
                 file=sys.stderr,
             )
     direct = bills.pop("")
