@@ -85,7 +85,7 @@ class Terminal:
             with _written(str(self._target)):
                 (self._beside.file if isinstance(self._beside, Beside) else self._beside).write(data)
         elif sys.stdout is None:
-            raise StoreFailed("Standard output is closed.", remedy="Nothing was lost; open it, or name a file.")
+            raise StoreFailed("Standard output is closed.", remedy="Nothing was lost. Open it, or specify a file.")
         else:
             _put_out(data)
 
@@ -127,7 +127,7 @@ def _written(what: str) -> Iterator[None]:
     except OSError as error:
         raise StoreFailed(
             f"{what} could not be written: {error.strerror}.",
-            remedy="What was to be written is incomplete; nothing in the workspace is lost.",
+            remedy="The output is incomplete. Nothing in the workspace was lost.",
         ) from error
 
 
@@ -140,7 +140,7 @@ def _gathered() -> IO[bytes]:
             gathered.seek(0)
         except OSError as error:
             raise StoreFailed(
-                f"Standard input could not be taken in: {error.strerror}.", remedy="Nothing was stored."
+                f"Standard input could not be read: {error.strerror}.", remedy="Nothing was stored."
             ) from error
         on_failure.pop_all()
         return gathered
@@ -158,7 +158,7 @@ def _opened(path: Path) -> BufferedReader:
 def _begun(target: Path) -> IO[bytes] | Beside:
     """A file beside the target, to be put in its place; or, where it is no file, the target itself."""
     if target.is_dir():
-        raise WrongUse(f"{target} is a folder; name a file.")
+        raise WrongUse(f"{target} is a folder. Specify a file.")
     if not target.parent.is_dir():
         raise NotThere(f"There is no folder {target.parent}.")
     try:
@@ -182,7 +182,7 @@ def _ended(beside: IO[bytes] | Beside, target: Path, *, whole: bool) -> None:
             beside.take_place()
     except OSError as error:
         raise StoreFailed(
-            f"{target} could not be written: {error.strerror}.", remedy="What stood there is as it was."
+            f"{target} could not be written: {error.strerror}.", remedy="The existing file is unchanged."
         ) from error
     finally:
         beside.drop()

@@ -41,7 +41,7 @@ EITHER = {"plyvel", "plyvel-ci"}
 _OVER = "Free up space in Settings > Storage, or with helix-desktop cache collect, or raise the limit. Nothing is removed automatically."
 _QT_REMEDY = (
     "On Debian and Ubuntu: apt-get install libegl1 libgl1 libxcb-cursor0. "
-    "In a checkout python3 packaging/dev.py run installs it, or says how."
+    "In a checkout python3 packaging/dev.py run installs it, or tells you how."
 )
 log = logging.getLogger(__name__)
 

@@ -110,9 +110,9 @@ def read(path: Path, most: int = 4 << 20) -> bytes:
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
-            raise WrongUse(f"{path} is not a regular file.", remedy="Put a text file in its place.")
+            raise WrongUse(f"{path} is not a regular file.", remedy="Replace it with a text file.")
         if about.st_size > most:
-            raise WrongUse(f"{path} is larger than {most >> 20} MB.", remedy="Put a smaller file in its place.")
+            raise WrongUse(f"{path} is larger than {most >> 20} MB.", remedy="Replace it with a smaller file.")
         return file.read(most)
 
 

@@ -61,7 +61,7 @@ class Wire:
         """The next frame; EOFError when the other end has gone, WrongUse for what is no frame."""
         kind, length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         if length > LARGEST:
-            raise WrongUse("What came over the socket is no frame of this program.")
+            raise WrongUse("The data on the socket is not from this program.")
         return kind, await self._reader.readexactly(length)
 
     async def close(self) -> None:
@@ -168,13 +168,13 @@ class Owner:
     def _check_user(self, wire: Wire) -> None:
         peer = wire.peer()
         if peer.family == getattr(socket, "AF_UNIX", None) and user_of(peer) != os.getuid():
-            raise Refused("Another user's program asked.")
+            raise Refused("The request came from another user's program.")
 
     async def _opening(self, wire: Wire) -> bytes:
         if wire.peer().family != getattr(socket, "AF_UNIX", None):
             kind, content = await wire.receive()
             if kind != b"T" or not hmac.compare_digest(content, self._token.encode()):
-                raise Refused("A program without the token asked.")
+                raise Refused("The request came from a program without the token.")
         await wire.send(b"H")
         kind, content = await wire.receive()
         if kind != b"A":
@@ -235,7 +235,7 @@ async def listen(run: Path, name: str, answer: Answer, *, sockets: bool = SOCKET
         await owner.start(sockets=sockets)
     except OSError as error:  # a disk full, or one that knows no sockets
         raise HelixError(
-            f"Other commands cannot be listened to in {run}: {error.strerror or error}.",
+            f"Helix Desktop cannot listen for commands in {run}: {error.strerror or error}.",
             remedy="Nothing was changed. Free up space there, or start with another folder (--home).",
         ) from error
     return owner
@@ -298,7 +298,7 @@ def _gone() -> Iterator[None]:
     try:
         yield
     except (EOFError, ConnectionError) as error:
-        raise HelixError("The running program went away before it had answered.", remedy="Try again.") from error
+        raise HelixError("The running program closed before it answered.", remedy="Try again.") from error
 
 
 async def _send_input(wire: Wire, console: Console) -> None:
@@ -330,7 +330,7 @@ def private(folder: Path, *, make: bool = True) -> Path:
     if not stat.S_ISDIR(found.st_mode):
         raise Refused(f"{folder} is not a folder.")
     if SOCKETS and (found.st_uid != os.getuid() or found.st_mode & 0o077):
-        raise Refused(f"{folder} is not private to you.", remedy="Remove it, or look who made it.")
+        raise Refused(f"{folder} is not private to you.", remedy="Remove it, or check who created it.")
     return folder
 
 

@@ -111,7 +111,7 @@ SEND_WITH = Setting(
 )  # fmt: skip
 ASK_ABOVE = Setting(
     "chat.ask_above", "Chat", "Ask before a message that costs more than",
-    "About what it costs, without further steps when tools are used. 0 means never.", 0, least=0, most=1_000_000, unit="US cents",
+    "Based on an estimate for one step. Later steps with tools are not included. 0 means never.", 0, least=0, most=1_000_000, unit="US cents",
 )  # fmt: skip
 NOTIFY_DONE = Setting(
     "notifications.done", "Notifications", "When an agent finishes", "Only while the window is in the background.", True
@@ -222,7 +222,7 @@ def _parse(path: Path) -> tomlkit.TOMLDocument:
         return tomlkit.parse(durable.read(path).decode("utf-8")) if path.exists() else tomlkit.document()
     except ParseError as error:
         raise ConfigMistake(
-            f"{path}, line {error.line}: this is not TOML ({str(error).partition(' at line')[0]}).",
+            f"{path}, line {error.line}: this is not valid TOML ({str(error).partition(' at line')[0]}).",
             remedy="The file is unchanged. The defaults apply until it is fixed.",
         ) from error
     except WrongUse as error:

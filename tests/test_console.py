@@ -125,7 +125,7 @@ async def test_an_input_that_is_a_folder_is_said(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(sys, "stdin", given)
         with pytest.raises(WrongUse, match="input cannot be read: Is a directory"):
             await Terminal().read()
-        with pytest.raises(StoreFailed, match="Standard input could not be taken in"):
+        with pytest.raises(StoreFailed, match="Standard input could not be read"):
             Terminal(gather=True)
     os.close(folder)
 

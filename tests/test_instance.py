@@ -300,7 +300,7 @@ async def test_the_folder_has_to_be_private(run: Path) -> None:
 async def test_a_folder_that_takes_no_socket_is_said(run: Path) -> None:
     run.mkdir(mode=0o700)
     (run / "it.sock").mkdir()
-    with pytest.raises(HelixError, match="cannot be listened to"):
+    with pytest.raises(HelixError, match="cannot listen for commands"):
         await listen(run, "it", echo)
 
 

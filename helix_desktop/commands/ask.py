@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
 
 def add(nouns: Subparsers) -> None:
-    ask = nouns.add_parser("ask", help="one turn of a conversation, without a window")
-    ask.add_argument(
-        "--workspace", "-w", metavar="W", help="its name or id; without it, the one this folder belongs to"
-    )
-    ask.add_argument("--conversation", "-c", default="", metavar="C", help="go on with this one, by id or title")
+    ask = nouns.add_parser("ask", help="run one turn of a conversation, without a window")
+    ask.add_argument("--workspace", "-w", metavar="W", help="its name or id (default: the workspace of this folder)")
+    ask.add_argument("--conversation", "-c", default="", metavar="C", help="continue this conversation, by id or title")
     ask.add_argument("--model", "-m", default="", metavar="M", help="provider/model, for this conversation")
     ask.add_argument(
         "--allow",
@@ -32,7 +30,7 @@ def add(nouns: Subparsers) -> None:
         metavar="WHAT",
         help="edits, commands, all, or the name of a tool; with commands also hidden (commands that hide what they run), held "
         "(commands a rule holds back), outside_sandbox and runs_later (files that other programs run), each by its own name; "
-        "everything else that must be asked is refused",
+        "anything else that needs permission is refused",
     )
     ask.add_argument("--json", action="store_true", help="every fact of the turn as a line of JSON instead of text")
     ask.add_argument(
@@ -59,7 +57,9 @@ def _workspace_here(home: Path | None) -> str:
         return max(inside)[1]
     if len(known) == 1:
         return known[0].id
-    raise NotThere(f"{here} belongs to no workspace.", remedy="Name one with --workspace, or make one for it.")
+    raise NotThere(
+        f"{here} does not belong to a workspace.", remedy="Specify one with --workspace, or create one for it."
+    )
 
 
 async def work(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
@@ -138,5 +138,5 @@ async def _session(bench: Workbench, name: str) -> Session:
 
 def _no_model(bench: Workbench) -> WrongUse:
     return WrongUse(
-        f"No model is chosen for {bench.name}.", remedy="Name one with --model, or `helix-desktop model set`."
+        f"No model is chosen for {bench.name}.", remedy="Choose one with --model or `helix-desktop model set`."
     )

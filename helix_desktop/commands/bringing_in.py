@@ -25,24 +25,22 @@ KEYS_SHOWN = 20
 
 
 def add(verbs: Subparsers) -> None:
-    one = _verb(
-        verbs, "import", "bring in conversations of other programs; what is here already is not brought in again"
+    one = _verb(verbs, "import", "bring in conversations of other programs, except those already here")
+    one.add_argument(
+        "paths", metavar="PATH", nargs="*", type=Path, help="a file or a folder (default: everything that `find` lists)"
     )
     one.add_argument(
-        "paths", metavar="PATH", nargs="*", type=Path, help="a file or a folder; without one, all that `find` names"
+        "--from", dest="kind", metavar="KIND", default="", help="the program or format, if the file does not show it"
     )
-    one.add_argument(
-        "--from", dest="kind", metavar="KIND", default="", help="the program or form, where the file does not show it"
-    )
-    one.add_argument("--watch", action="store_true", help="go on, and bring in what comes, until Ctrl+C")
-    one.add_argument("--forget-keys", action="store_true", help="forget what looks like a key when it is done")
+    one.add_argument("--watch", action="store_true", help="keep bringing in new conversations until Ctrl+C")
+    one.add_argument("--forget-keys", action="store_true", help="forget what looks like a key after the import")
     one.set_defaults(run=run_import, work=bring_in, counts=True)
-    found = verbs.add_parser("find", help="conversations of other programs on this computer", description="Conversations of other programs on this computer.")  # fmt: skip
+    found = verbs.add_parser("find", help="list conversations of other programs on this computer", description="List conversations of other programs on this computer.")  # fmt: skip
     as_json(found)
     found.set_defaults(run=run_find)
-    _verb(verbs, "imports", "what was brought in, the newest first").set_defaults(work=imports)
-    back = _verb(verbs, "undo-import", "take an import back; what it made goes to the trash")
-    back.add_argument("import_run", metavar="IMPORT", help="its name, as `conversation imports` tells it")
+    _verb(verbs, "imports", "list imports, newest first").set_defaults(work=imports)
+    back = _verb(verbs, "undo-import", "undo an import, and move its conversations to the trash")
+    back.add_argument("import_run", metavar="IMPORT", help="its name, as shown by `conversation imports`")
     back.set_defaults(work=undo)
 
 

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("changes", help="what the agent changed in your files, and taking it back")
+    noun = nouns.add_parser("changes", help="see what the agent changed in your files, and undo it")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    _verb(verbs, "list", "the turns that changed files, or the files of one turn", list_changes)
-    one = _verb(verbs, "show", "the changes as a patch that `git apply` takes", show)
+    _verb(verbs, "list", "list the turns that changed files, or the files of one turn", list_changes)
+    one = _verb(verbs, "show", "print the changes as a patch for `git apply`", show)
     one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
-    one = _verb(verbs, "restore", "put files back as they were before the agent", restore)
+    one = _verb(verbs, "restore", "restore files to what they were before the agent changed them", restore)
     one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
     one.add_argument(
-        "--yes", action="store_true", help="do it; without it you see what would be done, and are asked on a terminal"
+        "--yes", action="store_true", help="do not ask; without this, show what would be done, and ask on a terminal"
     )
     one.add_argument(
         "--conflicts",
         choices=("now", "before", "merge"),
         default="now",
-        help="files that were changed since: leave them as they are now (the usual), put them back all the same, or take back "
+        help="files that were changed since: leave them as they are now (default), restore them anyway, or undo "
         "the agent's lines alone",
     )
 
@@ -43,8 +43,8 @@ def add(nouns: Subparsers) -> None:
 def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
     one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
     on_workspace(one)
-    one.add_argument("--conversation", "-c", default="", metavar="C", help="by id or title; the newest without it")
-    one.add_argument("--turn", default="", metavar="N", help="a turn's number, or last; all turns without it")
+    one.add_argument("--conversation", "-c", default="", metavar="C", help="id or title (default: the newest)")
+    one.add_argument("--turn", default="", metavar="N", help="a turn's number, or last (default: all turns)")
     as_json(one)
     one.set_defaults(run=_asking if work is restore else open_workspace.run, work=work, counts=False)
     return one

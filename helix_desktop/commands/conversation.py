@@ -25,18 +25,23 @@ SHOWN = 60  # characters of what a block says
 def add(nouns: Subparsers) -> None:
     noun = nouns.add_parser("conversation", help="what was said in a workspace, and what the model saw of it")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    _verb(verbs, "list", "all of them, the one that changed last first", list_all).set_defaults(reads=True)
-    one = _verb(verbs, "difference", "what came into the context, went, or took another form", difference)
-    one.add_argument("conversation", metavar="CONVERSATION", help="its id; may be shortened while it is unique")
-    one.add_argument("before", type=int, metavar="FROM", help="the number of a fact: the context as it was then")
-    one.add_argument("after", type=int, nargs="?", metavar="TO", help="the number of a fact; without it: now")
+    _verb(verbs, "list", "list conversations, most recently changed first", list_all).set_defaults(reads=True)
+    one = _verb(verbs, "difference", "show what was added to the context, removed from it or folded", difference)
+    one.add_argument("conversation", metavar="CONVERSATION", help="its id, or enough of it to be unique")
+    one.add_argument("before", type=int, metavar="FROM", help="the number of the fact to compare from")
+    one.add_argument(
+        "after", type=int, nargs="?", metavar="TO", help="the number of the fact to compare with (default: the newest)"
+    )
     one.set_defaults(reads=True)
     bringing_in.add(verbs)
     written = _verb(
-        verbs, "export", "one as another program reads it, a line for each message, to standard output", export
+        verbs,
+        "export",
+        "write a conversation to standard output in the format of another program, one line per message",
+        export,
     )
     written.set_defaults(reads=True)
-    written.add_argument("conversation", metavar="CONVERSATION", help="its id; may be shortened while it is unique")
+    written.add_argument("conversation", metavar="CONVERSATION", help="its id, or enough of it to be unique")
     written.add_argument("--as", dest="form", choices=("claude-code", "openai"), default="openai", help="openai: messages of chat completions; claude-code: a session for ~/.claude/projects/FOLDER/SESSION.jsonl")  # fmt: skip
 
 
@@ -96,7 +101,7 @@ async def difference(arguments: argparse.Namespace, workspace: Workspace, consol
     facts = await workspace.journal.read(name)
     before, after = arguments.before, len(facts) if arguments.after is None else arguments.after
     if not 0 <= before <= len(facts) or not 0 <= after <= len(facts):
-        raise WrongUse(f"This conversation has {len(facts):,} facts.", remedy=f"Give numbers from 0 to {len(facts)}.")
+        raise WrongUse(f"This conversation has {len(facts):,} facts.", remedy=f"Use numbers from 0 to {len(facts)}.")
     state = state_of(facts)
     found = differences.difference(state.at(before).view(), state.at(after).view())
     if arguments.json:
@@ -117,7 +122,7 @@ async def _named(workspace: Workspace, begins: str) -> str:
     if len(known) > 1:
         raise Ambiguous(f"{len(known)} conversations begin with {begins}.", remedy="Give more of the id.")
     if not known:
-        raise NotThere(f"There is no conversation {begins} here.", remedy="`conversation list` names them.")
+        raise NotThere(f"There is no conversation {begins} here.", remedy="`conversation list` lists them.")
     return known[0]
 
 

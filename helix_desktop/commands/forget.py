@@ -21,11 +21,11 @@ STANDARD = "-"
 
 
 def add(nouns: Subparsers) -> None:
-    sentence = "remove a text, or entries, from cache, conversations and backups for good"
+    sentence = "permanently remove a text or entries from cache, conversations and backups"
     noun = nouns.add_parser("forget", help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    noun.add_argument("hashes", nargs="*", metavar="HASH", help="an entry; may be shortened while it is unique")
-    noun.add_argument("--text", default="", help="this text wherever it stands; - reads it from standard input")
-    noun.add_argument("--yes", action="store_true", help="needed, since nothing brings it back")
+    noun.add_argument("hashes", nargs="*", metavar="HASH", help="the hash of an entry, or enough of it to be unique")
+    noun.add_argument("--text", default="", help="the text to remove everywhere; - reads it from standard input")
+    noun.add_argument("--yes", action="store_true", help="required, because this cannot be undone")
     on_workspace(noun)
     as_json(noun)
     noun.set_defaults(run=run, work=forget, counts=False)
@@ -35,9 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.hashes and not arguments.text:
         raise WrongUse("There is nothing to forget.", remedy="Give --text TEXT, or the hash of an entry.")
     if not arguments.yes:
-        raise WrongUse(
-            "Nothing was forgotten: what is forgotten cannot be brought back.", remedy="Add --yes if you mean it."
-        )
+        raise WrongUse("Nothing was forgotten. Forgetting cannot be undone.", remedy="Add --yes to confirm.")
     return open_workspace.run(arguments, gather=arguments.text == STANDARD)
 
 

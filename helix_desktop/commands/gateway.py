@@ -22,18 +22,22 @@ if TYPE_CHECKING:
 def add(nouns: Subparsers) -> None:
     gateway = nouns.add_parser("gateway", help="an address for agents you already use: smaller requests, recall, undo")
     gateway.add_argument(
-        "--workspace", "-w", metavar="W", default="", help="where their conversations go (Connected agents)"
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="the workspace for their conversations (default: Connected agents)",
     )
-    gateway.add_argument("--port", type=int, metavar="N", help="the port on 127.0.0.1; 0 takes a free one (4356)")
+    gateway.add_argument("--port", type=int, metavar="N", help="the port on 127.0.0.1; 0 picks a free one (4356)")
     gateway.add_argument(
         "--upstream", metavar="URL", default="", help="send everything there, not to each protocol's own provider"
     )
-    gateway.add_argument("--no-folds", action="store_true", help="record only: every request goes on as it came")
+    gateway.add_argument("--no-folds", action="store_true", help="record only: pass every request on unchanged")
     gateway.add_argument(
-        "--fold-plans", action="store_true", help="fold for agents that are logged in with a subscription, too"
+        "--fold-plans", action="store_true", help="fold even if an agent is logged in with a subscription"
     )
     gateway.add_argument(
-        "--key", metavar="PROVIDER", default="", help="use the stored key of this provider where an agent sends none"
+        "--key", metavar="PROVIDER", default="", help="use the stored key of this provider if an agent sends none"
     )
     gateway.add_argument("--socket", type=int, default=-1, help=argparse.SUPPRESS)
     gateway.add_argument("--engine", action="store_true", help=argparse.SUPPRESS)
@@ -77,7 +81,7 @@ async def _key(where: places.Places, provider: str) -> str:
     key = await open_workspace.secrets_of(where).get(provider)
     if not key:
         raise WrongUse(
-            f"There is no stored key of {provider}.", remedy=f"Store one: helix-desktop provider add {provider} --key."
+            f"There is no stored key for {provider}.", remedy=f"Store one: helix-desktop provider add {provider} --key."
         )
     return key
 
@@ -96,4 +100,6 @@ async def work(arguments: argparse.Namespace, workspace: Workspace, console: Con
 def _check(upstream: str) -> None:
     parts = urlsplit(upstream)
     if upstream and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query):
-        raise WrongUse(f"{upstream} is no address of a provider.", remedy="Write it like https://api.anthropic.com.")
+        raise WrongUse(
+            f"{upstream} is not the address of a provider.", remedy="Write it like https://api.anthropic.com."
+        )

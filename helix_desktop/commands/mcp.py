@@ -32,9 +32,14 @@ TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
 
 
 def add(nouns: Subparsers) -> None:
-    mcp = nouns.add_parser("mcp", help="a workspace's cache as an MCP server for other programs")
+    mcp = nouns.add_parser("mcp", help="serve a workspace's cache to other programs over MCP")
     mcp.add_argument("--workspace", "-w", metavar="W", help="its name or id")
-    mcp.add_argument("--http", type=_port, metavar="PORT", help="on this port of this machine instead of stdio; 0: any")
+    mcp.add_argument(
+        "--http",
+        type=_port,
+        metavar="PORT",
+        help="listen on this port of this machine instead of stdio; 0: any free port",
+    )
     mcp.set_defaults(run=run, work=serve, lasting=True, verb="")
     mcp.add_argument("--token", default="", help=argparse.SUPPRESS)
     verbs = mcp.add_subparsers(metavar="VERB")
@@ -59,7 +64,7 @@ def _port(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.workspace is None:
-        raise WrongUse("Which workspace? Name it with --workspace.")
+        raise WrongUse("Which workspace? Specify it with --workspace.")
     if arguments.http is not None:
         # The token goes to the owner in the command line over a private socket, never onto a process list.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
@@ -142,11 +147,11 @@ async def _compact(workspace: Workspace, where: places.Places, digest: Digest, k
         async with workbench.alone(workspace, where) as opened:
             client = opened.models.client(ModelRole.FAST) or opened.models.client(ModelRole.MAIN)
             if client is None:
-                raise NotThere("No model is chosen in this workspace that could compact it.")
+                raise NotThere("This workspace has no model that could compact it.")
             return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)
     client = bench.models.client(ModelRole.FAST) or bench.models.client(ModelRole.MAIN)
     if client is None:
-        raise NotThere("No model is chosen in this workspace that could compact it.")
+        raise NotThere("This workspace has no model that could compact it.")
     return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)
 
 
@@ -190,7 +195,7 @@ def install(arguments: argparse.Namespace) -> int:
     from helix_desktop.context_server import clients
 
     if arguments.write and not arguments.client:
-        raise WrongUse("Which program's file is to be written? Name it with --client.")
+        raise WrongUse("Which program's file should be written? Specify it with --client.")
     where = places.find(arguments.home)
     known = open_workspace.all_of(where).find(arguments.workspace)
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()

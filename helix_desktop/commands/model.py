@@ -28,15 +28,17 @@ def add(nouns: Subparsers) -> None:
     noun = nouns.add_parser("model", help="the models you can choose, and the ones a workspace uses")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     one = verbs.add_parser(
-        "list", help="all models of the providers set up", description="All models of the providers."
+        "list", help="list the models of all providers", description="List the models of all providers."
     )
-    one.add_argument("--provider", default="", metavar="P", help="only those of this one")
+    one.add_argument("--provider", default="", metavar="P", help="only models of this provider")
     as_json(one)
     one.set_defaults(run=_with_desk(list_all))
-    one = verbs.add_parser("set", help="choose a model, or correct what is known of it", description="Choose a model.")
-    one.add_argument("model", type=_named, metavar="PROVIDER/MODEL", help="as `model list` shows it")
-    one.add_argument("--workspace", "-w", default="", metavar="W", help="the workspace that is to use it")
-    one.add_argument("--role", choices=list(ModelRole), default=ModelRole.MAIN, help="what for")
+    one = verbs.add_parser(
+        "set", help="choose a model, or correct what is known about it", description="Choose a model."
+    )
+    one.add_argument("model", type=_named, metavar="PROVIDER/MODEL", help="as shown by `model list`")
+    one.add_argument("--workspace", "-w", default="", metavar="W", help="the workspace that should use it")
+    one.add_argument("--role", choices=list(ModelRole), default=ModelRole.MAIN, help="what the workspace uses it for")
     for name, kind in FIGURES.items():
         words = "in tokens" if kind is int else "in dollars per million tokens"
         one.add_argument(
@@ -150,9 +152,11 @@ async def _check(arguments: argparse.Namespace, desk: Desk) -> int:
         raise WrongUse("A model is written as PROVIDER/MODEL.", remedy="`helix-desktop model list` shows them.")
     corrections = {figure: value for figure in FIGURES if (value := getattr(arguments, figure)) is not None}
     if not all(0 <= value < math.inf for value in corrections.values()):
-        raise WrongUse("A window and a price are numbers of 0 or more.", remedy="Nothing was changed.")
+        raise WrongUse("A window or a price must be a number of 0 or more.", remedy="Nothing was changed.")
     if not arguments.workspace and not corrections:
-        raise WrongUse("Nothing to set.", remedy="Give --workspace to choose the model there, or a figure to correct.")
+        raise WrongUse(
+            "Nothing to set.", remedy="Use --workspace to choose the model for a workspace, or give a value to correct."
+        )
     config = desk.configured.get(provider)
     await _known_there(desk, config, name)
     if corrections:

@@ -226,7 +226,7 @@ async def answer(
     except SystemExit as ended:
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):
-        raise Refused("This command is not one that another program is asked for.")
+        raise Refused("This command cannot be passed to another running program.")
     if leaving and getattr(arguments, "lasting", False):
         return LATER
     if counting is not None:

@@ -21,16 +21,14 @@ LEAST = 12  # characters of a hash that name a content
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser(
-        "project", help="rules, skills, commands, hooks and agents of the folder, and trusting them"
-    )
+    noun = nouns.add_parser("project", help="list and trust the rules, skills, commands, hooks and agents of a folder")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    _verb(verbs, "list", "everything the folder brings, whether it is used, and its hash", list_items)
-    one = _verb(verbs, "show", "the text of one, and its hash", show)
+    _verb(verbs, "list", "list everything the folder contains for agents, whether it is used, and its hash", list_items)
+    one = _verb(verbs, "show", "show the text of an item and its hash", show)
     one.add_argument("item", metavar="ITEM", help="its path or name")
-    one = _verb(verbs, "trust", "use exactly the contents you have read, named by their hashes", trust)
+    one = _verb(verbs, "trust", "trust exactly the contents you have read, identified by their hashes", trust)
     one.add_argument("items", nargs="+", metavar="ITEM=HASH", help=f"at least {LEAST} characters of the hash")
-    for name, sentence in (("off", "do not use these"), ("on", "use these again")):
+    for name, sentence in (("off", "stop using items"), ("on", "use items again")):
         one = _verb(verbs, name, sentence, switch)
         one.add_argument("items", nargs="+", metavar="ITEM", help="its path or name")
         one.set_defaults(on=name == "on")
@@ -94,19 +92,19 @@ def _with_hash(items: Sequence[Item], text: str) -> Item:
     name, _, digest = text.rpartition("=")
     if not name or len(digest) < LEAST:
         raise WrongUse(
-            f"{text} names no content.",
-            remedy=f"Write ITEM=HASH with at least {LEAST} characters; `project show` tells it.",
+            f"{text} is not of the form ITEM=HASH.",
+            remedy=f"Write ITEM=HASH with at least {LEAST} characters of the hash; `project show` prints it.",
         )
     item = _named(items, name)
     if not item.sha256.startswith(digest.lower()):
-        raise Refused(f"{name} is not what this hash names; nothing is trusted.", remedy="Read it with `project show`.")
+        raise Refused(f"{name} does not match this hash. Nothing was trusted.", remedy="Read it with `project show`.")
     return item
 
 
 def _named(items: Sequence[Item], name: str) -> Item:
     found = [item for item in items if name == item.key] or [item for item in items if name == item.name]
     if not found:
-        raise NotThere(f"This folder contains nothing called {name}.", remedy="`project list` shows what there is.")
+        raise NotThere(f"This folder contains nothing called {name}.", remedy="`project list` shows all items.")
     if len(found) > 1:
         raise Ambiguous(f"{len(found)} things are called {name}.", remedy="Use the path.")
     return found[0]

@@ -31,9 +31,9 @@ KEEP = ("keyring", "file")
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("provider", help="where models come from: services, and servers on this machine")
+    noun = nouns.add_parser("provider", help="set up where models come from: services, and servers on this machine")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    one = _verb(verbs, "add", "set one up, or change it", set_up)
+    one = _verb(verbs, "add", "set up a provider, or change it", set_up)
     one.add_argument(
         "name", metavar="NAME", help="openai, anthropic, gemini, openrouter, ollama, ... or a name of your own"
     )
@@ -51,11 +51,11 @@ def add(nouns: Subparsers) -> None:
     one.add_argument(
         "--query", action="append", default=[], metavar="NAME=VALUE", help="such as api-version=2024-10-21"
     )
-    _verb(verbs, "list", "those set up, and the servers found on this machine", list_all)
-    one = _verb(verbs, "test", "ask it for its models, and one of them for a word", test)
+    _verb(verbs, "list", "list the providers set up, and the servers found on this machine", list_all)
+    one = _verb(verbs, "test", "get a provider's models, and ask one of them for a word", test)
     one.add_argument("name", metavar="NAME")
-    one.add_argument("--model", default="", metavar="M", help="the model to ask; without it none is asked")
-    one = _verb(verbs, "remove", "forget it and its key", remove)
+    one.add_argument("--model", default="", metavar="M", help="the model to ask (default: none)")
+    one = _verb(verbs, "remove", "remove a provider and its key", remove)
     one.add_argument("name", metavar="NAME")
 
 
@@ -136,7 +136,7 @@ def _wanted(arguments: argparse.Namespace, configured: Configured) -> ProviderCo
     config = replace(config, **changes)
     if not config.base_url and config.kind != "demo":
         raise WrongUse(
-            f"{arguments.name} is none of the well-known providers, so its address is needed.",
+            f"{arguments.name} is not a known provider, so its address is needed.",
             remedy="Give --base-url.",
         )
     return config
@@ -145,7 +145,7 @@ def _wanted(arguments: argparse.Namespace, configured: Configured) -> ProviderCo
 def _pairs(given: list[str]) -> tuple[tuple[str, str], ...]:
     split = [one.partition("=") for one in given]
     if not all(name.strip() and equals for name, equals, _ in split):
-        raise WrongUse("A header and a query are written as NAME=VALUE.")
+        raise WrongUse("Write headers and queries as NAME=VALUE.")
     return tuple((name.strip(), value.strip()) for name, _, value in split)
 
 

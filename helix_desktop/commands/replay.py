@@ -29,27 +29,45 @@ PRICES = {"price.cache_read": "cache_read", "price.cache_write": "cache_write", 
 def add(nouns: Subparsers) -> None:
     noun = nouns.add_parser(
         "replay",
-        help="recorded sessions through the context engine: what would have been sent, billed, kept and lost",
+        help="run recorded sessions through the context engine, and show what would have been sent, billed, kept and lost",
         description="Plays recorded sessions of agents through the context engine. Nothing is sent anywhere. Reads OpenAI-style messages "
         "(one per line, or JSON) and exports of Claude Code and Codex.",
     )  # fmt: skip
-    noun.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a session, or a folder of them")
+    noun.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a recorded session, or a folder of sessions")
     noun.add_argument(
         "--policy", metavar="P", default="layered", help="helix, observational, layered (default) or none"
     )
     noun.add_argument("--compare", metavar="P,Q", default="", help="several policies side by side")
     noun.add_argument("--window", metavar="N", type=_window, default=128_000, help="the model's window in tokens")
     noun.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one threshold of the policy, or price.cache_read, price.cache_write, price.output")  # fmt: skip
-    noun.add_argument("--cache-read", metavar="X", type=_price, default=0.1, help="of the input price (0.1)")
-    noun.add_argument("--cache-write", metavar="X", type=_price, default=1.25, help="of the input price (1.25)")
-    noun.add_argument("--output", metavar="X", type=_price, default=5.0, help="of the input price (5)")
     noun.add_argument(
-        "--head", metavar="N", type=_head, default=None, help="tokens of system prompt and tools (this program's own)"
+        "--cache-read",
+        metavar="X",
+        type=_price,
+        default=0.1,
+        help="price of reading the cache, as a share of the input price (0.1)",
+    )
+    noun.add_argument(
+        "--cache-write",
+        metavar="X",
+        type=_price,
+        default=1.25,
+        help="price of writing the cache, as a multiple of the input price (1.25)",
+    )
+    noun.add_argument(
+        "--output", metavar="X", type=_price, default=5.0, help="price of output, as a multiple of the input price (5)"
+    )
+    noun.add_argument(
+        "--head",
+        metavar="N",
+        type=_head,
+        default=None,
+        help="tokens of system prompt and tools (default: this program's own)",
     )
     noun.add_argument(
         "--no-recalls",
         action="store_true",
-        help="do not bill the recalls of what a reply uses and the view no longer shows",
+        help="do not bill recalls of content that a reply uses but the context no longer shows",
     )
     noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the models that write folds behave: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language, too-long")  # fmt: skip
     noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")

@@ -27,33 +27,33 @@ _ADDRESSES = "postgresql://user@host/database or s3://bucket/folder?endpoint=htt
 
 
 def add(verbs: Subparsers) -> None:
-    one = _verb(verbs, "share", "share it with other machines through a store both can reach")
+    one = _verb(verbs, "share", "share a workspace with other machines through a store that all of them can reach")
     on_workspace(one, positional=True)
     one.add_argument("--to", default="", metavar="URL", help=_ADDRESSES)
-    one.add_argument("--yes", action="store_true", help="do it; without this, say what would be shared")
+    one.add_argument("--yes", action="store_true", help="share it; without this, only show what would be shared")
     one.add_argument("--show-key", action="store_true", help="print the key that other machines need to join")
     one.add_argument("--acknowledge", choices=("local", "shared"), help="when new content counts as stored (local)")
-    one.add_argument("--quota", type=int, metavar="BYTES", help="what it may take in the store; 0 for no limit")
+    one.add_argument("--quota", type=int, metavar="BYTES", help="maximum size in the store; 0 for no limit")
     one.set_defaults(run=open_workspace.run, work=share)
-    one = _verb(verbs, "join", "make a workspace here from one that is shared; its key comes on standard input")
+    one = _verb(verbs, "join", "create a workspace here from a shared one, with its key read from standard input")
     one.add_argument("url", metavar="URL", help=_ADDRESSES)
-    one.add_argument(
-        "--folder", type=Path, required=True, metavar="DIR", help="the folder it works on, on this machine"
-    )
-    one.add_argument("--name", default="", help="its name here (the folder's)")
+    one.add_argument("--folder", type=Path, required=True, metavar="DIR", help="the folder to work in on this machine")
+    one.add_argument("--name", default="", help="its name here (default: the folder's)")
     one.set_defaults(run=join)
-    one = _verb(verbs, "sync", "send and fetch now what is new")
+    one = _verb(verbs, "sync", "send and fetch new content now")
     on_workspace(one, positional=True)
     one.add_argument(
-        "--check", action="store_true", help="compare everything that is here with the store, and mend it there"
+        "--check", action="store_true", help="compare everything here with the store, and repair the store"
     )
     one.add_argument("--collect", action="store_true", help="remove from the store what no machine uses any more")
-    one.add_argument("--days", type=float, default=7.0, help="with --collect: only what is older than so many days (7)")
+    one.add_argument(
+        "--days", type=float, default=7.0, help="with --collect: only what is older than this many days (7)"
+    )
     one.set_defaults(run=open_workspace.run, work=sync)
-    one = _verb(verbs, "status", "whether it is in step with the store, and what waits")
+    one = _verb(verbs, "status", "show whether a workspace is in sync with the store, and what is waiting")
     on_workspace(one, positional=True)
     one.set_defaults(run=open_workspace.run, work=status, counts=False)
-    one = _verb(verbs, "unshare", "stop sharing it from this machine; nothing is removed here or there")
+    one = _verb(verbs, "unshare", "stop sharing a workspace from this machine, without removing anything here or there")
     on_workspace(one, positional=True)
     one.add_argument("--yes", action="store_true", help="do it")
     one.add_argument("--forget-key", action="store_true", help="also remove its key from this machine's keyring")
@@ -73,7 +73,7 @@ async def share(arguments: argparse.Namespace, workspace: Workspace, console: Co
     if arguments.show_key:
         return await _show_key(arguments, workspace, console)
     if not arguments.to:
-        raise WrongUse("Where is it to be shared?", remedy=f"Give --to with an address: {_ADDRESSES}.")
+        raise WrongUse("No shared store was given.", remedy=f"Add --to with an address: {_ADDRESSES}.")
     from helix_desktop.store.shared import address
 
     where = address.parse(arguments.to)
@@ -230,8 +230,8 @@ def _sentence(figures: Mapping[str, Any]) -> str:
     what = f"Cache entries: {entries:,} ({figures['waiting_bytes']:,} bytes), facts of conversations: {facts:,}."
     if figures["trouble"]:
         since = f" since {_time(figures['away'])}" if figures["away"] else ""
-        return f"Not in step{since}. {figures['trouble']}\nWaiting here: {what}"
-    return f"Waiting to be sent: {what}" if entries or facts else "In step."
+        return f"Not in sync{since}. {figures['trouble']}\nWaiting here: {what}"
+    return f"Waiting to be sent: {what}" if entries or facts else "In sync."
 
 
 def _time(moment: float) -> str:

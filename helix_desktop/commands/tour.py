@@ -50,7 +50,7 @@ def _prepare(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
-            raise WrongUse(f"{out} is not empty.", remedy="Name a new folder; nothing was written.")
+            raise WrongUse(f"{out} is not empty.", remedy="Choose a new folder. Nothing was written.")
     except OSError as error:
         raise WrongUse(f"{out} cannot be used: {error.strerror}.") from error
 

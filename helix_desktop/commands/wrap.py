@@ -19,19 +19,23 @@ if TYPE_CHECKING:
 def add(nouns: Subparsers) -> None:
     wrap = nouns.add_parser("wrap", help="start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway")
     wrap.add_argument("agent", metavar="AGENT", help="claude, codex, opencode, gemini or pi")
-    wrap.add_argument("arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="what the agent itself is given")
+    wrap.add_argument("arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="arguments for the agent itself")
     wrap.add_argument(
-        "--workspace", "-w", metavar="W", default="", help="where its conversation goes (Connected agents)"
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="the workspace for its conversation (default: Connected agents)",
     )
     wrap.add_argument(
         "--upstream", metavar="URL", default="", help="send everything there, not to the agent's own provider"
     )
     wrap.add_argument(
-        "--fold-plans", action="store_true", help="fold although the agent is logged in with a subscription"
+        "--fold-plans", action="store_true", help="fold even if the agent is logged in with a subscription"
     )
     wrap.add_argument("--install", action="store_true", help="put the address into the agent's configuration")
-    wrap.add_argument("--uninstall", action="store_true", help="take it out again, byte for byte")
-    wrap.add_argument("--yes", action="store_true", help="with --install or --uninstall: without asking")
+    wrap.add_argument("--uninstall", action="store_true", help="restore the configuration, byte for byte")
+    wrap.add_argument("--yes", action="store_true", help="with --install or --uninstall: do not ask")
     as_json(wrap)
     wrap.set_defaults(run=run)
 
@@ -69,7 +73,7 @@ def _change(arguments: argparse.Namespace, agent: object, where: places.Places) 
     if not isinstance(agent, KnownAgent):
         raise TypeError("no agent")
     if arguments.install and arguments.uninstall:
-        raise WrongUse("Either --install or --uninstall.")
+        raise WrongUse("Use either --install or --uninstall.")
     if arguments.install:
         change = installing.planned(agent, f"http://127.0.0.1:{serving.PORT}/a/{agent.name}", Path.home())
     else:
@@ -86,5 +90,5 @@ def _change(arguments: argparse.Namespace, agent: object, where: places.Places) 
 
 def _agreed(file: Path) -> bool:
     if not sys.stdin.isatty():
-        raise WrongUse(f"{file} is not written without being asked.", remedy="Say --yes.")
+        raise WrongUse(f"{file} was not written, because nobody can be asked here.", remedy="Add --yes to confirm.")
     return input(f"Write {file}? [y/N] ").strip().lower() in ("y", "yes")

@@ -39,7 +39,7 @@ def snippet(client: str, command: Sequence[str], name: str, *, folder: Path, hom
     if client == "goose":
         settings = {"name": name, "type": "stdio", "enabled": True, "cmd": program, "args": arguments, "timeout": 300}
         return Snippet(client, _goose(home), ("extensions", name), settings, _yaml(name, settings))
-    raise WrongUse(f"There is no program {client!r} known here; there are {', '.join(CLIENTS)}.")
+    raise WrongUse(f"There is no program {client!r} known here. Choose one of {', '.join(CLIENTS)}.")
 
 
 def _json(client: str, file: Path, path_in: tuple[str, str], entry: dict[str, Any]) -> Snippet:
@@ -64,12 +64,12 @@ def write(found: Snippet) -> bool:
     Only JSON without comments is written: anything else is left to the person, untouched.
     """
     if found.client == "goose":
-        raise WrongUse(f"{found.file} is YAML with your own comments in it.", remedy="Put in what is shown by hand.")
+        raise WrongUse(f"{found.file} is YAML with your own comments in it.", remedy="Add the lines shown by hand.")
     whole = _read(found.file)
     outer, name = found.path_in
     servers = whole.setdefault(outer, {})
     if not isinstance(servers, dict):
-        raise ConfigMistake(f"{found.file}: {outer} is no table; nothing was written.")
+        raise ConfigMistake(f"{found.file}: {outer} is not a table. Nothing was written.")
     if servers.get(name) == found.entry:
         return False
     servers[name] = found.entry
@@ -88,5 +88,5 @@ def _read(file: Path) -> dict[str, Any]:
         remedy = "Put in what is shown by hand; a file with comments is not written to."
         raise ConfigMistake(f"{file} is not valid JSON ({error}); nothing was written.", remedy=remedy) from None
     if not isinstance(whole, dict):
-        raise ConfigMistake(f"{file} holds no JSON object; nothing was written.")
+        raise ConfigMistake(f"{file} does not contain a JSON object. Nothing was written.")
     return whole

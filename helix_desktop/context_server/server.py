@@ -103,7 +103,7 @@ class _Requests:
         stored = (await self._shelf.cache.about(digest)).stored
         if stored.size > LARGEST_RESOURCE:
             raise WrongUse(
-                f"This entry has {stored.size:,} bytes; resources are given up to {LARGEST_RESOURCE:,}.",
+                f"This entry has {stored.size:,} bytes. A resource can have up to {LARGEST_RESOURCE:,}.",
                 remedy="Recall it with recall_cached_content, in pages.",
             )
         content = await self._shelf.cache.get(digest)

@@ -115,7 +115,7 @@ async def compact_content(shelf: Shelf, *, sha256: str, keep: str) -> dict[str, 
     """What a model keeps of an entry."""
     digest = await recall.found(shelf.cache, sha256)
     if shelf.compact is None:
-        raise WrongUse("No model is chosen in this workspace that could compact it.", remedy="Recall it in pages.")
+        raise WrongUse("This workspace has no model that could compact it.", remedy="Recall it in pages.")
     return {"sha256": digest.hex, "text": await shelf.compact(digest, keep)}
 
 

@@ -43,7 +43,7 @@ async def newest(address: str, connections: Connections) -> Release:
     async with Transport(address, where, {}, connections).get("", SECONDS) as answer:
         status, content = answer.status, await answer.whole(LONGEST)
     if status != 200:
-        raise Unreachable(f"There is no newest version at {where}: it answered {status}.", remedy="Correct it.")
+        raise Unreachable(f"No version was found at {where}: it answered {status}.", remedy="Correct it.")
     try:
         told = json.loads(content)
         version = _VERSION.match(told["tag_name"])
@@ -51,7 +51,7 @@ async def newest(address: str, connections: Connections) -> Release:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         version, page = None, None
     if version is None:
-        raise Unreachable(f"What stands at {where} tells of no version.", remedy="Correct it.")
+        raise Unreachable(f"The answer from {where} does not name a version.", remedy="Correct it.")
     return Release(version[1], page if isinstance(page, str) else address)
 
 

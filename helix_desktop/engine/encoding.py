@@ -48,7 +48,7 @@ def decode(text: str) -> Fact:
     known = VERSIONS.get(kind, 1)
     if kind not in KINDS or version > known:
         raise NewerVersion(
-            f"This journal holds a fact ({kind}, version {version}) of a newer Helix Desktop.",
+            f"This journal holds a fact ({kind}, version {version}) from a newer Helix Desktop.",
             remedy="Update the program; nothing was changed.",
         )
     while version < known:

@@ -291,7 +291,7 @@ def checked(name: str, value: object) -> Value:
     converted = _converted(declared, value)
     if converted is None:
         hint = _near(str(value), list(declared.choices)) if declared.choices else ""
-        raise WrongUse(f"{name} = {value!r} cannot be: expected {declared.expected()}.", remedy=hint)
+        raise WrongUse(f"{name} = {value!r} is not allowed: expected {declared.expected()}.", remedy=hint)
     return converted
 
 

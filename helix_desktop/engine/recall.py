@@ -60,7 +60,9 @@ async def found(cache: Cache, name: str) -> Digest:
     if whole := _WHOLE.search(name):  # of a marker, with what stands around it
         name = whole.group()
     if not _HEX.fullmatch(name):
-        raise WrongUse(f"{name[:80]!r} is no hash.", remedy="It takes 64 hexadecimal digits, or the first 4 at least.")
+        raise WrongUse(
+            f"{name[:80]!r} is not a hash.", remedy="A hash has 64 hexadecimal digits. Give at least the first 4."
+        )
     if len(name) < 64:
         return await cache.resolve(name)
     digest = Digest.parse(name)

@@ -147,7 +147,7 @@ class Steward:
         more = round((state.branch.tokens_without(fold) - state.branch.total_tokens) * meter.factor)
         if more > max(meter.free, 0):
             raise Refused(
-                f"Undoing this would add {more:,} tokens, and {max(meter.free, 0):,} are free: {meter.figures()}.",
+                f"Undoing this would add {more:,} tokens, but only {max(meter.free, 0):,} are free: {meter.figures()}.",
                 remedy="Fold something else first, or recall the part you need.",
             )
         return await self.conversation.append(Unfolded(fold))
@@ -384,9 +384,9 @@ def outlook(situation: Situation) -> str:
     if policy.caching == "pays":
         later.append("old outputs become markers if that saves money")
     if policy.observation:
-        later.append(f"history is observed from {policy.observation_share * window:,.0f} tokens on")
+        later.append(f"history becomes observations above {policy.observation_share * window:,.0f} tokens")
     if policy.handover == "pays":
-        later.append(f"a handover is written from {handover.floor(situation):,.0f} tokens on if that saves money")
+        later.append(f"a handover is written above {handover.floor(situation):,.0f} tokens if that saves money")
     if policy.handover in ("share", "pays"):
         later.append(f"always at {handover.latest(situation):,.0f} tokens")
     if not later:

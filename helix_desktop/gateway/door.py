@@ -26,7 +26,7 @@ def refusal(
     if hmac.compare_digest((given or headers.get(TOKEN_HEADER, "")).encode(), token.encode()):
         return ""
     if peer is None or not _is_loopback(peer[0]) or not _is_same_user(peer, here):
-        return "Another user's program asked. It needs the token of this gateway."
+        return "The request came from another user's program. It needs the token of this gateway."
     return ""
 
 

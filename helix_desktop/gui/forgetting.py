@@ -187,7 +187,7 @@ def told(purged: Purged) -> str:
         first = tr("Not found: no message or entry in this workspace contains this text.")
     else:
         first = tr(
-            "Forgotten: {entries} and {messages} changed, {backups} cleaned.",
+            "Forgotten: {entries}. Changed: {messages}. Cleaned: {backups}.",
             entries=count(len(purged.entries), "{n} entry removed", "{n} entries removed"),
             messages=count(purged.facts, "{n} fact", "{n} facts"),
             backups=count(purged.backups, "{n} backup", "{n} backups"),
@@ -199,7 +199,7 @@ def _meaning(workspace: str) -> list[str]:
     return [
         tr("Removes a text, such as a key or a password, from all of the workspace {name}:", name=workspace),
         tr(
-            "from the journal of every conversation, the cache (every entry that holds it goes as a whole), the index, the "
+            "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the "
             "backups, and from drafts. Messages will say that something was forgotten."
         ),
         tr(

@@ -54,7 +54,10 @@ def parse(link: str) -> Place:
         found = form.fullmatch(path) if head.casefold() == SCHEME and len(link) <= LONGEST else None
         if found is not None:
             return _place(kind, found.groupdict(default=""))
-    raise WrongUse("This link leads nowhere in Helix Desktop.", remedy="Links only go to places; they start nothing.")
+    raise WrongUse(
+        "This link doesn't lead to anything in Helix Desktop.",
+        remedy="Links only open places. They don't start anything.",
+    )
 
 
 def _place(kind: str, parts: dict[str, str]) -> Place:

@@ -35,7 +35,7 @@ from helix_desktop.values import dataclass
 LARGEST = 2 << 30  # bytes
 FORMS = (
     "What can be read: sessions of Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose, SWE-agent's and Harbor's trajectories, "
-    "and messages as OpenAI's or Anthropic's API takes them."
+    "and messages in the format of OpenAI's or Anthropic's API."
 )
 _BESIDE = (
     ".usage.json",
@@ -131,7 +131,7 @@ def read(path: Path, kind: str = "") -> Imported:
     complaints = told.sentences(str(path))
     if not any(message.role == "assistant" for recording in recordings for message in recording.messages):
         why = f" {complaints[0]}" if complaints else ""
-        raise WrongUse(f"{path} holds no session that can be read.{why}", remedy=FORMS)
+        raise WrongUse(f"{path} contains no session that can be read.{why}", remedy=FORMS)
     return Imported(recordings, complaints)
 
 
@@ -186,7 +186,7 @@ def _form(rows: Sequence[Row], path: Path, kind: str) -> Form:
         if form.kind == kind:
             return form
     if kind:
-        raise WrongUse(f"There is no kind {kind!r} of history.", remedy=f"There are: {', '.join(KINDS)}.")
+        raise WrongUse(f"Unknown kind of history: {kind!r}.", remedy=f"There are: {', '.join(KINDS)}.")
     return next(
         form for form in FORMS_OF_ROWS if any(form.is_one(row.value) for row in rows) or form is FORMS_OF_ROWS[-1]
     )

@@ -113,5 +113,5 @@ def _why(item: Item, touched: Sequence[Path]) -> str:
         return "it is marked as always applying"
     for path in touched:
         if item.holds_for([path]):
-            return f"{path.name} was used, and it is for {', '.join(item.globs) or 'all files there'}"
+            return f"{path.name} was used, and it applies to {', '.join(item.globs) or 'all files there'}"
     return ""

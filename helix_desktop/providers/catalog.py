@@ -100,7 +100,7 @@ class SystemClock:
 def checked(config: ProviderConfig) -> ProviderConfig:
     """The configuration made regular, or WrongUse saying what is wrong with it. A URL or a header is no place for a key."""
     if config.kind not in KINDS:
-        raise WrongUse(f"There is no kind of provider {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}.")
+        raise WrongUse(f"Unknown kind of provider: {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}.")
     if config.kind == DEMO:
         return config
     parts = _parts_of(config)

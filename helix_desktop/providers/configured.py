@@ -74,13 +74,13 @@ class Configured:
         if name in PRESETS:
             return replace(PRESETS[name], reported=_about(self._reported, name), learned=_about(self._learned, name))
         known = ", ".join([*tables, *(preset for preset in PRESETS if preset not in tables)])
-        raise NotThere(f"There is no provider {name!r}.", remedy=f"There are {known}; `provider add` sets up another.")
+        raise NotThere(f"There is no provider {name!r}.", remedy=f"There are {known}; `provider add` adds another.")
 
     def put(self, config: ProviderConfig) -> ProviderConfig:
         """Add it, or replace the settings of the one of this name; corrections of its models stay."""
         if not NAME.fullmatch(config.name):
             raise WrongUse(
-                f"{config.name!r} is not a valid provider name.", remedy="Use small letters, digits and - _ ."
+                f"{config.name!r} is not a valid provider name.", remedy="Use lowercase letters, digits and - _ ."
             )
         config = checked(config)
         document = self._read()
@@ -182,7 +182,7 @@ class Configured:
     def _text(self, provider: str, table: Mapping[str, Any], key: str, default: str) -> str:
         value = table.get(key, default)
         if not isinstance(value, str):
-            raise ConfigMistake(f"In {self._file}, provider.{provider}.{key} must be a text, not {value!r}.")
+            raise ConfigMistake(f"In {self._file}, provider.{provider}.{key} must be text, not {value!r}.")
         return str(value)
 
     def _table(self, provider: str, table: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -203,7 +203,7 @@ def _check(document: Mapping[str, Any], text: str, path: Path) -> tuple[str, ...
             warnings.append(f"{where}: {dotted} is not a workspace setting and has no effect{hint}")
         elif not key.fits(value):
             raise ConfigMistake(
-                f"{dotted} = {_shown(value)} is not what was expected: {key.expected}.",
+                f"{dotted} = {_shown(value)} is not valid: expected {key.expected}.",
                 where=where,
                 remedy="Correct the line and open the workspace again.",
             )

@@ -206,7 +206,7 @@ class JournalFile:
             begun.append(Recorded(new, at + 2, time, BroughtIn(Origin(), "", first, cost=paid)))
         with self._writing():
             if self._row(new) is not None:
-                raise WrongUse(f"There is a conversation {new} already.")
+                raise WrongUse(f"The conversation {new} already exists.")
             self._insert(empty(new, copied[0].time), (*copied, *begun))
         return (*copied, *begun)
 

@@ -46,7 +46,7 @@ class MemoryJournal:
         if not 1 <= at <= len(held):
             raise NotThere(f"The conversation {conversation} has no fact {at} to fork from.")
         if new in self._facts:
-            raise WrongUse(f"There is a conversation {new} already.")
+            raise WrongUse(f"The conversation {new} already exists.")
         self._facts[new] = [Recorded(new, each.seq, each.time, each.fact) for each in held[:at]]
         await self.append(new, [ConversationStarted(forked_from=conversation, forked_at=at)])
         return tuple(self._facts[new])

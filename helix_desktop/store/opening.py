@@ -64,7 +64,7 @@ def _expect_there(workspace: Path, path: Path) -> None:
     """SQLite would begin anew where the file is gone or empty; where there are backups, there was something."""
     there = path.exists() and path.stat().st_size > 0
     if not there and backup.backups(workspace):
-        raise JournalCorrupt("The journal is gone.")
+        raise JournalCorrupt("The journal is missing.")
 
 
 def _expect_whole(journal: JournalFile) -> None:

@@ -151,7 +151,7 @@ class Workspaces:
             durable.private_folder(to)
             moved = to / known.id
             if moved.exists():
-                raise WrongUse(f"There is a workspace {known.id} at {to} already.")
+                raise WrongUse(f"The workspace {known.id} already exists at {to}.")
             if os.name == "nt":  # which moves no folder a file of which is open
                 lock.release()
             known.folder.rename(moved)

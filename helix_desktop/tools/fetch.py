@@ -63,13 +63,13 @@ async def _fetched(client: httpx.AsyncClient, use: Use, url: httpx.URL, *, raw: 
             if not response.has_redirect_location:
                 return await _answered(url, response, raw=raw)
             url = _url(str(url.join(response.headers["location"])))
-    raise Refused(f"{url} leads on and on; more than {MOST_REDIRECTS} redirects are not followed.")
+    raise Refused(f"{url} redirects too often: more than {MOST_REDIRECTS} times.")
 
 
 async def _answered(url: httpx.URL, response: httpx.Response, *, raw: bool) -> Result:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower() or "text/plain"
     if not kind.startswith(_READABLE):
-        raise WrongUse(f"{url} is {kind}, which is no text.")
+        raise WrongUse(f"{url} is {kind}, which is not text.")
     body = b"".join([piece async for piece in _limited(response)])
     if "html" in kind and not raw:
         body = (await as_text(body)).encode()
@@ -96,7 +96,7 @@ def _url(text_: str) -> httpx.URL:
     except (httpx.InvalidURL, UnicodeError) as error:
         raise WrongUse(f"{text_[:100]!r} is no address: {error}.") from None
     if url.scheme not in _WEB_PORTS or not url.host:
-        raise WrongUse(f"{text_[:100]!r} is no http or https address.")
+        raise WrongUse(f"{text_[:100]!r} is not an http or https address.")
     if url.userinfo:
         raise WrongUse("Addresses with a user name or a password in them are not fetched.")
     return url

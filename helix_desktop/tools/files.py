@@ -43,7 +43,7 @@ async def read_file(args: Arguments, use: Use) -> Result:
     await use.permit(Action(ToolName.READ_FILE, Effect.READ, f"Read {shown}", shown, path=shown))
     first, last = args.number("first_line", 0), args.number("last_line", 0)
     if last and last < max(first, 1):
-        raise WrongUse(f"last_line {last} lies before first_line {first}.")
+        raise WrongUse(f"last_line {last} is before first_line {first}.")
     found = await _there(confine.look, use, place)
     asked, stamp = (str(place.path), first, last), (found.st_mtime_ns, found.st_size, found.st_ino)
     earlier = use.seen.reads.get(asked)
@@ -279,7 +279,7 @@ def _not_blind(use: Use, place: Place, now: bytes | None) -> None:
         use.seen.content.pop(str(place.path))
     raise Refused(
         f"{use.roots.shown(place)} {what} since you read it; nothing was written.",
-        remedy="Read it again, then make the change to what it is now.",
+        remedy="Read it again, then change the current version.",
     )
 
 

@@ -42,7 +42,7 @@ def read_arguments(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise WrongUse(
             f"The arguments are not valid JSON ({error}); the tool was not run.",
-            remedy="Call it again with one JSON object; mind quotes and line breaks inside of strings.",
+            remedy="Call it again with one JSON object; check quotes and line breaks inside strings.",
         ) from None
     raise WrongUse("The arguments must be one JSON object; the tool was not run.")
 
@@ -54,7 +54,7 @@ def _whole(values: dict[str, Any], text: str) -> dict[str, Any]:
             json.dumps(values, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise WrongUse(
-                "The arguments hold half of a character, such as \\ud83d alone; the tool was not run.",
+                "The arguments contain half of a character, such as \\ud83d alone; the tool was not run.",
                 remedy="Write the character itself, or both halves.",
             ) from None
     return values

@@ -172,7 +172,7 @@ async def _started(commands: Shell, line: str, folder: Path, *, network: bool, f
         if error.errno != errno.E2BIG:
             raise
         raise WrongUse(
-            f"The command is longer than the system takes ({len(line.encode()):,} bytes); it was not run.",
+            f"The command is longer than the system allows ({len(line.encode()):,} bytes); it was not run.",
             remedy="Write the long part into a file with write_file.",
         ) from error
 
@@ -398,7 +398,9 @@ async def _leave_running(
     running = [one for one in commands.background.values() if one.code is None]
     if len(running) >= commands.limits.background_commands:
         await command.gone()
-        raise Refused(f"{len(running)} commands run in the background already.", remedy="Stop one with stop_command.")
+        raise Refused(
+            f"{len(running)} commands are already running in the background.", remedy="Stop one with stop_command."
+        )
     ended = [name for name, one in commands.background.items() if one.code is not None]
     for name in ended[: -commands.limits.background_commands]:  # with the megabytes each of them keeps
         del commands.background[name]

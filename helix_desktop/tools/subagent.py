@@ -109,7 +109,9 @@ class Delegating:
             raise WrongUse(f"A task is needed, of up to {_LONGEST_TASK:,} characters with its context.")
         tools = tuple(dict.fromkeys(str(name) for name in args.items("tools")))
         if unknown := [name for name in tools if name not in self._names()]:
-            raise WrongUse(f"There is no tool {unknown[0][:60]!r} to give away.", remedy="Leave tools out to give all.")
+            raise WrongUse(
+                f"There is no tool {unknown[0][:60]!r} to give to an agent.", remedy="Omit tools to give all of them."
+            )
         role = self._role(args.text("agent").strip())
         return Delegation(
             use.context.conversation, use.call.id, task, context, self._tools(role, tools), self._place.depth + 1,
@@ -120,9 +122,9 @@ class Delegating:
         bounds = self._place.bounds()
         if self._place.depth >= bounds.depth:
             depth = self._place.depth
-            raise Refused(f"A sub-agent this deep ({depth}) delegates no further.", remedy="Do it yourself.")
+            raise Refused(f"A sub-agent this deep ({depth}) can't delegate further.", remedy="Do it yourself.")
         if self._place.tree.started >= bounds.number:
-            raise Refused(f"{bounds.number} sub-agents were started in this conversation; there are no more.")
+            raise Refused(f"{bounds.number} sub-agents were started in this conversation. No more can be started.")
 
     def _role(self, name: str) -> Role | None:
         """The agent that is asked for by name."""
@@ -137,7 +139,7 @@ class Delegating:
         if name not in roles:
             known = ", ".join(roles) or "none"
             raise WrongUse(
-                f"There is no agent {name[:60]!r}.", remedy=f"There are: {known}. Leave agent out for a plain one."
+                f"There is no agent {name[:60]!r}.", remedy=f"There are: {known}. Omit agent for a plain one."
             )
         if name in self._place.chain:
             way = " → ".join([*self._place.chain, name])

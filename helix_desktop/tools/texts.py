@@ -57,7 +57,7 @@ def in_its_place(before: bytes, content: str, shown: str) -> bytes:
     """The content in the encoding, and with the line ends where they are all of one kind, of the file it replaces."""
     if _is_foreign(before) and b"\0" not in before[:8192] and not content.isascii():
         raise WrongUse(
-            f"{shown} is not UTF-8, and content has letters beyond ASCII; nothing was written.",
+            f"{shown} is not UTF-8, and content has characters outside ASCII; nothing was written.",
             remedy="Convert it to UTF-8 with a command first, such as iconv, and read it again.",
         )
     text = decoded(before)
@@ -77,7 +77,7 @@ def replaced(before: bytes, old: str, new: str, shown: str, *, every: bool) -> b
         raise WrongUse("old_text and new_text are the same; nothing to do.")
     if foreign and not new.isascii() and not _BEYOND_ASCII.search(whole_text):
         raise WrongUse(
-            f"{shown} is not UTF-8, and new_text has letters beyond ASCII; nothing was changed.",
+            f"{shown} is not UTF-8, and new_text has characters outside ASCII; nothing was changed.",
             remedy="Change it with a command that knows its encoding.",
         )
     windows = "\r\n" in whole_text
@@ -92,7 +92,7 @@ def replaced(before: bytes, old: str, new: str, shown: str, *, every: bool) -> b
         starts = (place.start() for place in itertools.islice(_places(whole_text, old), 10))
         lines = ", ".join(str(whole_text.count("\n", 0, start) + 1) for start in starts)
         raise WrongUse(
-            f"old_text is {found} times in {shown} (lines {lines}); nothing was changed.",
+            f"old_text appears {found} times in {shown} (lines {lines}); nothing was changed.",
             remedy="Give more of the text around the one you mean, or set replace_all.",
         )
     after = _with_its_line_ends(whole_text, old, new) if windows else whole_text.replace(old, new)

@@ -16,7 +16,7 @@ _MARKS = {"open": "[ ]", "doing": "[>]", "done": "[x]"}
 async def set_todo(args: Arguments, use: Use) -> Result:  # noqa: ARG001 -- the shape of every tool
     items = tuple(_item(item) for item in args.items("items"))
     if len(items) > MOST_ITEMS:
-        raise WrongUse(f"A list of {len(items)} items helps nobody; {MOST_ITEMS} at the most.")
+        raise WrongUse(f"A list of {len(items)} items is too long. The limit is {MOST_ITEMS}.")
     done = sum(state == "done" for _, state in items)
     lines = [f"{_MARKS[state]} {words}" for words, state in items]
     return Result(

@@ -287,7 +287,7 @@ async def undo(workspace: Workspace, run: str, hold: Hold = nobody) -> tuple[int
     }
     found = [one for one, fact in newest.values() if not fact.undone]
     if not found:
-        raise NotThere(f"There is no import {run} that could be undone.", remedy="`conversation imports` lists them.")
+        raise NotThere(f"There is no import {run} to undo.", remedy="`conversation imports` lists them.")
     count, stayed = 0, []
     for one in found:
         async with hold(one.conversation):

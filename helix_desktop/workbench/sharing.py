@@ -260,14 +260,14 @@ class Sharing:
             await self._bench.grown(conversation)
             return
         if not session.at_rest:
-            raise Refused("The agent works in this conversation.")
+            raise Refused("The agent is working in this conversation.")
         await session.conversation.follow(work)
 
     @asynccontextmanager
     async def still(self, conversation: str) -> AsyncIterator[None]:
         session = self._bench.found(conversation)
         if session is not None and not session.at_rest:
-            raise Refused("The agent works in this conversation.")
+            raise Refused("The agent is working in this conversation.")
         async with self._bench.held(conversation):
             yield
 
@@ -294,7 +294,7 @@ async def _linked(workspace: Workspace, link: Link, machine: str) -> Conversatio
     heads = heads_of(connected)
     if heads is None:
         raise NotThere(
-            "This store shares content, but no conversations.",
+            "This store can share content, but not conversations.",
             remedy="Share the workspace through PostgreSQL for both.",
         )
     made = await workspace.shared_conversations(connected, heads, machine)

@@ -294,7 +294,7 @@ class Workforce:
     def _find(self, agent: str) -> Agent:
         found = self._teams.get(self._roots.get(agent, ""), Team()).agents.get(agent)
         if found is None:
-            raise NotThere(f"There is no agent {agent[:60]!r} at work here.")
+            raise NotThere(f"No agent {agent[:60]!r} is working here.")
         return found
 
     def heard(self, event: object) -> None:

@@ -186,7 +186,7 @@ def _cache_rows(text: str) -> Iterator[Row]:
             if gaps:
                 p99, longest = float(gaps[1]), float(gaps[2])
                 yield Row(
-                    f"{named}: wait of the loop",
+                    f"{named}: event-loop delay",
                     "ms, p99 (–longest)",
                     Figure(p99, 0, longest, 2),
                     asked="< 16 ms",

@@ -24,10 +24,7 @@ BEGIN, END = "<!-- figures: made by `dev.py bench --keep` -->", "<!-- end of fig
 
 HEAD = """# Figures
 
-Made by `python3 packaging/dev.py bench --keep` from what it measured last; a stranger can repeat it. A figure is the median of the
-runs of one process with the least and the most of them in brackets; peers were measured in the same process, in turn with
-ours, on the same data. What the machine was is said with each table, for no time means anything without it. The load at
-the start says how much else ran: on a machine that is busy the comparison with the peers is worth more than the times.
+Made by `python3 packaging/dev.py bench --keep` from its last measurements; anybody can repeat them. Each figure is the median of the runs in one process, with the lowest and the highest in brackets. Peers were measured in the same process, alternating with ours, on the same data. Each table names the machine, because times mean nothing without it. The load at the start shows how busy the machine was: on a busy machine, the comparison with the peers means more than the times.
 """
 
 
@@ -65,7 +62,7 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     """What was asked for and is not so stands at the top of the page, not in its tables alone."""
     rows = [(run["name"], Row.from_json(each)) for run in runs for each in run["rows"]]
     asked = [row for _, row in rows if row.met is not None]
-    yield f"Of {len(asked)} figures that are asked for, {sum(bool(row.met) for row in asked)} are met.\n"
+    yield f"Of {len(asked)} figures with a goal, {sum(bool(row.met) for row in asked)} are met.\n"
     missed = [(name, row) for name, row in rows if row.met is False]
     if missed:
         yield "Not met:\n"
@@ -81,13 +78,13 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer
     ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output takes {× parts} times as long as its parts (SHA-256, zstd, LevelDB's synced put), a put in lmdb {lmdb × parts} times that."),
-    ("store_put", "get of 2 KB", "A get of 2 KB, checked against its SHA-256, costs {× parts} times its parts; unchecked from diskcache {diskcache × parts} times that."),
-    ("view", "a step at 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of the processor for view, meter and strategies; the view from nothing {from nothing} ms."),
+    ("store_put", "get of 2 KB", "A get of 2 KB, checked against its SHA-256, takes  {× parts} times as long as its parts; an unchecked get from diskcache, {diskcache × parts} times that."),
+    ("view", "a step at 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of processor time for view, meter and strategies; computing the view from scratch takes {from nothing} ms."),
     ("tokens", "counting code", "Tokens are counted at {× tiktoken} times the speed of tiktoken by itself."),
     ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms; the smallest server of the same SDK takes {smallest server} ms."),
     ("start", "first paint", "The window appears in {× bare Qt window} times the time a bare Qt window takes."),
     ("start", "memory after start", "Memory after start: {ours} MB, a bare Qt window {bare Qt window} MB."),
-    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy costs {ours} times as much as sending everything, on ten recorded sessions (long sessions save most; short ones can save nothing). In the bill: the own system prompt and tools, summaries, recalls of what a reply uses and the context no longer shows. Not in it: rules files, MCP tools, mistakes. The context page of the help says how far this can be trusted."),
+    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy costs {ours} times as much as sending everything, on ten recorded sessions (long sessions save most; short ones can save nothing). The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows. It does not include rules files, MCP tools and mistakes. The context page of the help says how far this can be trusted."),
 )  # fmt: skip
 
 

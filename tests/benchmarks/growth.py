@@ -1,4 +1,4 @@
-"""What growing costs: the cache, the journal and the index filled to 1,000, 10,000, 100,000 and, without --quick, 1,000,000 entries.
+"""How costs grow with size: the cache, the journal and the index filled to 1,000, 10,000, 100,000 and, without --quick, 1,000,000 entries.
 
 python -m tests.benchmarks.growth [--quick: to 100,000]      beside plyvel alone with the same keys; a fit of cost over size for each
 """

@@ -1,4 +1,4 @@
-"""A store that machines share, on PostgreSQL: puts beside pgbench's, local reads beside those of a workspace that shares nothing, a fleet.
+"""A store that machines share, on PostgreSQL: puts compared with pgbench, local reads compared with a workspace that is not shared, and a fleet.
 
     python -m tests.benchmarks.shared [--rows 10000000] [--agents 200] [--seconds 5] [--rounds 3]
 

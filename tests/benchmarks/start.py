@@ -1,4 +1,4 @@
-"""From the start of the process to a painted window, and memory then, beside a bare Qt window and an empty browser's
+"""Time from process start to a painted window, and memory at that point, compared with a bare Qt window and an empty browser
 
 (where there is one), and to the furnished window.
 

@@ -1,4 +1,4 @@
-"""Counting tokens, in one run beside tiktoken alone on the same texts; loading, memory, and texts that break others.
+"""Counting tokens, compared in one run with tiktoken alone on the same texts; loading, memory, and texts on which other counters fail.
 
 python -m tests.benchmarks.tokens [--quick]
 """

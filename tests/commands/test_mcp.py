@@ -41,7 +41,7 @@ def test_it_is_written_only_when_asked_and_only_for_one_program(
     capsys.readouterr()
     assert cli.main([*made, "mcp", "install", "-w", "w", "--write"]) == 2
     out, err = capsys.readouterr()
-    assert "Name it with --client" in err
+    assert "Specify it with --client" in err
     assert out == ""
 
 
@@ -91,4 +91,4 @@ async def test_an_agent_uses_the_workspace_over_stdio(made: list[str], tmp_path:
         assert [hit["sha256"] for hit in hits] == [put.stdout.strip()]
         refused = await client.call_tool("compact_cached_content", {"sha256": put.stdout.strip(), "keep": "x"})
         assert refused.is_error
-        assert "No model is chosen" in str(refused.content)
+        assert "This workspace has no model" in str(refused.content)

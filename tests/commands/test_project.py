@@ -40,7 +40,7 @@ def test_what_was_read_is_trusted_by_its_hash(helix: Helix, rules: Path) -> None
     assert item(helix, rules)["state"] == "changed: not trusted yet"
     code, _, error = helix("project", "trust", f"{rules}={digest}", "-w", "Work")
     assert code == 1
-    assert "nothing is trusted" in error
+    assert "Nothing was trusted" in error
     assert helix("project", "trust", f"{rules}=", "-w", "Work")[0] == 2
     assert item(helix, rules)["state"] == "changed: not trusted yet"
 

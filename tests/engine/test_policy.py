@@ -74,7 +74,7 @@ def test_an_old_fact_with_what_is_not_known_any_more_still_gives_a_policy() -> N
     ("name", "value", "words"),
     [
         ("tail_step", 1, r"There is no setting 'tail_step'. Did you mean 'tail_steps'\?"),
-        ("tail_steps", 0, "tail_steps = 0 cannot be: expected a whole number from 1 to 200 steps."),
+        ("tail_steps", 0, "tail_steps = 0 is not allowed: expected a whole number from 1 to 200 steps."),
         ("tail_steps", 2.5, "expected a whole number"),
         ("tail_steps", "many", "expected a whole number"),
         ("tail_steps", True, "expected a whole number"),

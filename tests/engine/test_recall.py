@@ -56,7 +56,7 @@ async def test_a_hash_that_is_none_unknown_or_ambiguous() -> None:
     cache, entries = await cached(*(f"text {number}" for number in range(600)))
     with pytest.raises(WrongUse, match="'xyz' is no hash"):
         await recall.recall(cache, TOKENS, "xyz")
-    with pytest.raises(WrongUse, match="first 4 at least"):
+    with pytest.raises(WrongUse, match="at least the first 4"):
         await recall.recall(cache, TOKENS, "abc")
     known = entries[0].digest.hex
     with pytest.raises(NotThere, match=f"Near it is {known}"):

@@ -514,8 +514,8 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
 @pytest.mark.parametrize(
     ("preset", "words"),
     [
-        ("layered", "a handover is written from 6,000 tokens on if that saves money"),
-        ("observational", "history is observed from 6,000 tokens on"),
+        ("layered", "a handover is written above 6,000 tokens if that saves money"),
+        ("observational", "history becomes observations above 6,000 tokens"),
         ("none", "Nothing is folded by this policy."),
     ],
 )

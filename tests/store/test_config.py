@@ -173,7 +173,7 @@ def test_a_value_that_does_not_fit_is_refused_before_it_is_written(tmp_path: Pat
     before = path.read_text()
     with pytest.raises(ConfigMistake) as refused:
         config.change(path, {"colour": "#nonsense"})
-    assert str(refused.value).startswith("colour = '#nonsense' is not what was expected")  # the file has no mistake
+    assert str(refused.value).startswith("colour = '#nonsense' is not valid")  # the file has no mistake
     assert str(refused.value).endswith("Nothing was changed.")
     assert path.read_text() == before
 

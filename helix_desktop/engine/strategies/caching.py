@@ -84,7 +84,7 @@ def when_it_pays(situation: Situation) -> Clearing | None:
     if is_cold(situation):
         if not economics.clear_when_cold(total, meter.used, situation.policy.caching_cold_share):
             return None
-        return Clearing(branch.order[0], end, f"the provider's cache is cold, and {total:,} tokens come free")
+        return Clearing(branch.order[0], end, f"the provider's cache is cold, and {total:,} tokens are freed")
     index = economics.clear_from(
         standing,
         growth(branch) * meter.factor,

@@ -250,7 +250,11 @@ class BringInDialog(QDialog):
         self._undo.setEnabled(True)
         words = [tr("The import was undone. Its conversations are in the trash of their workspace.")]
         if stayed:
-            words.append(count(len(stayed), "{n} stays: it was continued.", "{n} stay: they were continued."))
+            words.append(
+                count(
+                    len(stayed), "{n} was kept because it was continued.", "{n} were kept because they were continued."
+                )
+            )
         self._words.setText(" ".join(words))
         self._changed()
 

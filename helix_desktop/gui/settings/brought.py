@@ -156,4 +156,4 @@ def states() -> dict[str, str]:
 
 
 def _why(item: Brought) -> str:
-    return tr("In force because {why}.", why=item.why) if item.why else ""
+    return tr("In use because {why}.", why=item.why) if item.why else ""

@@ -28,7 +28,7 @@ class ProvidersPage(Page):
         super().__init__(tr("Providers"), parent)
         self._setup = setup
         self._doing = doing
-        self.sentence(tr("Keys are stored in the system's keyring, and in a file only if you choose so."))
+        self.sentence(tr("Keys are stored in the system's keyring, and in a file only if you choose to."))
         self._rows = QVBoxLayout()
         self._rows.setSpacing(4)
         self.add_layout(self._rows)

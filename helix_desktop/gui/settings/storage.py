@@ -39,7 +39,7 @@ class StoragePage(Page):
         declared = Declared(
             "limit",
             tr("Limit"),
-            tr("How much the cache may take. 0 means no limit."),
+            tr("Maximum size of the cache. 0 means no limit."),
             limit,
             least=0,
             most=2_000_000,

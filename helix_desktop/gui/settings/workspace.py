@@ -29,7 +29,7 @@ LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("workspace_cost", "Total cost limit", "In dollars, for this workspace. 0 means no limit.", 0.0, 1_000_000),
     ("agents", "Agents per conversation", "How many agents one conversation may start.", 32, 10_000),
     ("agents_depth", "Depth of agents", "How deep agents may delegate to agents. 0 means no agents.", 2, 20),
-    ("agents_at_once", "Agents side by side", "How many agents of one conversation work at the same time.", 4, 200),
+    ("agents_at_once", "Agents at the same time", "How many agents of one conversation work at the same time.", 4, 200),
     (
         "agents_seconds",
         "Time limit for agents",

@@ -11,12 +11,12 @@ from helix_desktop.gui.words import count, numeral, tr
 def line(standing: Standing) -> str:
     """In a few words, for the workspace's line; empty where it is not shared."""
     if standing.state == "away":
-        return tr("Shared: away since {time}", time=clock(standing.since))
+        return tr("Shared: offline since {time}", time=clock(standing.since))
     if standing.state == "waiting":
         return tr("Shared: {n} waiting", n=numeral(standing.waiting))
     words = {
         "starting": tr("Shared: connecting…"),
-        "in step": tr("Shared: in step"),
+        "in step": tr("Shared: in sync"),
         "refused": tr("Shared: needs your attention"),
     }
     return words.get(standing.state, "")
@@ -33,7 +33,7 @@ def whole(standing: Standing) -> str:
     sentences = {
         "off": [tr("This workspace is not shared.")],
         "starting": [tr("Connecting to the shared store…")],
-        "in step": [tr("Everything is in step with the shared store.")],
+        "in step": [tr("Everything is in sync with the shared store.")],
         "waiting": [waiting],
         "away": [tr("The shared store has not answered since {time}.", time=clock(standing.since)), *unsent],
         "refused": unsent,

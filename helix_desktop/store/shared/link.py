@@ -140,7 +140,7 @@ class Link:
             await asyncio.wait_for(self.send(), PATIENCE)
         except TimeoutError as error:
             raise Away(
-                "The shared store did not confirm it in time.", remedy="It is stored here, and waits to be sent."
+                "The shared store did not confirm it in time.", remedy="It is stored here and waiting to be sent."
             ) from error
 
     async def bring(self, digests: Collection[Digest]) -> frozenset[Digest]:

@@ -165,7 +165,7 @@ class PostgresEngine:
                 return
             time.sleep(0.1)
         raise StoreFailed(
-            "A long transaction in the shared store keeps rows from being removed for certain.",
+            "A long transaction in the shared store prevents rows from being removed completely.",
             remedy="They can no longer be read. Forget them again later.",
         )
 
@@ -342,7 +342,7 @@ def _other(code: str, text: str) -> HelixError:
     if code == "42501":
         return StoreFailed(
             "The user of the shared store is not allowed to use its tables, or to create them.",
-            remedy=f"{_WAITS} Give it the right to create a schema in that database.",
+            remedy=f"{_WAITS} Give the user the right to create a schema in that database.",
         )
     if not code or code[:2] in _PASSING:
         return Away(

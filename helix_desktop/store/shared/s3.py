@@ -263,7 +263,7 @@ class S3Engine:
         head, _, rows = index[:-_SUM].partition(b"\n")
         if int(head.rpartition(b"-")[2]) > VERSION:
             raise NewerVersion(
-                "The shared store has objects of a newer Helix Desktop.",
+                "The shared store has objects from a newer Helix Desktop.",
                 remedy=f"Update the program. {_WAITS} Nothing was changed.",
             )
         places = {name: Place(pack, start, length, key) for name, start, length, key in _PLACE.iter_unpack(rows)}

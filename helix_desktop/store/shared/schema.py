@@ -51,7 +51,7 @@ def prepare(connection: Connection) -> None:
     version = _version(connection)
     if version > VERSION:
         raise NewerVersion(
-            f"The shared store has tables of a newer Helix Desktop (version {version}).",
+            f"The shared store has tables from a newer Helix Desktop (version {version}).",
             remedy="Update the program. Your changes wait here; nothing was changed.",
         )
     if version < VERSION:

@@ -24,7 +24,7 @@ def test_items_are_shown_trusted_and_switched(theme: Theme, desk: FakeDesk) -> N
     page = BroughtPage(theme, bench, Doing(now))
     words = [label.text() for label in page.findChildren(QLabel)]
     assert "New: not trusted yet" in words
-    assert "In force because it says so." in words
+    assert "In use because it says so." in words
     next(each for each in page.findChildren(QPushButton) if each.accessibleName() == "Read: pdf").click()
     dialog = page.findChildren(TrustDialog)[0]
     next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust").click()

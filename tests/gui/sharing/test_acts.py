@@ -19,7 +19,7 @@ def state(window: MainWindow) -> str:
 def test_the_workspaces_line_says_how_it_stands(window: MainWindow, bench: FakeWorkbench) -> None:
     assert state(window) == ""
     bench.sharing.stand(Standing("in step"))
-    assert state(window) == "Shared: in step"
+    assert state(window) == "Shared: in sync"
     bench.sharing.stand(Standing("waiting", 1_212))
     assert state(window) == "Shared: 1,212 waiting"
     bench.sharing.stand(Standing("refused", why="The shared store is full. Make room on its disk."))

@@ -43,7 +43,7 @@ def test_a_store_is_tested_before_anything_is_sent(dialog: ShareDialog, bench: F
 def test_once_it_is_shared_the_key_can_be_copied_for_another_computer(dialog: ShareDialog) -> None:
     dialog.address.setText(ADDRESS)
     dialog.share.click()
-    assert "Everything is in step" in shown(dialog)
+    assert "Everything is in sync" in shown(dialog)
     assert not dialog.address.isVisibleTo(dialog)
     assert dialog.line.text() == ADDRESS
     dialog.copy_address.click()
