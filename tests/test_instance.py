@@ -207,7 +207,7 @@ async def test_an_owner_that_goes_away_ends_what_lasts_and_its_caller_is_told(
     await lasting.begun.wait()
     await leave(listening)
     assert lasting.ended.is_set()
-    with pytest.raises(HelixError, match="went away"):
+    with pytest.raises(HelixError, match="closed before"):
         await caller
 
 

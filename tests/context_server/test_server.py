@@ -96,7 +96,7 @@ async def test_folded_messages_come_back_word_for_word(expect: Expect) -> None:
     ("tool", "arguments", "words"),
     [
         ("recall_cached_content", {"sha256": "0" * 64}, "No entry has the hash"),
-        ("recall_cached_content", {"sha256": "../../etc/passwd"}, "is no hash"),
+        ("recall_cached_content", {"sha256": "../../etc/passwd"}, "is not a hash"),
         ("recall_cached_content", {"sha256": "a" * 10_000_000}, "too long"),
         ("recall_cached_content", {}, "'sha256' is a required property"),
         ("recall_cached_content", {"sha256": 5}, "is not of type 'string'"),

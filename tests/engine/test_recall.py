@@ -54,7 +54,7 @@ def test_lines_are_read_as_models_write_them(words: str, meant: tuple[int, int])
 
 async def test_a_hash_that_is_none_unknown_or_ambiguous() -> None:
     cache, entries = await cached(*(f"text {number}" for number in range(600)))
-    with pytest.raises(WrongUse, match="'xyz' is no hash"):
+    with pytest.raises(WrongUse, match="'xyz' is not a hash"):
         await recall.recall(cache, TOKENS, "xyz")
     with pytest.raises(WrongUse, match="at least the first 4"):
         await recall.recall(cache, TOKENS, "abc")

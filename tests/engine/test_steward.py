@@ -390,7 +390,7 @@ async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -
     await kept.steward.fold_now(FoldKind.HANDOVER)
     (fold,) = kept.folds(FoldKind.HANDOVER)
     await kept.conversation.append(ModelSet(ModelRole.MAIN, "smaller", 8_000))
-    with pytest.raises(Refused, match=r"would add [\d,]+ tokens, and [\d,]+ are free"):
+    with pytest.raises(Refused, match=r"would add [\d,]+ tokens, but only [\d,]+ are free"):
         await kept.steward.undo(fold.fold)
     assert fold.fold in kept.conversation.state.branch.live
 

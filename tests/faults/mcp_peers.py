@@ -120,7 +120,7 @@ async def inspected(what: str, begin: list[str], digest: str) -> int:
         "list resources": (0, digest, ["resources/list"]),
         "list templates": (0, "helix://entry/{sha256}", ["resources/templates/list"]),
         "read a resource": (0, "line 19999", ["resources/read", "--uri", f"helix://entry/{digest}"]),
-        "a resource that is none": (1, "is no hash", ["resources/read", "--uri", "helix://entry/../etc"]),
+        "a resource that is none": (1, "is not a hash", ["resources/read", "--uri", "helix://entry/../etc"]),
         "no argument": (5, "required property", recall),
         "no such tool": (5, "not found", ["tools/call", "--tool-name", "nothing"]),
     }

@@ -66,7 +66,7 @@ async def test_pages_come_as_text(online: World) -> None:
         missing = await online.run("fetch_url", url=f"{base}/missing")
         assert not missing.ok
         assert online.text(missing) == "[404 X]\nnot here"
-        assert "no text" in await online.said("fetch_url", url=f"{base}/picture")
+        assert "not text" in await online.said("fetch_url", url=f"{base}/picture")
     assert base.removeprefix("http://").encode() in requests[0]
 
 
@@ -98,9 +98,9 @@ async def test_a_redirect_to_a_private_address_is_asked_for_again(online: World)
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("ftp://a.example", "no http"),
-        ("file:///etc/passwd", "no http"),
-        ("http://", "no http"),
+        ("ftp://a.example", "not an http"),
+        ("file:///etc/passwd", "not an http"),
+        ("http://", "not an http"),
         ("http://user:secret@a.example/", "user name"),
         ("http://[::1", "no address"),
         ("x" * 100_000, ""),
