@@ -129,9 +129,9 @@ def test_what_the_cache_page_prints_becomes_rows() -> None:
     )
     assert {row.name: row.met for row in adapted.gui_cache(said)} == {
         "page shown": True,
-        "page shown: wait of the loop": True,
+        "page shown: event-loop delay": True,
         "sorted by size": False,
-        "sorted by size: wait of the loop": False,
+        "sorted by size: event-loop delay": False,
         "memory grown": True,
     }
 

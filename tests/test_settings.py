@@ -70,7 +70,7 @@ def test_the_default_leaves_the_file(path: Path) -> None:
         ("[appearance]\nzoom = true\n", 2, ["a whole number"]),
         ("[appearance]\nthem = 'dark'\n", 2, ["no setting appearance.them", "Did you mean appearance.theme"]),
         ("[shortcuts]\nfind = 3\n", 1, ["shortcuts must be a table of texts"]),
-        ("[appearance]\ntheme = \n", 2, ["not TOML"]),
+        ("[appearance]\ntheme = \n", 2, ["not valid TOML"]),
     ],
 )
 def test_a_mistake_names_line_key_and_what_was_expected(path: Path, text: str, line: int, words: list[str]) -> None:

@@ -83,7 +83,7 @@ def test_what_is_shared_from_one_home_is_read_in_another(
     assert (figures["waiting"], figures["rows"], figures["trouble"]) == (0, 1, "")
     later = put(here, b"later")
     assert json.loads(helix("--home", here, "workspace", "status", "Work", "--json")[1])["waiting"] == 1
-    assert helix("--home", here, "workspace", "sync", "Work")[:2] == (0, "In step.\n")
+    assert helix("--home", here, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     assert helix("--home", there, "cache", "get", "-w", "work", later)[1] == "later"
     code, out, err = helix("--home", here, "workspace", "sync", "Work", "--check", "--collect", "--json")
     assert json.loads(out)["checked"] == 2
@@ -106,7 +106,7 @@ def test_facts_that_wait_are_counted_too(
     assert (
         waiting == 0 or f"facts of conversations: {waiting}" in helix("--home", here, "workspace", "status", "Work")[1]
     )
-    assert helix("--home", here, "workspace", "sync", "Work")[1] == "In step.\n"
+    assert helix("--home", here, "workspace", "sync", "Work")[1] == "In sync.\n"
 
 
 def test_a_wrong_address_key_or_store_changes_nothing(

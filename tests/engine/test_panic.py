@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, SystemSet, UserSaid
+from helix_desktop.engine.ports import About
 from helix_desktop.replay import clock
 from tests.engine.keeping import Keeping, fails, keeping
 from tests.engine.test_steward import words, worked
@@ -51,7 +52,7 @@ async def test_truncation_keeps_the_task_and_names_what_was_dropped() -> None:
     await fits(kept)
     (fold,) = kept.folds(FoldKind.TRUNCATION)
     entry = (await kept.cache.get(fold.entries[0])).decode()
-    dropped = await kept.cache.put(words(90, "out3").encode(), None)  # type: ignore[arg-type]
+    dropped = await kept.cache.put(words(90, "out3").encode(), About("tool", "", "text/plain"))
     assert dropped.digest.hex in entry
     assert "You must keep the table users as it is." in await kept.shown()
     assert any(block.source == PartRef(task) for block in kept.conversation.view().blocks)

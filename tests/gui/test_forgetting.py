@@ -50,7 +50,7 @@ def test_the_result_is_told_and_the_window_remembers_nothing(window: MainWindow,
     dialog.text.setText(" sk-live-77\n")
     press(dialog.forget_)
     assert bench.forgotten == ["sk-live-77"]
-    assert "Forgotten: 2 entries removed and 3 facts changed, 1 backup cleaned." in words(dialog)
+    assert "Forgotten: 2 entries removed. Changed: 3 facts. Cleaned: 1 backup." in words(dialog)
     assert "line 2: edit that." in words(dialog)
     assert dialog.text.text() == ""
     assert window.chat.composer.text.toPlainText() == "my key is , is it?"

@@ -289,7 +289,7 @@ class Walk:
         await click(panel.slider, QPoint(8, panel.slider.height() // 2))
         await key("Home")
         await until(lambda: panel._step.text().startswith("Step 1 of"))
-        assert sum(panel_tokens(panel)) < self.session.meter().used
+        await until(lambda: sum(panel_tokens(panel)) < self.session.meter().used)
         await click(panel._now)
         await until(lambda: panel._step.text().startswith("Now"))
         await self._fold_from_the_inspector()

@@ -93,7 +93,7 @@ def test_patience_can_be_set(configured: Configured, file: Path) -> None:
         ("[provider.work", "not valid TOML"),
         ("provider = 7", "providers are tables"),
         ("[provider]\nwork = 7", "providers are tables"),
-        ("[provider.work]\nbase_url = 7", "must be a text"),
+        ("[provider.work]\nbase_url = 7", "must be text"),
         ("[provider.work]\nbase_url = 'https://x.org'\nheaders = 7", "must be a table"),
         ("[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nsilence = 'long'", "patience.silence"),
         ("[provider.work]\nbase_url = 'https://x.org'\n[provider.work.patience]\nattemps = 3", "patience.attemps"),

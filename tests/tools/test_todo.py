@@ -22,7 +22,7 @@ async def test_the_list_is_said_and_kept(here: World) -> None:
         ([{"text": " "}], "no text"),
         ([{"text": "a", "state": "later"}], "one of open, doing, done"),
         (["a"], "type object"),
-        ([{"text": "a"}] * 101, "100 at the most"),
+        ([{"text": "a"}] * 101, "The limit is 100"),
     ],
 )
 async def test_what_is_no_list_gets_a_sentence(here: World, items: Any, words: str) -> None:
