@@ -82,10 +82,17 @@ class Sending:
 
 
 async def _sliced(pieces: Pieces) -> AsyncIterator[bytes]:
+    """In parts of about one size: each costs a write, and a long history has thousands of short pieces."""
+    part = bytearray()
     for piece in pieces:
         whole = memoryview(piece)
         for at in range(0, len(whole), SLICE):
-            yield bytes(whole[at : at + SLICE])
+            part += whole[at : at + SLICE]
+            if len(part) >= SLICE:
+                yield bytes(part)
+                part.clear()
+    if part:
+        yield bytes(part)
 
 
 async def beside(size: int, work: Callable[..., Any], *arguments: Any) -> Any:
