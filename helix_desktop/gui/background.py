@@ -29,6 +29,11 @@ class Spawn(Protocol):
     def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> Work: ...
 
 
+class _NotBegun:
+    def cancel(self) -> bool:
+        return False
+
+
 class Doing(QObject):
     """`failed` carries the HelixError; the main window shows it."""
 
@@ -47,11 +52,15 @@ class Doing(QObject):
         owner: QObject | None = None,
         failed: Callable[[HelixError], None] | None = None,
     ) -> Work:
-        """Run `work`; then call `then` with its result, unless `owner` is gone by that time.
+        """Run `work`; then call `then` with its result, unless `owner` is gone by that time. While the window closes nothing is begun.
 
         `failed` takes an error to the place it belongs to; without it, or when that place is gone, it is shown as a notice.
         """
-        return self._spawn(self._run(work, then, owner, failed), name=name)
+        try:
+            return self._spawn(self._run(work, then, owner, failed), name=name)
+        except Stopped:
+            work.close()
+            return _NotBegun()
 
     async def _run(
         self,

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import inspect
+
 import shiboken6
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.errors import HelixError, NotThere, Stopped
 from helix_desktop.gui.background import Doing
+from helix_desktop.tasks import Tasks
 from tests.gui.fake_desk import now
 
 
@@ -39,6 +42,16 @@ def test_nothing_is_said_of_what_the_user_stopped(application: QApplication) -> 
     doing.failed.connect(errors.append)
     doing.do(fails(Stopped("stopped")), name="stopped")
     assert not errors
+
+
+async def test_while_the_window_closes_nothing_is_begun_and_nothing_breaks(application: QApplication) -> None:
+    owner = Tasks("window")
+    await owner.aclose(limit=1)
+    doing, results = Doing(owner.spawn), list[int]()
+    work = gives(7)
+    assert not doing.do(work, name="give", then=results.append).cancel()
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+    assert not results
 
 
 def test_a_widget_that_is_gone_hears_nothing(application: QApplication) -> None:
