@@ -85,7 +85,7 @@ def test_what_the_chat_benchmark_prints_becomes_rows() -> None:
         "10,000 messages (1 facts, 2 MB of facts)\n  opened and painted in 120 ms\n"
         "  wheel up                           median   3.00   p99  17.00   longest   20.00 ms"
         "   of the processor: median   2.00   p99   9.00   longest   11.00 ms\n"
-        "  memory grown by 30 MB over the facts and an empty window\n"
+        "  memory grew by 30 MB over the facts and an empty window\n"
         "  a line of 1 MB                    as a fact   10.0 (  9.0)   streamed  120.0 ( 80.0)   scrolled    3.0 (  2.0)\n"
     )
     rows = {row.name: row.met for row in adapted.gui_transcript(said)}
@@ -125,14 +125,14 @@ def test_what_the_cache_page_prints_becomes_rows() -> None:
     said = (
         "1,000,000 entries: page shown in 80 ms, gaps: p99  3.0, longest  12.0 ms\n"
         "  sorted by size      in   600 ms, gaps: p99  20.0, longest  30.0 ms\n"
-        "  memory grown by 30 MB\n"
+        "  memory grew by 30 MB\n"
     )
     assert {row.name: row.met for row in adapted.gui_cache(said)} == {
         "page shown": True,
         "page shown: event-loop delay": True,
         "sorted by size": False,
         "sorted by size: event-loop delay": False,
-        "memory grown": True,
+        "memory growth": True,
     }
 
 

@@ -28,7 +28,7 @@ Depends: {depends}
 Recommends: bubblewrap, ripgrep, gnome-keyring | keepassxc | kwalletmanager
 Section: devel
 Priority: optional
-Description: work with AI agents without the context window in the way
+Description: work with AI agents for hours without running out of context
  Everything an agent has seen stays on your disk, can be found again, and can
  be put back. What the model is sent is kept small: old outputs become short
  markers, large ones arrive as excerpts, long histories become a handover

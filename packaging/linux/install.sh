@@ -17,7 +17,7 @@ fail() { echo "$1" >&2; exit "${2:-1}"; }
 
 while [ $# -gt 0 ]; do
     case $1 in
-        --prefix) [ $# -gt 1 ] || fail "--prefix needs a folder." 2; prefix=$2; shift ;;
+        --prefix) [ $# -gt 1 ] || fail "--prefix needs a folder name." 2; prefix=$2; shift ;;
         --prefix=*) prefix=${1#--prefix=} ;;
         --check) action=check ;;
         --uninstall) action=uninstall ;;
@@ -36,9 +36,9 @@ fi
 
 payload() { tail -c +"$offset" "$0"; }
 
-[ "$(payload | sha256sum | cut -d' ' -f1)" = "$digest" ] || fail "This file is damaged or cut short. Get it again."
-if [ "$action" = check ]; then echo "Helix Desktop $version, whole."; exit 0; fi
-[ "$(uname -m)" = x86_64 ] || fail "This is for x86_64; here is $(uname -m)."
+[ "$(payload | sha256sum | cut -d' ' -f1)" = "$digest" ] || fail "This file is damaged or incomplete. Download it again."
+if [ "$action" = check ]; then echo "Helix Desktop $version: the file is complete."; exit 0; fi
+[ "$(uname -m)" = x86_64 ] || fail "This installer is for x86_64, but this computer is $(uname -m)."
 
 # A folder of its own for each build: a program that runs keeps the files it was started from.
 mkdir -p "$home" "$prefix/bin" "$prefix/share"
@@ -71,7 +71,7 @@ done
 command -v update-desktop-database >/dev/null && update-desktop-database -q "$prefix/share/applications" || :
 command -v gtk-update-icon-cache >/dev/null && gtk-update-icon-cache -qtf "$prefix/share/icons/hicolor" 2>/dev/null || :
 
-echo "Helix Desktop $version is in $prefix."
+echo "Helix Desktop $version was installed in $prefix."
 case :$PATH: in
     *:"$prefix/bin":*) echo "Start it from the menu, or with: helix-desktop" ;;
     *) echo "Start it from the menu, or with: $prefix/bin/helix-desktop" ;;

@@ -26,4 +26,4 @@ done < "$here/installed-files"
 rm -rf "$home"
 renew "$prefix/share/applications" mimeinfo.cache update-desktop-database -q
 renew "$prefix/share/icons/hicolor" icon-theme.cache gtk-update-icon-cache -qtf
-echo "Helix Desktop is gone from $prefix. Your workspaces and settings are still there."
+echo "Helix Desktop was removed from $prefix. Your workspaces and settings were kept."

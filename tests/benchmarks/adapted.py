@@ -78,7 +78,7 @@ def _spread(three: list[float]) -> Figure:
 # begins of names in store_million's report, with the limit in the name's own unit
 MILLION = (
     ("open (ms)", 500.0), ("first page", 50.0), ("sort by", 200.0), ("filter by", 200.0), ("scroll to", 200.0),
-    ("search, rare", 100.0), ("memory grown", 60.0), ("longest gap", 16.0),
+    ("search, rare", 100.0), ("memory growth", 60.0), ("longest gap", 16.0),
 )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def _transcript_rows(text: str) -> Iterator[Row]:
         elif shown := re.match(r"^  opened and painted in (\d+) ms", line):
             ms = float(shown[1])
             yield Row(f"opened with {messages} messages", "ms", Figure(ms, ms, ms), asked="< 300 ms", met=ms < 300)
-        elif grown := re.match(r"^  memory grown by (-?\d+) MB", line):
+        elif grown := re.match(r"^  memory grew by (-?\d+) MB", line):
             mb = float(grown[1])
             asked = "< 150 MB" if messages == "10,000" else ""
             yield Row(
@@ -160,7 +160,7 @@ CACHE = (  # what a line says, the row's name, what is asked of it in ms
     (r"entries: page shown in (\d+) ms", "page shown", 100),
     (r"sorted by (\w+) +in +(\d+) ms", "sorted by {}", 500),
     (r"^ +([\d,]+) of it chosen in +(\d+) ms", "filter that leaves {}", 500),
-    (r"rows there in (\d+) ms \(median\)", "rows there after a jump", 0),
+    (r"rows there in (\d+) ms \(median\)", "rows shown after a jump", 0),
     (r"^  scrolled:()", "scrolled", 0),
     (r"their hashes copied in (\d+) ms", "all hashes copied", 0),
     (r"first page, checked, shown in (\d+) ms", "first page of a 200 MB entry", 100),
@@ -192,9 +192,9 @@ def _cache_rows(text: str) -> Iterator[Row]:
                     asked="< 16 ms",
                     met=p99 < 16,
                 )
-        if grown := re.search(r"memory grown by (-?\d+) MB", line):
+        if grown := re.search(r"memory grew by (-?\d+) MB", line):
             mb = float(grown[1])
-            yield Row("memory grown", "MB", Figure(mb, mb, mb), asked="< 80 MB", met=mb < 80)
+            yield Row("memory growth", "MB", Figure(mb, mb, mb), asked="< 80 MB", met=mb < 80)
 
 
 # --- policies --------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def policies(text: str) -> list[Row]:
                 "of sending everything",
                 ours,
                 others,
-                "no dearer than any",
+                "no more expensive than any",
                 met,
                 note=note,
             )
@@ -269,18 +269,18 @@ def _share(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Figure:
 
 ADAPTED: Mapping[str, Adapted] = {
     "store_put": Adapted(
-        "a durable put and a checked get beside their parts, plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
+        "a durable put and a checked get, compared with their parts, plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
         ("--json", "--rounds", "5"),
     ),
     "store_million": Adapted(
         "a workspace with a million entries", store_million, ("--json",), ("--json", "--entries", "100000")
     ),
     "gui_transcript": Adapted(
-        "the chat at 10,000 and 100,000 messages, and hostile text", gui_transcript, (), ("10000",), screen=True
+        "the chat with 10,000 and 100,000 messages, and with hostile text", gui_transcript, (), ("10000",), screen=True
     ),
-    "gui_cache": Adapted("the cache page at a million entries", gui_cache, (), ("100000",), screen=True),
+    "gui_cache": Adapted("the Cache page with a million entries", gui_cache, (), ("100000",), screen=True),
     "gui_timeline": Adapted(
-        "the timeline at 50,000 steps and 5,000 folds", gui_timeline, (), ("5000",), screen=True
+        "the timeline with 50,000 steps and 5,000 folds", gui_timeline, (), ("5000",), screen=True
     ),
     "policies": Adapted(
         "every policy on recorded sessions under several price tables, beside what public systems do", policies, ("--json",),

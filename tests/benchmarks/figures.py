@@ -24,7 +24,7 @@ BEGIN, END = "<!-- figures: made by `dev.py bench --keep` -->", "<!-- end of fig
 
 HEAD = """# Figures
 
-Made by `python3 packaging/dev.py bench --keep` from its last measurements; anybody can repeat them. Each figure is the median of the runs in one process, with the lowest and the highest in brackets. Peers were measured in the same process, alternating with ours, on the same data. Each table names the machine, because times mean nothing without it. The load at the start shows how busy the machine was: on a busy machine, the comparison with the peers means more than the times.
+This page is generated from the latest measurements by `python3 packaging/dev.py bench --keep`, so you can repeat them. Each figure is the median of the runs in one process, with the lowest and highest values in brackets. Other programs were measured in the same process, alternating with ours, on the same data. Each table names the computer, because times mean little without it. The load at the start shows how busy the computer was. On a busy computer, the comparison with other programs means more than the times.
 """
 
 
@@ -53,7 +53,7 @@ def _section(run: dict[str, Any]) -> Iterator[str]:
     yield f"## {run['name']}\n\n{run['measures'][0].upper()}{run['measures'][1:]}.\n"
     yield "\n".join(report.markdown(rows))
     if growth := report.fit_lines(rows):
-        yield "\nWhat growing costs:\n\n" + "\n".join(f"- {line}" for line in growth)
+        yield "\nHow costs grow:\n\n" + "\n".join(f"- {line}" for line in growth)
     where = "; ".join(f"{name} {machine[name]}" for name in machine if name not in {"date", "program"})
     yield f"\nMeasured {machine['date']} with {machine['program']}: {where}.\n"
 
@@ -62,10 +62,10 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     """What was asked for and is not so stands at the top of the page, not in its tables alone."""
     rows = [(run["name"], Row.from_json(each)) for run in runs for each in run["rows"]]
     asked = [row for _, row in rows if row.met is not None]
-    yield f"Of {len(asked)} figures with a goal, {sum(bool(row.met) for row in asked)} are met.\n"
+    yield f"{sum(bool(row.met) for row in asked)} of {len(asked)} goals are met.\n"
     missed = [(name, row) for name, row in rows if row.met is False]
     if missed:
-        yield "Not met:\n"
+        yield "Goals that are not met:\n"
         yield (
             "\n".join(
                 f"- {name}: {row.name}, {shown(row.ours.median)} {row.unit} ({row.asked})" for name, row in missed
@@ -77,14 +77,14 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 # --- the README ------------------------------------------------------------------------------------------------------
 
 QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer
-    ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output takes {× parts} times as long as its parts (SHA-256, zstd, LevelDB's synced put), a put in lmdb {lmdb × parts} times that."),
-    ("store_put", "get of 2 KB", "A get of 2 KB, checked against its SHA-256, takes  {× parts} times as long as its parts; an unchecked get from diskcache, {diskcache × parts} times that."),
-    ("view", "a step at 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of processor time for view, meter and strategies; computing the view from scratch takes {from nothing} ms."),
+    ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output takes {× parts} times as long as its parts alone (SHA-256, zstd and LevelDB's synced put). A put in lmdb takes {lmdb × parts} times as long as these parts."),
+    ("store_put", "get of 2 KB", "A get of 2 KB, checked against its SHA-256, takes {× parts} times as long as its parts alone. An unchecked get from diskcache takes {diskcache × parts} times as long as these parts."),
+    ("view", "a step at 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of processor time for view, meter and strategies; computing the view from scratch takes {from scratch} ms."),
     ("tokens", "counting code", "Tokens are counted at {× tiktoken} times the speed of tiktoken by itself."),
     ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms; the smallest server of the same SDK takes {smallest server} ms."),
-    ("start", "first paint", "The window appears in {× bare Qt window} times the time a bare Qt window takes."),
-    ("start", "memory after start", "Memory after start: {ours} MB, a bare Qt window {bare Qt window} MB."),
-    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "The default policy costs {ours} times as much as sending everything, on ten recorded sessions (long sessions save most; short ones can save nothing). The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows. It does not include rules files, MCP tools and mistakes. The context page of the help says how far this can be trusted."),
+    ("start", "first paint", "The window takes {× bare Qt window} times as long to appear as a bare Qt window."),
+    ("start", "memory after start", "After start, the program uses {ours} MB of memory. A bare Qt window uses {bare Qt window} MB."),
+    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "On ten recorded sessions, the default policy costs {ours} times as much as sending everything. Long sessions save most; short ones may save nothing. The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows. It does not include rules files, MCP tools or an agent's mistakes. The help page on context explains how far this figure can be trusted."),
 )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def quotes(runs: Sequence[dict[str, Any]]) -> str:
             BEGIN,
             *(f"- {line}" for line in told),
             "",
-            f"Medians on {where}; peers in turn with ours; [all figures, with their spread](resources/help/figures.md).",
+            f"These are medians on {where}. Other programs were measured alternately with ours. See [all figures, with their spread](resources/help/figures.md).",
             END,
         ]
     )

@@ -74,36 +74,36 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
     if put and get:
         seconds = (puts * put.ours.median + gets * get.ours.median) / 1e6
         machine = (
-            f"On the machine of the figures page a durable put of 2 KB takes {shown(put.ours.median)} µs and a checked get "
-            f"{shown(get.ours.median)} µs: all puts and gets of the day are {seconds / 60:.0f} minutes of one thread. At the peak one thread "
-            f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f} % of the time. So it is not the rate that takes a fleet beyond "
-            "one machine; it is that many machines want the same content, and that one disk must not be the end of it."
+            f"On the computer used for the figures page, a durable put of 2 KB takes {shown(put.ours.median)} µs and a checked get "
+            f"{shown(get.ours.median)} µs. All puts and gets of a day therefore take one thread {seconds / 60:.0f} minutes, and at the peak this thread "
+            f"is busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f} % of the time. So a fleet does not need a shared store because of the rate. "
+            "It needs one because many computers want the same content, and because everything would be lost with a single disk."
         )
-    return f"""# A fleet
+    return f"""# A fleet of agents
 
-What a store that machines share does, measured, and what this means when {AGENTS:,} agents work through {TASKS:,} tasks a day for a team. Each figure says whether it was measured or computed. How a workspace is shared: `helix-desktop workspace share --help`.
+This page shows what a shared store can handle, and what that means when {AGENTS:,} agents do {TASKS:,} tasks a day for a team. It says which figures were measured and which were computed. To share a workspace, see `helix-desktop workspace share --help`.
 
 ## The load
 
-From {sizes.sessions} recorded sessions of public agents (each counted as one task): {sizes.outputs:.0f} tool outputs and {sizes.replies:.0f} replies a task,
-{sizes.bytes / 1000:.0f} KB of outputs, the median output {sizes.median:.0f} bytes; zstd level 1 packs them to {sizes.packed:.0%}.
+The load is computed from {sizes.sessions} recorded sessions of public agents, each counted as one task. A task has {sizes.outputs:.0f} tool outputs and {sizes.replies:.0f} replies on average.
+The outputs take {sizes.bytes / 1000:.0f} KB in total, and the median output has {sizes.median:.0f} bytes. zstd level 1 compresses them to {sizes.packed:.0%}.
 
-| | a day | at the peak, a second |
+| | per day | per second at the peak |
 |---|---:|---:|
 | puts | {puts / 1e6:.2f} million | {peak_puts:.0f} |
-| gets (two a step) | {gets / 1e6:.2f} million | {peak_gets:.0f} |
-| bytes in | {held / 1e9:.1f} GB | {PEAK * held / busy / 1e6:.1f} MB |
-| bytes kept, packed | {held * sizes.packed / 1e9:.2f} GB | |
+| gets (two per step) | {gets / 1e6:.2f} million | {peak_gets:.0f} |
+| bytes stored, uncompressed | {held / 1e9:.1f} GB | {PEAK * held / busy / 1e6:.1f} MB |
+| bytes stored, compressed | {held * sizes.packed / 1e9:.2f} GB | |
 | entries after {DAYS} days | {puts * DAYS / 1e6:.0f} million | |
-| bytes after {DAYS} days, packed | {held * sizes.packed * DAYS / 1e9:.0f} GB | |
-| facts (a put, a reply, a share of folds) | {(puts + TASKS * sizes.replies) * 1.1 / 1e6:.1f} million | {PEAK * (puts + TASKS * sizes.replies) * 1.1 / busy:.0f} |
+| bytes after {DAYS} days, compressed | {held * sizes.packed * DAYS / 1e9:.0f} GB | |
+| facts (puts, replies and some folds) | {(puts + TASKS * sizes.replies) * 1.1 / 1e6:.1f} million | {PEAK * (puts + TASKS * sizes.replies) * 1.1 / busy:.0f} |
 
-The peak is {PEAK:g} times the mean of {BUSY_HOURS} busy hours. {machine}
+The peak is {PEAK:g} times the average over {BUSY_HOURS} busy hours. {machine}
 
 ## What stays local
 
-Each agent keeps its own workspace: LevelDB, journal and index, unchanged. A put is done when it is there, unless the workspace is set to wait for the shared
-store. A get that finds its content there never leaves the machine; content is addressed by its hash, so a copy can never be stale.
+Each agent has its own workspace with LevelDB, journal and index, just as without sharing. A put is complete as soon as it is stored there, unless the workspace is set to wait for the shared
+store. A get that finds its content there does not use the network. Content is addressed by its hash, so a copy can never be out of date.
 
 ## Measured: one PostgreSQL
 
@@ -115,16 +115,15 @@ store. A get that finds its content there never leaves the machine; content is a
 
 ## What was not tested
 
-- {AGENTS:,} machines at once. Each open workspace holds one to four connections, and a PostgreSQL server accepts a few hundred; so a fleet of this size needs a
-  connection pooler or several databases, with the workspaces divided among them. Neither was run here.
-- A network: client and server were on one machine. Over a network every figure of one put grows by one round trip.
-- An S3-compatible store under load, or a real provider's: the suite runs on moto's server, which keeps everything in memory and says nothing about speed. Small
-  entries are packed
-  there, but its index of all rows is in the memory of each machine, about 200 bytes for a row: it is for workspaces of a few million rows.
-- More rows than the table above: beyond it the figures are extrapolated.
+- {AGENTS:,} computers at the same time. Each open workspace uses one to four connections, and a PostgreSQL server accepts a few hundred. A fleet of this size therefore needs a
+  connection pooler, or several databases with the workspaces divided among them. Neither was tested.
+- A network. Client and server ran on one computer. Over a network, each put takes one round trip longer.
+- An S3-compatible store under load, or one from a real provider. The tests use moto's server, which keeps everything in memory and says nothing about speed. Such a store packs small
+  entries together, but each computer keeps an index of all rows in memory, about 200 bytes per row. It is suitable for workspaces with a few million rows.
+- More rows than in the table above. Figures beyond it are extrapolated.
 
-Tasks of other fleets are larger than these sessions: everything above grows in proportion. Sizes come from `python -m tests.benchmarks.fleet --traces DIR`,
-rates from `packaging/dev.py bench shared store_put`.
+If your fleet's tasks are larger than these sessions, everything above grows in proportion. The sizes come from `python -m tests.benchmarks.fleet --traces DIR`,
+the rates from `packaging/dev.py bench shared store_put`.
 """
 
 
@@ -135,24 +134,24 @@ def _measured(rates: dict[str, Row]) -> str:
     if not (puts and read and middle and high):
         return "Not yet."
     lines = [
-        f"With its usual durable settings, on a machine with 2 cores that also ran the clients and {_load()}; puts beside pgbench and local reads",
-        "were measured with nothing else at work:",
+        f"PostgreSQL ran with its usual durable settings, on a computer with 2 cores that also ran the clients and {_load()}. The comparisons with pgbench",
+        "and the local reads were measured with nothing else running:",
         "",
         (
-            f"- {puts.ours.median:,.0f} rows a second from {len(_CLIENTS)} machines in batches of 100, sealed; pgbench, which seals nothing, put "
-            f"{puts.peers['pgbench'].median:,.0f} with the same statement ({puts.note.partition(';')[0]})."
+            f"- {len(_CLIENTS)} clients stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. pgbench, which encrypts nothing, stored "
+            f"{puts.peers['pgbench'].median:,.0f} with the same statement (ours: {puts.note.partition(';')[0]})."
         ),
         (
-            f"- {middle.note.partition(';')[0]}, each put waited for: half were there within {shown(middle.ours.median)} ms, "
-            f"99 of 100 within {shown(high.ours.median)} ms; none was lost."
+            f"- {_paced(middle.note)}, waiting for each put. Half of the puts took at most {shown(middle.ours.median)} ms, "
+            f"and 99 of 100 at most {shown(high.ours.median)} ms. None was lost."
         ),
         _LATER,
         (
-            f"- A local get in a shared workspace takes {shown(read.ours.median)} µs, in one that is not shared "
-            f"{shown(read.peers['not shared'].median)} µs ({read.note})."
+            f"- A local get takes {shown(read.ours.median)} µs in a shared workspace and "
+            f"{shown(read.peers['not shared'].median)} µs in one that is not shared ({read.note})."
         ),
         "",
-        "| rows in the table | put of 100 | (quickest) | get of 100 | (quickest) |",
+        "| rows in the table | put of 100 | fastest | get of 100 | fastest |",
         "|---:|---:|---:|---:|---:|",
     ]
     sizes = sorted({row.at for row in rates.values() if row.series == "shared put"})
@@ -161,17 +160,21 @@ def _measured(rates: dict[str, Row]) -> str:
         figures_ = (put.ours.median, put.ours.least, get.ours.median, get.ours.least)
         lines.append(f"| {size:,} | " + " | ".join(f"{shown(figure)} ms" for figure in figures_) + " |")
     grows = {name: line for name, line in fits(list(rates.values())).items() if name.startswith("shared")}
-    told = " and ".join(
-        f"{name.removeprefix('shared ')}s to the power of {line.slope:.2f}" for name, line in grows.items()
-    )
+    told = " and ".join(f"{line.slope:.2f} for {name.removeprefix('shared ')}s" for name, line in grows.items())
     return "\n".join(
         [
             *lines,
             "",
-            f"The time grows with the number of rows: {told}. 0 means no growth, 1 means growth in proportion.",
+            f"Time grows with the number of rows raised to a power: {told}. A power of 0 would mean no growth, 1 growth in proportion.",
             *_TABLE,
         ]
     )
+
+
+def _paced(note: str) -> str:
+    """What the agents did, from "200 agents, 2,000 puts, 129 a second; …"."""
+    agents, puts, pace = note.partition(";")[0].split(", ")
+    return f"{agents} stored {puts.removesuffix(' puts')} entries, {pace}"
 
 
 def _load() -> str:
@@ -189,21 +192,25 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
     part = f", {peak / measured.ours.median:.1%} of what was measured in batches" if measured else ""
     return f"""Computed from the two sections above:
 
-- The rate is not a problem: {peak:.0f} puts a second at the peak{part}. {_agents(rates)}
-- Space is: padded to powers of two, a row takes {most / 1000:.1f} KB at most on average, so {puts * DAYS / 1e6:.0f} million rows take up to {puts * DAYS * most / 1e9:.0f} GB in {DAYS} days;
-  `workspace sync --collect` removes what no machine uses any more.
-- When the store is away, puts wait in the local cache: {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB an agent for {DAYS} days."""
+- The rate is not a problem: the peak is {peak:.0f} puts per second{part}. {_agents(rates)}
+- The space can be one. Rows are padded to powers of two and take at most {most / 1000:.1f} KB on average, so the {puts * DAYS / 1e6:.0f} million rows of {DAYS} days take up to {puts * DAYS * most / 1e9:.0f} GB.
+  `workspace sync --collect` removes rows that no computer uses any more.
+- While the store is offline, puts wait in the local cache. In {DAYS} days, this takes {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
 
 
 def _agents(rates: dict[str, Row]) -> str:
     row = rates.get("put of an agent until PostgreSQL has it, p99")
-    return f"The agents measured above put {row.note.split(',')[-1].split(';')[0].split()[0]}." if row else ""
+    return (
+        f"The agents measured above stored {row.note.split(',')[-1].split(';')[0].split()[0]} per second."
+        if row
+        else ""
+    )
 
 
-_LATER = "  In a later run beside more work (load 12 to 16): 31 ms and 385 ms, 0.93 of pgbench, local reads 0.91 ×."
+_LATER = "  In a later run with more other work (load 12 to 16), these times were 31 ms and 385 ms, puts reached 0.93 of pgbench's rate, and local reads took 0.91 × as long."
 _TABLE = (
-    "This table was measured in a run of its own beside other work (load about 10), so its medians vary; the quickest of 60 are less disturbed.",
-    "10 million rows with bodies of 512 bytes take 7.6 GB there: 761 bytes a row, of which 77 are its index.",
+    "This table was measured in a separate run with other work (load about 10), so its medians vary. The fastest of 60 runs are affected less.",
+    "10 million rows with 512 bytes of content take 7.6 GB: 761 bytes per row, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py
 

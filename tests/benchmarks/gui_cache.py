@@ -217,7 +217,7 @@ async def trial(application: QApplication, entries: int) -> None:
             taken = await until(lambda count=count: page.model.rowCount() != count and there())  # type: ignore[misc]
             print(f"  {page.model.rowCount():>9,} of it chosen in {taken:5.0f} ms, {gaps.told()}")
         await scroll(page, gaps, there)
-        print(f"  memory grown by {memory() - before:.0f} MB")
+        print(f"  memory grew by {memory() - before:.0f} MB")
         await choose_all(page, gaps)
         page.close()
         await served.index.aclose()

@@ -165,7 +165,7 @@ def main() -> None:
     told("hovered", frames(app, 200, hover))
     told("list scrolled anywhere", frames(app, 100, lambda _: bar.setValue(random.randrange(max(1, bar.maximum())))))
     told(
-        "a fold chosen",
+        "a fold selected",
         frames(app, 50, lambda n: page.list.select(page.list.rows.events[n * 37 % len(page.list.rows.events)])),
     )
 

@@ -225,7 +225,7 @@ def opened(messages: int) -> None:
         trial.pane.hear([Streamed("c", TextDelta(text))])
 
     told("stream, a flush of 12 words", trial.frames(400, stream))
-    print(f"  memory grown by {memory() - started:.0f} MB over the facts and an empty window")
+    print(f"  memory grew by {memory() - started:.0f} MB over the facts and an empty window")
 
 
 def _longest(taken: list[Frame]) -> Frame:

@@ -1,4 +1,4 @@
-"""The event loop of the real window under 2,000 stream events a second, a command printing 50 MB, a handover, and typing, at once.
+"""The event loop of the real window during 2,000 stream events per second, a command that prints 50 MB, a handover, and typing, all at once.
 
 python -m tests.benchmarks.loop [--quick]      needs a display
 

@@ -51,7 +51,7 @@ def verdict(row: Row) -> str:
 
 def markdown(rows: Sequence[Row]) -> list[str]:
     peers = columns(rows)
-    lines = ["| | " + " | ".join(["ours", *peers, "asked for"]) + " |"]
+    lines = ["| | " + " | ".join(["ours", *peers, "goal"]) + " |"]
     lines.append("|---|" + "---:|" * (len(peers) + 1) + "---|")
     for row in rows:
         cells = [_figure(row.peers[name]) if name in row.peers else "" for name in peers]
@@ -89,7 +89,7 @@ def _part(run: Mapping[str, Any]) -> str:
 
 def _table(rows: Sequence[Row]) -> str:
     peers = columns(rows)
-    head = "".join(f"<th>{html.escape(name)}" for name in ["", "unit", "ours", *peers, "asked for", ""])
+    head = "".join(f"<th>{html.escape(name)}" for name in ["", "unit", "ours", *peers, "goal", ""])
     body = "".join(
         "<tr>" + "".join(f"<td>{_marked(cell)}" for cell in _cells(row, peers)) + (f"<small>{html.escape(row.note)}</small>" if row.note else "")
         for row in rows

@@ -1,4 +1,4 @@
-"""A store that machines share, on PostgreSQL: puts compared with pgbench, local reads compared with a workspace that is not shared, and a fleet.
+"""A shared store on PostgreSQL: puts compared with pgbench, local reads compared with a workspace that is not shared, and a fleet of agents.
 
     python -m tests.benchmarks.shared [--rows 10000000] [--agents 200] [--seconds 5] [--rounds 3]
 
@@ -129,7 +129,7 @@ def puts(one: postgres.Server, seconds: float, rounds: int) -> Row:
     note = f"{ratio:.2f} of pgbench's; batches of {BATCH} rows of 512 bytes over {CONNECTIONS} connections, ours sealed"
     return Row(
         "puts into PostgreSQL", "rows/s", Figure.of(mine), {"pgbench": Figure.of(theirs)},
-        "≥ .6 of pgbench with the same statement, batch and connections", ratio >= 0.6, note=note,
+        "≥ 0.6 × pgbench with the same statement, batch size and connections", ratio >= 0.6, note=note,
     )  # fmt: skip
 
 
@@ -219,7 +219,7 @@ async def fleet(url: str, agents: int) -> list[Row]:
     return [
         Row("put of an agent until PostgreSQL has it, p50", "ms", Figure(middle, taken[0], taken[-1], len(taken)), note=note),
         Row("put of an agent until PostgreSQL has it, p99", "ms", Figure(high, taken[0], taken[-1], len(taken)),
-            asked="200 agents on one PostgreSQL, nothing lost", met=lost == 0, note=note),
+            asked="200 agents on one PostgreSQL server, nothing lost", met=lost == 0, note=note),
     ]  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def rows(*, quick: bool) -> list[Row]:
     first, furnished, memory = columns
     return [
         Row("first paint", "ms", first, peers[0], f"< {FIRST:g} ms warm", first.median < FIRST),
-        Row("furnished, stores being opened", "ms", furnished, peers[1]),
+        Row("window complete, stores still opening", "ms", furnished, peers[1]),
         Row("memory after start", "MB", memory, peers[2], f"< {MEMORY:g} MB", memory.median < MEMORY),
     ]
 

@@ -1,4 +1,4 @@
-"""A workspace with a million entries: open, list, sort, filter, scroll, search, and make the index from nothing.
+"""A workspace with a million entries: open, list, sort, filter, scroll, search, and make the index rebuilt from scratch.
 
 python -m tests.benchmarks.store_million [--entries 1000000] [--folder DIR]      (a folder is kept, and used again)
 """
@@ -93,7 +93,7 @@ async def measure(workspaces: Workspaces, name: str, entries: int) -> dict[str, 
     marks: list[int] = []
     started = time.perf_counter()
     await workspace.index.caught_up(lambda progress: marks.append(progress.words))
-    figures["index from nothing (s)"] = time.perf_counter() - started
+    figures["index rebuilt from scratch (s)"] = time.perf_counter() - started
     figures["progress reports"] = len(marks)
     await workspace.aclose()
     before = memory()
@@ -104,7 +104,7 @@ async def measure(workspaces: Workspaces, name: str, entries: int) -> dict[str, 
     await workspace.index.entries()
     figures["first page (ms)"] = (time.perf_counter() - started) * 1000
     await questions(workspace, entries, figures)
-    figures["memory grown (MB)"] = (memory() - before) / 1e6
+    figures["memory growth (MB)"] = (memory() - before) / 1e6
     await workspace.aclose()
     return figures
 

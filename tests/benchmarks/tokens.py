@@ -40,12 +40,12 @@ def rows(*, quick: bool) -> list[Row]:
     alone = _alone(counter)
     made = [_single("loading the vocabulary", "ms", loaded), _single("memory of the vocabulary", "MB", grown)]
     made += [_beside(name, text, counter, alone, 2 if quick else 5) for name, text in texts().items()]
-    made.append(_single("a million blanks", "ms", _milliseconds(lambda: counter.count(" " * 1_000_000))))
+    made.append(_single("a million spaces", "ms", _milliseconds(lambda: counter.count(" " * 1_000_000))))
     if not quick:
         made.append(
             _single("200 MB of log", "ms", _milliseconds(lambda: counter.count("line of a log\n" * 14_000_000)))
         )
-    return [*made, _single("10 KB counted before", "µs", _again(counter))]
+    return [*made, _single("10 KB counted again", "µs", _again(counter))]
 
 
 def _single(name: str, unit: str, value: float) -> Row:

@@ -1,6 +1,6 @@
-"""What one more step costs as a conversation grows: its facts, the view, the meter, the strategies that are due.
+"""What one more step costs as a conversation grows: its facts, the view, the meter, and the strategies that are due.
 
-python -m tests.benchmarks.view [--quick]      1,000, 10,000 and 100,000 messages, beside computing the view from nothing
+python -m tests.benchmarks.view [--quick]      1,000, 10,000 and 100,000 messages, beside computing the view from scratch
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _rows_at(length: int) -> list[Row]:
     limit = 5.0 if length <= 10_000 else 10.0
     asked = f"p99 < {limit:g} ms" if length >= 10_000 else ""
     step = Row(
-        f"a step at {length:,} messages", "ms of the processor", Figure.of(whole), {"from nothing": nothing}, asked,
+        f"a step at {length:,} messages", "ms of the processor", Figure.of(whole), {"from scratch": nothing}, asked,
         p99 < limit if asked else None, series="a step", at=length, note=f"p99 {p99:.2f} ms",
     )  # fmt: skip
     parts_ = [
