@@ -8,6 +8,7 @@ blanks ends in a panic that is no `Exception`, so the text is cut into pieces at
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import itertools
 import logging
@@ -85,9 +86,14 @@ VOCABULARIES: Mapping[str, Vocabulary] = {
 
 
 def load(name: str, folder: Path | None = None) -> tiktoken.Encoding:
-    """The shipped encoding, its file checked against its hash. About 250 ms and 44 MB for o200k_base."""
+    """The shipped encoding, its file checked against its hash."""
+    return _read(name, (folder or resources.folder() / "encodings") / f"{name}.tiktoken")
+
+
+@functools.cache
+def _read(name: str, path: Path) -> tiktoken.Encoding:
+    """About 250 ms and 44 MB for o200k_base, once in a process."""
     vocabulary = VOCABULARIES[name]
-    path = (folder or resources.folder() / "encodings") / f"{name}.tiktoken"
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -92,10 +92,11 @@ def test_a_missing_or_damaged_vocabulary_is_named(tmp_path: Path, content: bytes
     shutil.rmtree(tmp_path)
 
 
-def test_a_loaded_vocabulary_stands_in_memory_once() -> None:
+def test_a_loaded_vocabulary_stands_in_memory_once(tmp_path: Path) -> None:
+    shutil.copy(resources.folder() / "encodings" / "cl100k_base.tiktoken", tmp_path)
     tracemalloc.start()
     try:
-        encoding = load("cl100k_base")
+        encoding = load("cl100k_base", tmp_path)
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
