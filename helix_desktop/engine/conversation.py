@@ -152,9 +152,30 @@ class Conversation:
         """How full the window is."""
         return meter(self.state, self.policy)
 
+    async def draft(self) -> Draft:
+        """A copy to write ahead on."""
+        return Draft(self.journal, self.id, await asyncio.to_thread(state_of, tuple(self.state.facts)))
+
+    async def adopt(self, draft: Conversation) -> bool:
+        """Append what a copy has more than this, at once. False, and nothing is appended, where they have parted."""
+        known = self.state.last_seq
+        fresh = [recorded.fact for recorded in draft.state.facts[known:]]
+        return bool(await self.append_made(lambda first: fresh if first == known + 1 else ()))
+
     async def moment(self, seq: int) -> Moment:
         """What held when `seq` was the newest fact; worked out beside the loop."""
         return await asyncio.to_thread(self.state.at, seq)
+
+
+class Draft(Conversation):
+    """A copy that is ahead: its facts are nowhere until the conversation adopts them."""
+
+    async def _write(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
+        first = self.state.last_seq + 1
+        facts = [placed(fact, first) for fact in make(first)]
+        recorded = tuple(Recorded(self.id, seq, 0.0, fact) for seq, fact in enumerate(facts, first))
+        await self._advance(recorded)
+        return recorded
 
 
 async def _read(journal: Journal, conversation: str) -> State:

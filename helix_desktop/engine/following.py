@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from helix_desktop.engine.blocks import View
-from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.conversation import Conversation, Draft
 from helix_desktop.engine.facts import (
     ModelReplied,
     Recorded,
@@ -42,6 +42,7 @@ class Output:
     text: str
     ok: bool = True
     images: tuple[Stored, ...] = ()
+    stored: Stored | None = None  # where it is put already
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,12 @@ class Following:
         self._stored = stored
         self._reads: set[tuple[str, str, bytes]] = set()
         self.repeats = 0  # outputs that an earlier call had returned alike
+
+    def ahead(self, draft: Draft) -> Following:
+        """The same on a copy of the conversation."""
+        other = Following(draft, self.steward.ahead(draft), self._cache, self._tokens, stored=self._stored)
+        other._reads = self._reads
+        return other
 
     async def said(self, parts: tuple[UserPart, ...], *, steering: bool = False) -> None:
         """A message of the user's: it ends the turn before, unless it was said while the agent worked."""
@@ -130,9 +137,13 @@ class Following:
         for output in stray:
             await self.said((Text(STRAY + output.text),), steering=True)
 
+    async def put(self, text: str, call: ToolCall) -> Stored:
+        """What a call returned is in the cache."""
+        content = text.encode("utf-8", "surrogatepass") if len(text) <= SLICE else _slices(text)
+        return await self._cache.put(content, About(call.name, call.arguments[:200]))
+
     async def _result(self, output: Output, call: ToolCall) -> ToolReturned:
-        content = output.text.encode("utf-8", "surrogatepass") if len(output.text) <= SLICE else _slices(output.text)
-        stored = await self._cache.put(content, About(call.name, call.arguments[:200]))
+        stored = output.stored or await self.put(output.text, call)
         self._stored(stored, output.text)
         read = (call.name, call.arguments, stored.digest.raw)
         before = self.conversation.state.last_return_of(stored.digest) if read in self._reads else 0

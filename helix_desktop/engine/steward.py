@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from helix_desktop.engine.clearing import Sweeping
 from helix_desktop.engine.collaborators import Spawn
 from helix_desktop.engine.contents import Contents
-from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.conversation import Conversation, Draft
 from helix_desktop.engine.document_writer import NothingWritten, Reading, Writer, Written, read, spent_on, still_same
 from helix_desktop.engine.events import Folding
 from helix_desktop.engine.facts import (
@@ -39,6 +40,7 @@ from helix_desktop.engine.strategies.registry import STRATEGIES
 from helix_desktop.errors import HelixError, NotThere, Refused, Stopped
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 ASKED = "requested by the user"
 RETRY_AFTER = 60.0  # seconds a strategy rests after a failure
 
@@ -69,6 +71,13 @@ class Steward:
         self._flying_plan: Plan | None = None
         self._ready: Written | None = None
         self._failed_at: dict[FoldKind, float] = {}
+
+    def ahead(self, draft: Draft) -> Steward:
+        """The same for a copy of the conversation: it admits what arrives, asks no model and starts nothing."""
+        cache, tokens = self._admission.cache, self._admission.tokens
+        return Steward(
+            draft, cache=cache, index=self.index, tokens=tokens, clock=self._clock, models=_no_model, spawn=_not_now
+        )
 
     # --- for the turn -----------------------------------------------------------------------------------------------
 
@@ -373,6 +382,15 @@ class Steward:
         except Exception:
             log.exception("a %s failed", kind.value)
             await self._failed(kind, "a bug in Helix Desktop, see the log")
+
+
+def _no_model(_: ModelRole) -> ModelClient | None:
+    return None
+
+
+def _not_now(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
+    coroutine.close()
+    raise Stopped(f"{name} is for later.")
 
 
 def outlook(situation: Situation) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
@@ -88,7 +88,11 @@ class Follower:
     @property
     def conversation(self) -> Conversation:
         """Its facts."""
-        return self.session.conversation
+        return self.following.conversation
+
+    async def ahead(self) -> Follower:
+        """The same on a copy of the conversation."""
+        return replace(self, following=self.following.ahead(await self.conversation.draft()))
 
     async def show(self, track: Track) -> Shown:
         """What the messages become now; from where it differs from what they became last."""
@@ -157,10 +161,11 @@ class Follower:
     async def take(self, messages: Sequence[Wired], tip: int) -> list[int]:
         """The messages are facts; for each the last fact that stands for it. `tip`: that of the message before them."""
         await self.count(_texts(messages))
+        stored = await self._put(messages)
         outputs: list[tuple[int, Output]] = []
         seqs: dict[int, int] = {}
         for at, message in enumerate(messages):
-            results, others = self._split(message, {output.call for _, output in outputs})
+            results, others = self._split(message, {output.call for _, output in outputs}, stored)
             if outputs and (not results or message.speaker is Speaker.ASSISTANT):
                 await self._returned(outputs, seqs)
             outputs.extend((at, output) for output in results)
@@ -173,14 +178,23 @@ class Follower:
             await self._returned(outputs, seqs)
         return list(itertools.accumulate((seqs.get(at, tip) for at in range(len(messages))), max, initial=tip))[1:]
 
-    def _split(self, message: Wired, waiting: set[str]) -> tuple[list[Output], list[Piece]]:
+    async def _put(self, messages: Sequence[Wired]) -> dict[str, Stored]:
+        """What calls returned, by its text. It is put together: one sync is enough for many."""
+        calls = {call.id: call.call for call in self.conversation.state.branch.running_calls}
+        calls |= {p.id: ToolCall(p.id, p.name, p.text) for message in messages for p in message.of(Kind.CALL)}
+        texts = {p.text: calls[p.id] for message in messages for p in message.of(Kind.RESULT) if p.id in calls}
+        return dict(zip(texts, await asyncio.gather(*map(self.following.put, texts, texts.values())), strict=True))
+
+    def _split(
+        self, message: Wired, waiting: set[str], stored: Mapping[str, Stored]
+    ) -> tuple[list[Output], list[Piece]]:
         """The results somebody waits for, and all else."""
         calls = {call.id for call in self.conversation.state.branch.running_calls} - waiting
         results, others = [], []
         for piece in message.pieces:
             if piece.kind is Kind.RESULT and piece.id in calls:
                 calls.discard(piece.id)
-                results.append(Output(piece.id, piece.text, piece.ok))
+                results.append(Output(piece.id, piece.text, piece.ok, stored=stored.get(piece.text)))
             else:
                 others.append(piece)
         return results, others

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 NOT_TOLD = Wired(Speaker.USER, (), ())
 KEPT = 24  # conversations held open
-PART = 400  # messages
+PART, MANY = 100, 50  # messages
 LATER = -1  # what a request saw is known when its messages are recorded
 TITLE = 60
 AHEAD = 0.05  # seconds a request goes ahead of what is recorded of it
@@ -161,14 +161,20 @@ class Room:
         return Sent(Ticket(track.conversation, arrival.chain, LATER, arrival.wire), entries, _recallable(shown))
 
     async def _messages(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
-        """Long histories in parts: where a request is given up, the next one goes on from there."""
+        """Long histories in parts, each in one commit: where a request is given up, the next one goes on from there."""
+        conversation, writer = follower.conversation, follower
+        many = len(messages) - len(track.chain) > MANY + len(track.chain) // 50
         while (known := len(track.chain)) < len(messages):
+            if many and (writer is follower or writer.conversation.state.last_seq != conversation.state.last_seq):
+                writer = await follower.ahead()
             ends = _part(messages, known)
-            seqs = await follower.take(messages[known:ends], track.tip)
-            for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
+            seqs = await writer.take(messages[known:ends], track.tip)
+            chain = arrival.chain[known:ends]
+            await writer.conversation.append(Received(chain, tuple(seqs), track.session, track.head))
+            if many and not await conversation.adopt(writer.conversation):
+                continue
+            for hashed, seq in zip(chain, seqs, strict=True):
                 self._tracks.extend(track, hashed, seq)
-            fact = Received(tuple(track.chain[known:]), tuple(seqs), track.session, track.head)
-            await follower.conversation.append(fact)
 
     async def _recorded(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
         """Holds the lock of the track, which was taken for it. The request goes out first, and what is answered at once comes

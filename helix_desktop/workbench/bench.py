@@ -126,6 +126,7 @@ class Workbench:
         self._rows = Rows(workspace.journal)
         self.sharing = Sharing(self, shared.access.secrets, shared.machine)
         self._listeners: list[Listener] = []
+        self._meters: dict[str, str] = {}  # by conversation: what is about to be written beside it
         self._instead: dict[str, str] = {}
         self._wide: tuple[str, ...] = ()
         self._writers: dict[str, Writer] = {}
@@ -769,8 +770,13 @@ class Workbench:
         meter = session.meter() if session else None
         self._rows.take(recorded, meter)
         if session and meter and (isinstance(recorded.fact, TurnEnded) or session.running is Running.IDLE):
-            keeping = self.workspace.journal.set_meter(recorded.conversation, rows.written(meter, session.agent))
-            self._tasks.spawn(keeping, name="keep the meter")
+            if recorded.conversation not in self._meters:
+                self._tasks.spawn(self._keep_meter(recorded.conversation), name="keep the meter")
+            self._meters[recorded.conversation] = rows.written(meter, session.agent)
+
+    async def _keep_meter(self, conversation: str) -> None:
+        """The last of those that came together."""
+        await self.workspace.journal.set_meter(conversation, self._meters.pop(conversation))
 
 
 def _new_id() -> str:

@@ -118,3 +118,21 @@ async def test_a_number_that_is_not_there() -> None:
     for seq in (0, 2, -1):
         with pytest.raises(NotThere, match=f"no number {seq}"):
             conversation.fact(seq)
+
+
+async def test_a_copy_is_written_ahead_and_adopted_at_once_or_not_at_all() -> None:
+    journal = MemoryJournal()
+    conversation = await Conversation.open(journal, "c")
+    await conversation.append(said("one"))
+    draft = await conversation.draft()
+    for text in ("two", "three"):
+        await draft.append(said(text))
+    assert (conversation.state.last_seq, len(await journal.read("c"))) == (1, 1)
+    parted = await conversation.draft()
+    await parted.append(said("elsewhere"))
+    assert await conversation.adopt(draft)
+    assert [recorded.fact for recorded in await journal.read("c")] == [said(text) for text in ("one", "two", "three")]
+    assert not await conversation.adopt(parted)
+    await draft.append(said("four"))
+    assert await conversation.adopt(draft)
+    assert conversation.view().blocks == draft.view().blocks

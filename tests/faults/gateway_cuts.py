@@ -19,6 +19,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
+
 from tests.faults.store_report import report
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
@@ -65,8 +67,8 @@ def trials(cuts: int, seed: int, found: Counter[str]) -> None:
         try:
             for wrong in _session(protocol, chance, found):
                 found[f"LOST {protocol}, session {number}: {wrong}"] += 1
-        except AssertionError as error:
-            found[f"LOST {protocol}, session {number}: {error}"] += 1
+        except (AssertionError, httpx.HTTPError) as error:
+            found[f"LOST {protocol}, session {number}: {error!r}"] += 1
         found["sessions"] += 1
 
 
@@ -78,7 +80,9 @@ def _session(protocol: str, chance: random.Random, found: Counter[str]) -> Itera
     ):
         homes = (Path(folder, str(n)) for n in itertools.count())
         home = next(homes)
-        agent = Agent(protocol, gateway.enter_context(running(home, provider.url)), streams=chance.random() < 0.7)
+        agent = Agent(
+            protocol, gateway.enter_context(running(home, provider.url)), streams=chance.random() < 0.7, patience=300.0
+        )
         agent.session = chance.choice(["", "a-session"])
         agent.say("look around")
         for _ in range(STEPS):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, ToolReturned, Usage, UserSaid
+from helix_desktop.engine.facts import Fact, ModelReplied, Recorded, Rewound, Stop, ToolReturned, Usage, UserSaid
 from helix_desktop.gateway.arrival import Arrival, Replied
 from helix_desktop.gateway.follower import Follower, _picture
-from helix_desktop.gateway.room import LATER, PART, Room, title_of
+from helix_desktop.gateway.room import LATER, MANY, PART, Room, title_of
 from helix_desktop.gateway.shown import As, Changed
 from helix_desktop.gateway.tracks import chain_of
 from helix_desktop.wire import anthropic
@@ -98,6 +98,36 @@ async def test_a_long_history_goes_on_where_recording_it_was_given_up(
         assert Rewound not in facts
         assert taken[1] == taken[2] == len(units) - taken[0]
         await room.aclose()
+
+
+async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_by_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units: list[object] = [anthropic.said("look around")]
+    for number in range(PART):
+        ids = [f"c{number}", f"d{number}"]
+        whole = WRITERS["anthropic"].whole([Says("I look"), *(Calls("Bash", {}, one) for one in ids)], USAGE, "1")
+        outputs = ["a line of it\n" * (40_000 if number == 7 else 1), f"output {number}"]
+        blocks = [anthropic.result(*each)["content"][0] for each in zip(ids, ("Bash", "Bash"), outputs, strict=True)]
+        units += [*anthropic.answer(whole).message.units, {"role": "user", "content": blocks}]
+        if number % 9 == 0:
+            units += [{"role": "assistant", "content": "done"}, anthropic.said(f"go on {number}")]
+    found = []
+    for many in (MANY, len(units)):
+        monkeypatch.setattr("helix_desktop.gateway.room.MANY", many)
+        async with bench(tmp_path / str(many)) as made:
+            room, commits, append = Room(made, _nobody), list[int](), made.workspace.journal.append
+
+            async def counted(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+                commits.append(len(facts))  # noqa: B023 - called within this round
+                return await append(conversation, facts)  # noqa: B023
+
+            monkeypatch.setattr(made.workspace.journal, "append", counted)
+            sent = await room.arrive(*arrival(units))
+            found.append([each.fact for each in await made.child(sent.ticket.conversation)])
+            assert (len(commits) < 12) == (many == MANY)
+            await room.aclose()
+    assert found[0] == found[1]
 
 
 def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -> None:
