@@ -44,7 +44,8 @@ class Holds:
 
     where: bool = False
     taken: list[tuple[float, float]] = field(default_factory=list)
-    stacks: list[tuple[float, str]] = field(default_factory=list)
+    stacks: list[str] = field(default_factory=list)  # of this turn
+    longest: list[tuple[float, list[str]]] = field(default_factory=list)  # turns, and what went on
     _last: tuple[float, float] = (0.0, 0.0)
     _timer: QTimer | None = None
 
@@ -59,19 +60,20 @@ class Holds:
     def _tick(self) -> None:
         now = time.perf_counter(), time.thread_time()
         self.taken.append((now[0] - self._last[0], now[1] - self._last[1]))
-        self._last = now
+        if self.taken[-1][1] > FRAME / 2 and self.stacks:
+            self.longest.append((self.taken[-1][1], self.stacks))
+        self._last, self.stacks = now, []
 
     def _look(self, thread: int) -> None:
         """What the window's thread does while it is held."""
         while True:
-            time.sleep(0.002)
-            held = time.perf_counter() - self._last[0]
-            if held > FRAME / 2 and (frame := sys._current_frames().get(thread)) is not None:
+            time.sleep(0.001)
+            if (frame := sys._current_frames().get(thread)) is not None:
                 names = [
-                    f"{Path(each.f_code.co_filename).stem}.{each.f_code.co_name}"
-                    for each, _ in traceback.walk_stack(frame)
+                    f"{Path(each.f_code.co_filename).stem}.{each.f_code.co_name}:{line}"
+                    for each, line in traceback.walk_stack(frame)
                 ]
-                self.stacks.append((held, " < ".join(names[:8])))
+                self.stacks.append(" < ".join(names[:9]))
 
     async def settled(self) -> None:
         """Until nothing is done any more."""
@@ -79,7 +81,7 @@ class Holds:
         seen = len(self.taken)
         while time.perf_counter() - quiet < QUIET:
             await asyncio.sleep(0.02)
-            if any(long > FRAME / 3 for long, _ in self.taken[seen:]):
+            if any(given > FRAME / 3 for _, given in self.taken[seen:]):
                 quiet = time.perf_counter()
             seen = len(self.taken)
 
@@ -87,7 +89,7 @@ class Holds:
         """Do it, wait until all of it is there, and tell the longest holds."""
         await self.settled()
         self.taken.clear()
-        self.stacks.clear()
+        self.longest.clear()
         begun = time.perf_counter()
         act()
         await until(there)
@@ -100,8 +102,10 @@ class Holds:
             f"{name:34} longest {wall[0]:6.1f} {wall[1]:6.1f} ms, processor {given[0]:6.1f} {given[1]:6.1f}; over 16: {over}; there in {whole:.2f} s",
             flush=True,
         )
-        for stack, times in Counter(stack for _, stack in self.stacks).most_common(20 if self.where else 0):
-            print(f"    {times:4}  {stack}", flush=True)
+        for held, stacks in sorted(self.longest, key=lambda each: -each[0])[:3]:
+            print(f"  {1000 * held:.1f} ms", flush=True)
+            for stack, times in Counter(stacks).items():
+                print(f"    {times:4}  {stack}", flush=True)
 
 
 def prepare(home: Path, size: int) -> None:

@@ -39,6 +39,7 @@ JUDGED: Mapping[str, str] = {  # a survivor, and why no test can or need catch i
     f"{HISTORY}.ledger.xǁLedgerǁfactor__mutmut_25": "the median of what is expected is what is expected",
     f"{HISTORY}.folds.xǁFoldsǁbuild__mutmut_8": "the fold of a part is left out of one item alone",
     f"{HISTORY}.folds.xǁFoldsǁ_document__mutmut_16": "a block is counted by its own number",
+    f"{HISTORY}.folds.xǁFoldsǁ_apply_mark__mutmut_5": "nothing else has an effect (`Branch.advance`)",
     "helix_desktop.engine.view.xǁStateǁholds__mutmut_4": "settings know no time",
 }
 

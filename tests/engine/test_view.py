@@ -355,6 +355,8 @@ def test_the_highest_number_of_a_fold_counts_with_and_without_a_batch() -> None:
     talk = Talk()
     talk.user("go")
     seq = talk.step("c")
+    talk.fold("by hand", PartRef(seq), kind=FoldKind.MARKER)
+    assert talk.state.last_fold == 0
     talk.fold("marker-7", PartRef(seq), kind=FoldKind.MARKER)
     assert talk.state.last_fold == 7
 

@@ -96,6 +96,8 @@ def test_a_document_is_expected_to_be_as_long_as_those_before() -> None:
     assert handover.expected(situation(talk)) == 3_000
     talk.fold("h", Span(2, 20), tokens=1_000)
     assert handover.expected(situation(talk)) == 1_000
+    talk.fold("longer", Span(2, 40), tokens=2_000)
+    assert handover.expected(situation(talk)) == 1_500
     assert handover.expected(situation(long_talk(5_000, window=20_000))) == 2_000
 
 
