@@ -38,6 +38,7 @@ class Frame(QWidget):
         self._wants_side = True
         self._asked_when_tight = False
         self._moved = False  # by the user's hand, at this moment
+        self._turning = False  # to another page, at this moment
         self._pages: dict[str, QWidget] = {}
         self._sides: dict[str, QWidget] = {}
         self.rail = Rail(theme, self)
@@ -75,6 +76,8 @@ class Frame(QWidget):
         self._side.hide()
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
+        if self._turning:  # the page that comes takes the keyboard
+            return True
         areas = (self.rail, self.sidebar, self._middle, self._side)
         stop = tabbing.neighbour(areas, self.window().focusWidget(), forward=following)
         if stop is None:
@@ -102,7 +105,9 @@ class Frame(QWidget):
         if name not in self._pages:
             return
         self.showing.show_page(name)
+        self._turning = True
         self._stack.setCurrentWidget(self._pages[name])
+        self._turning = False
         self.top.setVisible(name in PAGES)
         if name in PAGES:
             self.top.mark(name)

@@ -114,8 +114,7 @@ class Inspector(QWidget):
         self._past.forget()
         self._unread, self._read_to = iter(facts), 0
         self._set_slider(at_end=True)
-        self._read_on()
-        self._refresh()
+        self._reading.start()
 
     def hear(self, events: Sequence[Event]) -> None:
         """What has happened since the last time."""
@@ -148,11 +147,9 @@ class Inspector(QWidget):
         for number, recorded in enumerate(self._unread):
             self._take(recorded)
             if number % AT_ONCE == AT_ONCE - 1 and time.perf_counter() > until:
-                self._reading.start()
                 return
-        if self._reading.isActive():
-            self._reading.stop()
-            self._refresh()
+        self._reading.stop()
+        self._refresh()
 
     def _take(self, recorded: Recorded) -> None:
         self._read_to = recorded.seq

@@ -143,7 +143,7 @@ class TimelinePage(QWidget):
         self._past.forget()
         self._reading = self._read()
         self._now.setEnabled(session is not None)
-        self._read_on()
+        self._slices.start()
 
     def hear(self, events: Sequence[SessionEvent]) -> None:
         """What has happened since the last time."""

@@ -232,9 +232,10 @@ def test_it_is_live(panel: Inspector, session: Commanded, settle: Settle) -> Non
     assert len(panel._parts) == before + 1
 
 
-def test_without_a_conversation_it_says_what_will_be_here(theme: Theme) -> None:
+def test_without_a_conversation_it_says_what_will_be_here(theme: Theme, settle: Settle) -> None:
     made = Inspector(theme, Doing(now))
     made.open(None)
+    settle()
     assert "appears here" in made.view.text()
     assert made.slider.isHidden()  # there is nothing to go through
     made.hear([FactAppended(story.recorded()[0])])
