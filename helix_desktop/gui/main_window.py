@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import QEvent, QTimer, Signal
 
 from helix_desktop.engine.events import (
     Answered,
@@ -54,6 +54,7 @@ from helix_desktop.settings import Settings
 
 TITLE = "Helix Desktop"
 LONGEST_NAME = 80  # characters of a workspace's name
+SETTLED = 100  # milliseconds without a conversation, before one that has not begun is measured
 
 
 class MainWindow(Frame):
@@ -77,6 +78,8 @@ class MainWindow(Frame):
         self._wanted_workspace = ""  # what was asked for last: an answer to an earlier wish comes to nothing
         self._wanted_conversation = ""
         self._cost = 0.0
+        self._measuring = QTimer(self, interval=SETTLED, singleShot=True)
+        self._measuring.timeout.connect(self._measure_new)
         self.actions_ = Actions(self, settings)
         self.pages = Pages(theme, doing, self.showing, catalogue_of, memory, self)
         self.chat = ChatPage(theme, memory, self.pages.transcript, self)
@@ -509,12 +512,27 @@ class MainWindow(Frame):
 
     def _show_meter(self) -> None:
         if self.session is not None:
-            meter = self.session.meter()
-            self.chat.composer.show_meter(meter.parts, meter.window, self._cost, meter.factor)
-            self.chat.composer.show_price(self.session.next_message(), self.session.fold_first)
+            self._measure(self.session)
         else:
             self.chat.composer.show_meter({}, 0)
             self.chat.composer.show_price(None)
+            self._measuring.start()
+
+    def _measure(self, session: Session) -> None:
+        meter = session.meter()
+        self.chat.composer.show_meter(meter.parts, meter.window, self._cost, meter.factor)
+        self.chat.composer.show_price(session.next_message(), session.fold_first)
+
+    def _measure_new(self) -> None:
+        """What the first message of a conversation would cost, and go with."""
+        bench = self.bench
+
+        def measured(session: Session) -> None:
+            if self.session is None and self.bench is bench:
+                self._measure(session)
+
+        if bench is not None and bench.model and self.session is None:
+            self.doing.do(bench.unbegun(), name="price a first message", then=measured, owner=self)
 
     def _enable(self) -> None:
         """What can be done at the moment, in the open workspace and with the open conversation."""

@@ -21,6 +21,8 @@ from helix_desktop.gui.shared.figures import money
 from helix_desktop.gui.words import tr
 from helix_desktop.settings import ASK_ABOVE
 
+NotSent = Callable[[HelixError], None]
+
 
 def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
     """Say something in the open conversation, or begin one with it. Words that cannot be sent stay."""
@@ -35,29 +37,35 @@ def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None: 
     elif window.session is not None:
         _say(window, window.session, parts, steer=steer)
     else:
-        work, begun, not_sent = (
-            _new(window, bench),
-            partial(_begin, window, bench, parts),
-            given_back(window.chat.composer, window.notices, parts),
-        )
-        window.doing.do(work, name="begin a conversation", then=begun, failed=not_sent)
+        _begin(window, bench, parts)
 
 
-async def _new(window: MainWindow, bench: Workbench) -> Session:
-    session = await bench.new_conversation()
+def _begin(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
+    """A conversation; none where its first message costs too much for the user."""
+    not_sent = given_back(window.chat.composer, window.notices, parts)
+
+    def begin() -> None:
+        begun = partial(_begun, window, bench, parts)
+        window.doing.do(bench.new_conversation(), name="begin a conversation", then=begun, failed=not_sent)
+
+    def ask(unbegun: Session) -> None:
+        ask_first(window, unbegun.price_with(parts), begin, lambda: window.chat.composer.hold(place, parts))
+
+    place = window.chat.composer.place
     if window.settings[ASK_ABOVE]:
-        await session.ready()
-    return session
+        window.doing.do(bench.unbegun(), name="price a first message", then=ask, failed=not_sent)
+    else:
+        begin()
 
 
-def _begin(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], session: Session) -> None:
+def _begun(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], session: Session) -> None:
     """It is said in any case; shown, unless the user has opened something else meanwhile."""
     if window.session is None:
         window.show_session_of(bench, session)
     if _is_command(bench, parts):
         _expand(window, bench, session, parts)
     else:
-        _say(window, session, parts)
+        _send(window, session, parts, given_back(window.chat.composer, window.notices, parts))
     window.refresh_conversations()
 
 
@@ -78,15 +86,19 @@ def _expand(window: MainWindow, bench: Workbench, session: Session, parts: tuple
     )
 
 
+def _send(
+    window: MainWindow, session: Session, parts: tuple[UserPart, ...], not_sent: NotSent, *, steer: bool = False
+) -> None:
+    try:
+        session.send(parts, steer=steer)
+    except HelixError as error:
+        not_sent(error)
+    window.pages.follow()
+
+
 def _say(window: MainWindow, session: Session, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
     not_sent = given_back(window.chat.composer, window.notices, parts)
-
-    def say() -> None:
-        try:
-            session.send(parts, steer=steer)
-        except HelixError as error:
-            not_sent(error)
-        window.pages.follow()
+    say = partial(_send, window, session, parts, not_sent, steer=steer)
 
     def fold_and_say() -> None:
         window.doing.do(
@@ -127,7 +139,7 @@ def ask_first(
     ask_which(window, tr("Send this message?"), words, "", ways).rejected.connect(not_wanted)
 
 
-def given_back(composer: Composer, notices: Notices, parts: tuple[UserPart, ...]) -> Callable[[HelixError], None]:
+def given_back(composer: Composer, notices: Notices, parts: tuple[UserPart, ...]) -> NotSent:
     """For what could not be said: the error is shown, and the words are where they were written."""
     place = composer.place
 

@@ -39,10 +39,12 @@ from helix_desktop.engine.policy import DEFAULT_PRESET
 from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged, Tokens
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
+from helix_desktop.engine.view import State
 from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, WrongUse
 from helix_desktop.project.item import Item
 from helix_desktop.store.config import Changes, Settings
 from helix_desktop.store.empty_trash import Emptied
+from helix_desktop.store.memory import MemoryJournal
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools import on_demand
@@ -256,6 +258,13 @@ class Workbench:
 
     async def new_conversation(self, title: str = "", *, agent: str = "", parent: str = "") -> Session:
         return await self.session(await self._begin(ConversationStarted(title=title, parent=parent, agent=agent)))
+
+    async def unbegun(self) -> Session:
+        """What a new conversation would be sent, so that the price of its first message is known. Nothing of it is stored."""
+        session = self._made(Conversation(MemoryJournal(), "new", State()))
+        session.conversation.listeners.clear()
+        await session.ready()
+        return session
 
     async def fork(self, conversation: str, at: int = 0, *, agent: str = "", title: str = "") -> Session:
         """A conversation of its own that shares the past up to `at` (0: all of it). `agent`: who goes on with it, where it is

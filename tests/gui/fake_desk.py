@@ -435,6 +435,11 @@ class FakeWorkbench:
         self.rows[name] = Row(name, title, time.time(), parts(4))
         return await self.session(name)
 
+    async def unbegun(self) -> FakeSession:
+        session = FakeSession("new", _begin("new"), lambda *_: None)
+        await session.ready()
+        return session
+
     async def fork(self, conversation: str, at: int = 0, *, title: str = "") -> FakeSession:
         name = f"fork-{next(self._numbers)}"
         origin = self.rows[conversation]

@@ -161,10 +161,23 @@ def test_a_first_message_above_the_sum_is_asked_about_too(
     window.begin_anew()
     write(window, "all of it")
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    assert window.session is not None
-    assert said(bench.sessions[window.session.id]) == []
+    rows = len(bench.rows)
+    box.reject()
+    assert (window.session, len(bench.rows)) == (None, rows)  # no empty conversation is left
+    assert window.chat.composer.text.toPlainText() == "all of it"
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
     next(each for each in box.buttons() if each.text() == "Send").click()
+    assert window.session is not None
     assert said(bench.sessions[window.session.id]) == ["all of it"]
+
+
+def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(window: MainWindow) -> None:
+    window.begin_anew()
+    assert window.chat.composer._figures.text() == "0 / 0"
+    window._measuring.timeout.emit()
+    assert window.chat.composer._figures.text().endswith(" / 128K")
+    assert not window.chat.composer._figures.text().startswith("0")
 
 
 def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not_sent(

@@ -90,6 +90,17 @@ async def test_after_closing_everything_is_there_again(desks: Desks, folder: Pat
     assert list((await again.session(session.id)).facts) == facts
 
 
+async def test_what_a_first_message_goes_with_is_known_and_nothing_of_it_is_stored(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    unbegun = await bench.unbegun()
+    assert unbegun.meter().used > 500
+    assert bench.conversations() == []
+    assert await bench.workspace.journal.conversations() == ()
+    session = await bench.new_conversation()
+    await session.ready()
+    assert session.meter() == unbegun.meter()
+
+
 async def test_one_session_for_a_conversation_and_none_for_what_is_not_there(desks: Desks, folder: Path) -> None:
     bench = await bench_on(desks, folder)
     session = await bench.new_conversation("One")

@@ -172,6 +172,7 @@ class Attachments(QWidget):
         self._going[attachment.stored.digest] = tokens
         if tokens != attachment.tokens:
             self._refill()
+            self.changed.emit()
 
     def _refill(self) -> None:
         clear(self._flow)

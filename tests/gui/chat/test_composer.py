@@ -245,7 +245,6 @@ def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
     composer.attachments.add(large)
     assert composer._figures.text() == "11K / 32K"
     composer.attachments.show_tokens(large, 900)
-    composer._changed()
     assert composer._figures.text() == "6.9K / 32K"
     composer.attachments._remove(large)
     assert composer._figures.text() == "6K / 32K"
