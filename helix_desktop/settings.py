@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import difflib
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
-
-import tomlkit
-from tomlkit.exceptions import ParseError
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from helix_desktop import durable
 from helix_desktop.errors import ConfigMistake, WrongUse
 from helix_desktop.values import dataclass
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
 
 T = TypeVar("T", bool, int, str, tuple[str, ...], dict[str, str])
 Value = bool | int | str | tuple[str, ...] | dict[str, str]
@@ -185,8 +186,12 @@ class Settings:
 
         ConfigMistake for a value that is not allowed, or where the file itself cannot be read (it is left alone).
         """
+        import tomlkit
+
         checked = setting.checked(value)
-        document = _parse(self._path)
+        text = _text(self._path)
+        _content(self._path, text)
+        document = tomlkit.parse(text)
         _put(document, setting, checked)
         durable.write(self._path, tomlkit.dumps(document), private=True)
         if checked == setting.default:
@@ -199,11 +204,11 @@ class Settings:
 
     def _read(self) -> None:
         try:
-            document = _parse(self._path)
+            text = _text(self._path)
+            content = _content(self._path, text)
         except ConfigMistake as mistake:
             self._mistakes[""] = mistake
             return
-        content, text = document.unwrap(), document.as_string()
         for setting in ALL:
             value = _at(content, setting.key)
             try:
@@ -217,19 +222,27 @@ class Settings:
         self._mistakes |= _mistyped(content, text, self._path)
 
 
-def _parse(path: Path) -> tomlkit.TOMLDocument:
+def _text(path: Path) -> str:
     try:
-        return tomlkit.parse(durable.read(path).decode("utf-8")) if path.exists() else tomlkit.document()
-    except ParseError as error:
-        raise ConfigMistake(
-            f"{path}, line {error.line}: this is not valid TOML ({str(error).partition(' at line')[0]}).",
-            remedy="The file is unchanged. The defaults apply until it is fixed.",
-        ) from error
+        return durable.read(path).decode("utf-8") if path.exists() else ""
     except WrongUse as error:
         raise ConfigMistake(error.what, remedy="The defaults apply until it is fixed.") from error
     except (UnicodeDecodeError, OSError) as error:
         raise ConfigMistake(
             f"{path} cannot be read: {error}.", remedy="The defaults apply until it can be read."
+        ) from error
+
+
+def _content(path: Path, text: str) -> dict[str, Any]:
+    """Read by the standard library: what writes it as the user arranged it takes long to import."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, _, place = str(error).partition(" (at ")
+        line = re.match(r"line (\d+)", place)
+        raise ConfigMistake(
+            f"{path}, line {line[1] if line else text.count(chr(10)) + 1}: this is not valid TOML ({what}).",
+            remedy="The file is unchanged. The defaults apply until it is fixed.",
         ) from error
 
 
@@ -239,9 +252,9 @@ def _at(content: Mapping[str, Any], key: str) -> object:
     return inner.get(name) if isinstance(inner, Mapping) else None
 
 
-def _put(document: tomlkit.TOMLDocument, setting: Setting[Any], value: Value) -> None:
+def _put(document: TOMLDocument, setting: Setting[Any], value: Value) -> None:
     table, _, name = setting.key.rpartition(".")
-    inner = cast(Any, document.setdefault(table, tomlkit.table()) if table else document)
+    inner = cast(Any, document.setdefault(table, {}) if table else document)
     if not isinstance(inner, MutableMapping):
         raise ConfigMistake(f"{table} in the settings file is not a table, so {setting.key} cannot be written.")
     if value == setting.default:

@@ -17,7 +17,6 @@ from helix_desktop.gui.questions import ask_new_file, ask_text, ask_yes
 from helix_desktop.gui.save_text import file_name, save
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import count, tr
-from helix_desktop.histories import writing
 
 SUFFIX = {"markdown": ".md", "json": ".json", "html": ".html", "claude-code": ".jsonl", "openai": ".jsonl"}
 
@@ -148,6 +147,8 @@ class ConversationActs:
 
         name = file_name(row.title, "conversation") + SUFFIX[form]
         if form == "claude-code":  # which looks for a session by the name of its file
+            from helix_desktop.histories import writing
+
             name = f"{writing.session_of(row.id)}{SUFFIX[form]}"
         ask_new_file(self._window, tr("Export conversation"), name, save_to)
 
@@ -156,6 +157,8 @@ class ConversationActs:
 
     async def _export(self, bench: Workbench, row: ConversationRow, form: str, file: Path) -> int:
         """Gives how many outputs could not be read."""
+        from helix_desktop.histories import writing
+
         facts = list((await bench.session(row.id)).conversation.state.facts)
         named = [] if form == "json" else export.named(facts)
         if form in writing.FORMATS:
@@ -174,7 +177,7 @@ class ConversationActs:
         return len(set(named) - set(texts))
 
 
-def _lines(values: Iterable[writing.Line]) -> str:
+def _lines(values: Iterable[object]) -> str:
     return "".join(f"{json.dumps(value, ensure_ascii=False)}\n" for value in values)
 
 

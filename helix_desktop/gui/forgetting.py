@@ -40,7 +40,8 @@ def ask(window: MainWindow, parent: QWidget | None = None) -> None:
         window.memory.forget(text, within=bench.id)
         if window.bench is bench:
             window.show_session(window.session)  # drafts and what was typed before are read anew
-            window.pages.cache.renew()
+            if window.pages.is_made("cache"):
+                window.pages.cache.renew()
 
     dialog = ForgetText(bench, window.doing, gone, window, parent or window)
     dialog.closed_early = window.notices.tell

@@ -270,15 +270,23 @@ def _unqueue(showing: Showing, composer: Composer, notices: Notices, index: int,
 def _wire_pages(window: MainWindow) -> None:
     on = window.actions_.on
     window.pages.wanted.connect(partial(chat_acts.do, window))
-    window.pages.cache.room_wanted.connect(lambda: window.settings_wanted.emit("storage"))
-    window.pages.changes.told.connect(window.notices.tell)
-    window.pages.changes.said.connect(partial(_tell_agent, window.showing, window.notices))
+    window.pages.made.connect(partial(_wire_page, window))
     on("find", partial(_find, window))
     on("bottom", window.pages.follow)
     on("sidebar", window.toggle_sidebar)
     on("inspector", window.toggle_side)
     areas = (window.sidebar.list, window.chat.transcript, window.chat.composer.text, window.pages.inspector)
     on("next-area", lambda: _next_area(areas))
+
+
+def _wire_page(window: MainWindow, name: str, page: Any) -> None:
+    """A page that is made only now."""
+    if name == "cache":
+        page.room_wanted.connect(lambda: window.settings_wanted.emit("storage"))
+        page.bar.show_shortcut(_keys(window, "find"))
+    elif name == "changes":
+        page.told.connect(window.notices.tell)
+        page.said.connect(partial(_tell_agent, window.showing, window.notices))
 
 
 def _tell_agent(showing: Showing, notices: Notices, text: str) -> None:
@@ -344,8 +352,13 @@ def _show_keys(window: MainWindow) -> None:
     """Where a shortcut is named, as it is now."""
     shortcut = window.actions_.shortcut
     window.chat.approvals.keys = {name: shortcut(name) for name in OF_A_QUESTION}
-    window.sidebar.search.show_shortcut(shortcut("palette").replace("+", " "))
-    window.pages.cache.bar.show_shortcut(shortcut("find").replace("+", " "))
+    window.sidebar.search.show_shortcut(_keys(window, "palette"))
+    if window.pages.is_made("cache"):
+        window.pages.cache.bar.show_shortcut(_keys(window, "find"))
+
+
+def _keys(window: MainWindow, action: str) -> str:
+    return window.actions_.shortcut(action).replace("+", " ")
 
 
 def _zoom(theme: Theme, settings: Settings, steps: int) -> None:

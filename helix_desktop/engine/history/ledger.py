@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
-from statistics import median
 from typing import TypeVar
 
 from helix_desktop.engine.economics import Prices
@@ -26,6 +25,12 @@ SAMPLES = 9  # how many reports the factor is learned from
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output")
+
+
+def _median(values: Sequence[float]) -> float:
+    """The library's, whose import brings fractions, decimals and chance."""
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class Ledger:
         known = self.reports.get(model)
         told = known.last(seq) if known else ()
         sound = [share for at, share in told if LEAST <= share <= MOST and not self._is_elsewhere(at, seq)]
-        return median([expected] * PRIOR_WEIGHT + sound) if sound else expected
+        return _median([expected] * PRIOR_WEIGHT + sound) if sound else expected
 
     def take(self, recorded: Recorded) -> None:
         """What a fact has cost. To be told before `count` of the same fact."""
@@ -141,7 +146,7 @@ class Ledger:
         column = self.sums["output"]
         last = (column[at] - column[at - 1] for at in range(row, max(0, row - SAMPLES), -1))
         known = [length for length in last if length]
-        return round(median(known)) if known else 0
+        return round(_median(known)) if known else 0
 
     def savings(self, seq: int, prices: Prices | None = None, *, per_million: float = 0.0) -> Savings:
         """Up to `seq`. `prices` as shares of the input price, which is `per_million` dollars; without them no money is

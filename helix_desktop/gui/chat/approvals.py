@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
@@ -32,15 +33,17 @@ from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.gui.chat.attachments import Flow
 from helix_desktop.gui.chat.column import middle_of
-from helix_desktop.gui.chat.exact_difference import ExactDifference
-from helix_desktop.gui.chat.forms import SchemaForm
 from helix_desktop.gui.engine_sentences import said, said_of
 from helix_desktop.gui.links import open_link
 from helix_desktop.gui.ports import Workbench
-from helix_desktop.gui.shared.exact_text import ExactText
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.highlight import language_of
 from helix_desktop.gui.words import count, numeral, tr
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.chat.exact_difference import ExactDifference
+    from helix_desktop.gui.chat.forms import SchemaForm
+    from helix_desktop.gui.shared.exact_text import ExactText
 
 LOW = 400  # pixels of a window that has no room for more than what is asked
 WORDS = 120  # pixels of the field for what to do instead
@@ -123,7 +126,7 @@ class QuestionCard(QWidget):
         self._theme = theme
         self._question = question
         self._taken = -math.inf  # when the focus was given to it
-        self._form = SchemaForm(question.form, self) if question.form else None
+        self._form = self._asked_form() if question.form else None
         self._answers: QBoxLayout | None = None
         self.setProperty("look", "ask")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -152,6 +155,11 @@ class QuestionCard(QWidget):
         self._rule = self._rules() if question.rules and not of_a_server(question) else None
         self._inside.addLayout(self._ways(keys) if of_a_server(question) else self._buttons(keys))
         self._read_on()
+
+    def _asked_form(self) -> SchemaForm:
+        from helix_desktop.gui.chat.forms import SchemaForm
+
+        return SchemaForm(self._question.form, self)
 
     def allow(self, scope: str) -> None:
         """Say yes, for a scope the question offers. Before the end has been shown it shows what comes next."""
@@ -208,15 +216,18 @@ class QuestionCard(QWidget):
         return text
 
     def _previewed(self) -> ExactText | ExactDifference:
-        shown = self._change() or ExactText(self._theme, self._question.preview, self)
+        from helix_desktop.gui.shared.exact_text import ExactText
+
+        difference = self._change()
+        shown = difference or ExactText(self._theme, self._question.preview, self)
         shown.setAccessibleName(tr("Exactly what will run"))
         shown.changed.connect(self._read_on)
         self._inside.addWidget(shown)
         self._length = self._label("", "faint")
-        if isinstance(shown, ExactDifference):
+        if difference is not None:
             below = QHBoxLayout()
             below.addWidget(self._length, 1)
-            below.addWidget(self._columns(shown))
+            below.addWidget(self._columns(difference))
             self._inside.addLayout(below)
         return shown
 
@@ -225,6 +236,8 @@ class QuestionCard(QWidget):
         question = self._question
         if question.call.name in COMMANDS or not question.preview.startswith("--- "):
             return None
+        from helix_desktop.gui.chat.exact_difference import ExactDifference
+
         found = ExactDifference(self._theme, question.preview, language_of(question.title), self)
         if not found.fits:
             found.setParent(None)

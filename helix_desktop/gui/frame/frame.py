@@ -5,6 +5,8 @@ Sizes and what is folded away belong to a workspace and are kept in `Memory`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
@@ -26,7 +28,9 @@ TIGHT = 1_160  # below this width, in text of the usual size, the inspector make
 
 
 class Frame(QWidget):
-    """Stands in the window (shell.py). Pages are added by name ("chat", "cache", "timeline", "welcome"); so are the sides that belong to some."""
+    """Stands in the window (shell.py). Pages are added by name ("chat", "cache", "timeline", "welcome"), or how they are made when they
+    are first shown; so are the sides that belong to some.
+    """
 
     def __init__(self, theme: Theme, memory: Memory) -> None:
         super().__init__()
@@ -40,6 +44,7 @@ class Frame(QWidget):
         self._moved = False  # by the user's hand, at this moment
         self._turning = False  # to another page, at this moment
         self._pages: dict[str, QWidget] = {}
+        self._unmade: dict[str, Callable[[], tuple[QWidget, ...]]] = {}
         self._sides: dict[str, QWidget] = {}
         self.rail = Rail(theme, self)
         self.sidebar = Sidebar(theme, parent=self)
@@ -96,12 +101,18 @@ class Frame(QWidget):
             self._sides[name] = side
             self._side.addWidget(side)
 
+    def add_unmade(self, name: str, make: Callable[[], tuple[QWidget, ...]]) -> None:
+        """`make`: gives the page, and its side where it has one."""
+        self._unmade[name] = make
+
     @property
     def page(self) -> str:
         """The page in front."""
         return self.showing.page
 
     def show_page(self, name: str) -> None:
+        if name in self._unmade:
+            self.add_page(name, *self._unmade.pop(name)())
         if name not in self._pages:
             return
         self.showing.show_page(name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
@@ -13,18 +15,20 @@ from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.view import State
 from helix_desktop.errors import NotThere
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.cache.page import CachePage
 from helix_desktop.gui.cache.port import Catalogue
-from helix_desktop.gui.changes.page import ChangesPage
 from helix_desktop.gui.inspector.panel import Inspector
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.showing import Showing
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline.page import TimelinePage
 from helix_desktop.gui.transcript.pane import TranscriptPane
 from helix_desktop.gui.words import tr
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.cache.page import CachePage
+    from helix_desktop.gui.changes.page import ChangesPage
+    from helix_desktop.gui.timeline.page import TimelinePage
 
 
 class Present:
@@ -50,9 +54,12 @@ CatalogueOf = Callable[[Workbench], Catalogue]
 
 
 class Pages(QObject):
-    """`wanted` carries a value of `transcript/intents.py`."""
+    """`wanted` carries a value of `transcript/intents.py`. All pages but the chat are imported and made when they are first needed;
+    `made` carries one's name and the page.
+    """
 
     wanted = Signal(object)
+    made = Signal(str, object)
 
     def __init__(
         self,
@@ -64,32 +71,76 @@ class Pages(QObject):
         parent: QWidget,
     ) -> None:
         super().__init__(parent)
+        self._common = theme, doing, parent
         self._memory = memory
         self._showing = showing
         self._leave: Callable[[], object] = lambda: None
         self._catalogue_of = catalogue_of
         self.transcript = TranscriptPane(theme, doing, Present(lambda: showing.bench), parent)
-        self.cache = CachePage(theme, doing, parent)
-        self.timeline = TimelinePage(theme, doing, parent)
         self.inspector = Inspector(theme, doing, parent)
-        self.changes = ChangesPage(theme, doing, parent)
-        for page in (self.transcript, self.cache, self.timeline, self.inspector, self.changes):
+        for page in (self.transcript, self.inspector):
             page.wanted.connect(self.wanted)
         self.inspector.looked_at.connect(showing.show_moment)
         showing.leaving.connect(self.keep)
         showing.workspace_changed.connect(self._show_workspace)
         showing.conversation_changed.connect(self._show_conversation)
 
-    def _show_workspace(self) -> None:
-        """The pages that are about the whole workspace, its table of entries with the columns it was left with."""
+    # --- made when they are first needed
+
+    @cached_property
+    def cache(self) -> CachePage:
+        from helix_desktop.gui.cache.page import CachePage
+
+        page = CachePage(*self._common)
+        self._made("cache", page)
+        self._open_cache(page)
+        return page
+
+    @cached_property
+    def timeline(self) -> TimelinePage:
+        from helix_desktop.gui.timeline.page import TimelinePage
+
+        page = TimelinePage(*self._common)
+        self._made("timeline", page)
+        page.open(self._showing.session, self._showing.bench)
+        return page
+
+    @cached_property
+    def changes(self) -> ChangesPage:
+        from helix_desktop.gui.changes.page import ChangesPage
+
+        page = ChangesPage(*self._common)
+        self._made("changes", page)
+        self._open_changes(page)
+        return page
+
+    def _made(self, name: str, page: CachePage | TimelinePage | ChangesPage) -> None:
+        page.wanted.connect(self.wanted)
+        self.made.emit(name, page)
+
+    def is_made(self, name: str) -> bool:
+        return name in vars(self)
+
+    def _open_cache(self, page: CachePage) -> None:
+        """The table of a workspace's entries, with the columns it was left with."""
         bench = self._showing.bench
         if bench is None:
             return
-        self.cache.restore_layout(self._memory.get("layout", bench.id, "cache", default=""))
+        page.restore_layout(self._memory.get("layout", bench.id, "cache", default=""))
         self._leave()
-        self._leave = bench.watch_limit(self.cache.show_over)
-        self.cache.show_over(bench.over_limit())
-        self.cache.open(self._catalogue_of(bench), lambda: [(row.id, row.title) for row in bench.conversations()])
+        self._leave = bench.watch_limit(page.show_over)
+        page.show_over(bench.over_limit())
+        page.open(self._catalogue_of(bench), lambda: [(row.id, row.title) for row in bench.conversations()])
+
+    def _open_changes(self, page: ChangesPage) -> None:
+        bench, session = self._showing.bench, self._showing.session
+        page.open(bench.changes if bench else None, session.id if session else "")
+
+    # --- what is shown
+
+    def _show_workspace(self) -> None:
+        if self.is_made("cache"):
+            self._open_cache(self.cache)
 
     def _show_conversation(self) -> None:
         """Where its reader was."""
@@ -97,13 +148,15 @@ class Pages(QObject):
         history = session.conversation.state if session else State()
         self.transcript.open(history, self._place_in(session.id) if session else None)
         self.inspector.open(session, bench)
-        self.timeline.open(session, bench)
-        self.changes.open(bench.changes if bench else None, session.id if session else "")
+        if self.is_made("timeline"):
+            self.timeline.open(session, bench)
+        if self.is_made("changes"):
+            self._open_changes(self.changes)
 
     def keep(self) -> None:
         """Remember what a person has set up by hand."""
         self.keep_place()
-        if self._showing.bench is not None:
+        if self._showing.bench is not None and self.is_made("cache"):
             self._memory.put("layout", self._showing.bench.id, "cache", value=self.cache.layout_state())
 
     def keep_place(self) -> None:
@@ -122,9 +175,11 @@ class Pages(QObject):
         """What happened in the conversation that is shown."""
         self.transcript.hear(events)
         self.inspector.hear(events)
-        self.timeline.hear(events)
-        self.changes.hear(events)
-        if any(isinstance(event, FactAppended) for event in events):
+        if self.is_made("timeline"):
+            self.timeline.hear(events)
+        if self.is_made("changes"):
+            self.changes.hear(events)
+        if self.is_made("cache") and any(isinstance(event, FactAppended) for event in events):
             self.cache.refresh()
 
     def follow(self) -> None:
