@@ -25,6 +25,7 @@ _TAGGED: Mapping[str, type] = {
     for kind in (facts.Text, facts.Attachment, facts.Reasoning, facts.ToolCall, facts.Span, facts.PartRef)
 }
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_READ = json.JSONDecoder().raw_decode  # `json.loads` looks for white space around a fact, where there is none
 VERSIONS: Mapping[str, int] = {}
 _Read = Callable[[typing.Any], object]
 UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
@@ -41,7 +42,9 @@ def encode(fact: Fact) -> str:
 def decode(text: str) -> Fact:
     """The fact, brought up to this version; NewerVersion or JournalCorrupt where that cannot be."""
     try:
-        body = json.loads(text)
+        body, end = _READ(text)
+        if end < len(text):
+            raise ValueError("more stands behind it")
         kind, version = body.pop("fact"), body.pop("version")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise JournalCorrupt("A fact of the journal cannot be read.") from error
@@ -90,40 +93,44 @@ def _plain(value: object) -> object:
     return {"is": name, **_fields(value)} if name in _TAGGED else _fields(value)
 
 
-def _build(kind: type, body: Mapping[str, object]) -> object:
-    readers = _readers(kind)
-    return kind(
-        **{
-            name: None if content is None else readers[name](content)
-            for name, content in body.items()
-            if name in readers
-        }
-    )
+def _build(kind: type, body: dict[str, object]) -> object:
+    """The value; what is read of a field takes its place in `body`. A field this version does not know is left out."""
+    names, readers = _readers(kind)
+    for name, read in readers:
+        if (content := body.get(name)) is not None:
+            body[name] = read(content)
+    return kind(**(body if body.keys() <= names else {name: body[name] for name in body.keys() & names}))
 
 
 @functools.cache
-def _readers(kind: type) -> Mapping[str, _Read]:
-    return {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()}
+def _readers(kind: type) -> tuple[frozenset[str], Sequence[tuple[str, _Read]]]:
+    """The names of the fields, and what reads those that JSON has in another form."""
+    readers = {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()}
+    return frozenset(readers), [(name, read) for name, read in readers.items() if read is not None]
 
 
-def _reader(hint: typing.Any) -> _Read:
-    """What makes a value of this type of what JSON has for it."""
+def _reader(hint: typing.Any) -> _Read | None:
+    """What makes a value of this type of what JSON has for it; None where that is the value."""
     origin, inner = typing.get_origin(hint), [one for one in typing.get_args(hint) if one is not types.NoneType]
     if origin is tuple and inner[-1] is Ellipsis:
-        each = _reader(inner[0])
-        return lambda content: tuple(None if one is None else each(one) for one in content)
+        each = _reader(inner[0]) or _same
+        return lambda content: tuple([None if one is None else each(one) for one in content])
     if origin is tuple:
-        several = [_reader(one) for one in inner]
-        return lambda content: tuple(read(one) for read, one in zip(several, content, strict=True))
+        several = [_reader(one) or _same for one in inner]
+        return lambda content: tuple([read(one) for read, one in zip(several, content, strict=True)])
     if origin in (typing.Union, types.UnionType):
         return _reader(inner[0]) if len(inner) == 1 else _tagged
     if hint is Digest:
         return Digest.parse
     if dataclasses.is_dataclass(hint):
         return functools.partial(_build, typing.cast(type, hint))
-    return hint if isinstance(hint, type) and issubclass(hint, StrEnum) else lambda content: content
+    return hint if isinstance(hint, type) and issubclass(hint, StrEnum) else None
+
+
+def _same(content: object) -> object:
+    return content
 
 
 def _tagged(content: typing.Any) -> object:
     """A tagged value says which it is; plain values of several types stand as they are."""
-    return _build(_TAGGED[content["is"]], content) if isinstance(content, dict) else content
+    return _build(_TAGGED[content.pop("is")], content) if isinstance(content, dict) else content

@@ -46,19 +46,19 @@ def parts_of(fact: MessageFact) -> tuple[UserPart | ReplyPart | Stored, ...]:
     return fact.parts
 
 
-def original(recorded: Recorded, part: int, ids: Mapping[PartRef, str]) -> Block:
-    """The part as it was said. `ids`: the names calls go by where the model's own are empty or used twice."""
-    fact, ref = recorded.fact, PartRef(recorded.seq, part)
+def original(recorded: Recorded, ref: PartRef, ids: Mapping[PartRef, str]) -> Block:
+    """The part `ref` of this fact as it was said. `ids`: the names calls go by where the model's own are empty or used twice."""
+    fact, part = recorded.fact, ref.part
     if isinstance(fact, UserSaid):
         said = fact.parts[part]
         return Block(Kind.CONVERSATION, Role.USER, ref, said, _tokens(said))
     if isinstance(fact, ModelReplied):
         answer = fact.parts[part]
         if isinstance(answer, ToolCall):
-            answer = legal_call(answer, ids.get(ref, answer.id))
+            answer = legal_call(answer, ids.get(ref, answer.id) if ids else answer.id)
         return Block(Kind.CONVERSATION, Role.ASSISTANT, ref, answer, answer.tokens)
     if isinstance(fact, ToolReturned):
-        call = ids.get(PartRef(recorded.seq), fact.call)
+        call = ids.get(PartRef(recorded.seq), fact.call) if ids else fact.call
         tokens = fact.tokens if part == 0 else IMAGE_TOKENS
         return Block(Kind.OUTPUT, Role.TOOL, ref, parts_of(fact)[part], tokens, call=call, ok=fact.ok)
     raise TypeError(f"{type(fact).__name__} is not a message")
@@ -122,15 +122,13 @@ def render(
 ) -> tuple[Block, ...]:
     """All blocks of a message. A part taken out beats a pin, and a pin beats a fold."""
     blocks = []
-    whole = parts_of(message(recorded))
-    thinking = [index for index, part in enumerate(whole) if isinstance(part, Reasoning)]
-    no_thinking = any(is_excluded(PartRef(recorded.seq, index)) for index in thinking)
-    for index in range(len(whole)):
-        block: Block | None = original(recorded, index, ids)
+    whole = [(PartRef(recorded.seq, index), part) for index, part in enumerate(parts_of(message(recorded)))]
+    no_thinking = any(is_excluded(ref) for ref, part in whole if isinstance(part, Reasoning))
+    for ref, part in whole:
+        block: Block | None = original(recorded, ref, ids)
         if block is None or _is_blank(block):
             continue
-        ref = PartRef(recorded.seq, index)
-        if is_excluded(ref) or (no_thinking and index in thinking):
+        if is_excluded(ref) or (no_thinking and isinstance(part, Reasoning)):
             block = excluded(block)
         elif pinned(ref):
             block = replace(block, pinned=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
     ConversationStarted,
+    Fact,
     ModelReplied,
     Recorded,
     Spent,
@@ -83,10 +85,22 @@ def empty(conversation: str, time: float) -> Row:
     return Row(conversation, 0, time, time)
 
 
-def advance(row: Row, recorded: Recorded) -> Row:
-    """The row after one more fact."""
-    row = replace(row, last_seq=recorded.seq, updated=recorded.time)
-    match recorded.fact:
+def advance(row: Row, recorded: Iterable[Recorded]) -> Row:
+    """The row after these facts."""
+    last, sent, written, cost = None, row.sent, row.written, row.cost
+    for last in recorded:
+        match last.fact:
+            case ModelReplied(usage=usage) | Spent(usage=usage):
+                sent, written, cost = sent + usage.input, written + usage.output, cost + usage.cost
+            case BroughtIn(cost=elsewhere):
+                cost = max(0.0, cost - elsewhere)
+            case fact:
+                row = _after(row, fact)
+    return replace(row, last_seq=last.seq, updated=last.time, sent=sent, written=written, cost=cost) if last else row
+
+
+def _after(row: Row, fact: Fact) -> Row:
+    match fact:
         case ConversationStarted() as begun:
             return _started(row, begun)
         case ConversationChanged() as changed:
@@ -94,8 +108,6 @@ def advance(row: Row, recorded: Recorded) -> Row:
         case UserSaid(by="") as said:
             words = " ".join(part.text for part in said.parts if isinstance(part, Text))
             return replace(row, begins=row.begins or " ".join(words[:1000].split())[:_BEGINS])
-        case ModelReplied() | Spent() | BroughtIn() as paid:
-            return _paid(row, paid)
         case TurnEnded():
             return replace(row, turns=row.turns + 1)
     return row
@@ -117,10 +129,3 @@ def _changed(row: Row, changed: ConversationChanged) -> Row:
         archived=row.archived if changed.archived is None else changed.archived,
         trashed=row.trashed if changed.trashed is None else changed.trashed,
     )
-
-
-def _paid(row: Row, fact: ModelReplied | Spent | BroughtIn) -> Row:
-    if isinstance(fact, BroughtIn):  # not here
-        return replace(row, cost=max(0.0, row.cost - fact.cost))
-    usage = fact.usage
-    return replace(row, sent=row.sent + usage.input, written=row.written + usage.output, cost=row.cost + usage.cost)

@@ -155,9 +155,8 @@ class JournalFile:
             text = encoding.encode(each.fact)
             digest = seal(each.conversation, each.seq, each.time, text)
             rows.append((each.conversation, each.seq, each.time, text, digest))
-            row = advance(row, each)
         database.with_rows(self.connection, _INSERT, rows)
-        self.connection.execute(_UPSERT, row.values())
+        self.connection.execute(_UPSERT, advance(row, recorded).values())
 
     def read(self, conversation: str, after: int = 0, limit: int = 0) -> tuple[Recorded, ...]:
         """The facts behind `after`; an unknown conversation has none. Every one is checked, and none may be missing."""
@@ -263,16 +262,17 @@ class JournalFile:
                 self._derive(conversation)
 
     def take(self, lines: Sequence[Line], *, sealed: bool = False) -> None:
-        """Like `restore`, for many facts in order: each conversation's row goes on from where it is. `sealed`: another machine of
-        this workspace wrote them.
+        """Like `restore`, for many facts in order: each conversation's row goes on from where it is. `sealed`: their digests were made
+        here just now.
         """
         with self._writing():
-            rows: dict[str, Row] = {}
             database.with_rows(self.connection, _INSERT, list(map(_row_of, lines)))
+            of: dict[str, list[Line]] = {}
             for line in lines:
-                row = rows.get(line.conversation) or self._row(line.conversation) or empty(line.conversation, line.time)
-                rows[line.conversation] = _advanced(row, line) if sealed else advance(row, line.recorded())
-            for row in rows.values():
+                of.setdefault(line.conversation, []).append(line)
+            for conversation, own in of.items():
+                row = self._row(conversation) or empty(conversation, own[0].time)
+                row = _advanced(row, own) if sealed else advance(row, (line.recorded() for line in own))
                 self.connection.execute(_UPSERT, row.values())
 
     def together(self) -> database.Writing:
@@ -297,10 +297,8 @@ class JournalFile:
 
     def _derive(self, conversation: str) -> None:
         """Compute the conversation's row anew from its facts."""
-        row: Row | None = None
-        for line in self.lines(conversation):
-            row = advance(row or empty(conversation, line.time), line.recorded())
-        if row is not None:
+        if lines := self.lines(conversation):
+            row = advance(empty(conversation, lines[0].time), (line.recorded() for line in lines))
             self.connection.execute(_UPSERT, row.values())
 
     def count(self) -> int:
@@ -337,7 +335,7 @@ class JournalFile:
                 yield f"Fact {expected} of the conversation {conversation} is missing."
             expected = line.seq + 1
             try:
-                derived = advance(derived or empty(conversation, line.time), line.recorded())
+                derived = advance(derived or empty(conversation, line.time), [line.recorded()])
             except JournalCorrupt as error:
                 whole = False
                 yield error.what
@@ -353,11 +351,11 @@ class JournalFile:
         return database.Reading(JournalCorrupt, "journal")
 
 
-def _advanced(row: Row, line: Line) -> Row:
-    """The row after this fact. One that changes no row is not decoded: of many facts these are half."""
-    if line.intact and line.fact.startswith(_WITHOUT_EFFECT):
-        return replace(row, last_seq=line.seq, updated=line.time)
-    return advance(row, line.recorded())
+def _advanced(row: Row, lines: Sequence[Line]) -> Row:
+    """The row after these intact facts. One that changes no row is not decoded: of many facts these are half."""
+    some = (line for line in lines if not line.fact.startswith(_WITHOUT_EFFECT))
+    row = advance(row, (Recorded(line.conversation, line.seq, line.time, encoding.decode(line.fact)) for line in some))
+    return replace(row, last_seq=lines[-1].seq, updated=lines[-1].time)
 
 
 def _readable(raw: bytes) -> str:

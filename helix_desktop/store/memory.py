@@ -59,9 +59,7 @@ class MemoryJournal:
         held = self._facts.get(conversation)
         if not held:
             raise NotThere(f"There is no conversation {conversation} in this workspace.")
-        row = empty(conversation, held[0].time)
-        for each in held:
-            row = advance(row, each)
+        row = advance(empty(conversation, held[0].time), held)
         return replace(Row.of((*row.values(), "")), meter=self._meters.get(conversation, ""))
 
     async def set_meter(self, conversation: str, meter: str) -> None:

@@ -36,12 +36,15 @@ FOLD = Folded("f", FoldKind.MARKER, PartRef(7), "short", 5, 500, entries=(stored
 
 
 def test_what_each_part_is() -> None:
-    user = parts.original(recorded(UserSaid((Attachment("a.png", PICTURE), Text("hi", 3)))), 0, {})
+    user = parts.original(recorded(UserSaid((Attachment("a.png", PICTURE), Text("hi", 3)))), PartRef(7), {})
     assert (user.kind, user.role, user.tokens) == (Kind.CONVERSATION, Role.USER, parts.IMAGE_TOKENS)
-    reply = parts.original(recorded(ModelReplied((Reasoning("hm", 4),), "m", Stop.END)), 0, {})
+    reply = parts.original(recorded(ModelReplied((Reasoning("hm", 4),), "m", Stop.END)), PartRef(7), {})
     assert (reply.kind, reply.role, reply.tokens) == (Kind.CONVERSATION, Role.ASSISTANT, 4)
     result = recorded(ToolReturned("a", stored("x"), 9, ok=False, images=(PICTURE,)))
-    output, picture = parts.original(result, 0, {PartRef(7): "renamed"}), parts.original(result, 1, {})
+    output, picture = (
+        parts.original(result, PartRef(7), {PartRef(7): "renamed"}),
+        parts.original(result, PartRef(7, 1), {}),
+    )
     assert (output.kind, output.role, output.call, output.ok, output.tokens) == (
         Kind.OUTPUT,
         Role.TOOL,
@@ -84,14 +87,14 @@ def test_a_legal_call_is_left_as_it_is() -> None:
 
 
 def test_a_folded_part_names_what_is_behind_it() -> None:
-    output = parts.original(recorded(ToolReturned("a", stored("x"), 900)), 0, {})
+    output = parts.original(recorded(ToolReturned("a", stored("x"), 900)), PartRef(7), {})
     shown = parts.folded(output, FOLD)
     assert shown.content == Text("short", 5)
     assert shown.cached == (stored("x"),)
     assert (shown.fold, shown.call, shown.tokens) == ("f", "a", 5)
-    attached = parts.original(recorded(UserSaid((Attachment("a", stored("x"), 9),))), 0, {})
+    attached = parts.original(recorded(UserSaid((Attachment("a", stored("x"), 9),))), PartRef(7), {})
     assert parts.folded(attached, FOLD).cached == (stored("x"),)
-    said = parts.original(recorded(UserSaid((Text("x", 900),))), 0, {})
+    said = parts.original(recorded(UserSaid((Text("x", 900),))), PartRef(7), {})
     assert [one.digest for one in parts.folded(said, FOLD).cached] == list(FOLD.entries)
 
 

@@ -134,6 +134,9 @@ async def _turn(done: Worked, taken: list[float], chance: random.Random) -> None
 async def _caught_up(here: Workbench, there: Workbench, done: Worked, found: Counter[str]) -> None:
     begun = time.monotonic()
     own = [(one.seq, one.time, one.fact) for one in done.session.facts]
+    async with asyncio.timeout(PATIENCE):
+        while done.session.id not in {row.id for row in await there.workspace.journal.conversations()}:
+            await asyncio.sleep(0.02)
     seen = await there.session(done.session.id)
     while len(seen.facts) < len(own) and time.monotonic() < begun + PATIENCE:
         _compare(own, seen, found)

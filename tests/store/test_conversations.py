@@ -21,10 +21,7 @@ from helix_desktop.store.conversations import COLUMNS, Row, advance, empty
 
 
 def after(*facts: Fact) -> Row:
-    row = empty("c", 1.0)
-    for seq, fact in enumerate(facts, 1):
-        row = advance(row, Recorded("c", seq, float(seq), fact))
-    return row
+    return advance(empty("c", 1.0), (Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1)))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.history.covers import ends, nest
 from helix_desktop.engine.history.folds import Effect, Folds, counted
-from helix_desktop.engine.history.shown import MARKER_TOKENS, Item, becomes_clearable, worth_a_marker
+from helix_desktop.engine.history.shown import Item, clearable, worth_a_marker
 from helix_desktop.engine.history.sums import Sums
 from helix_desktop.values import dataclass
 
@@ -162,7 +162,7 @@ class Branch(Folds):
         self.append(item)
         self.unfolded += counted([item])
         if self.clearable:
-            self.clearable[-1] += sum(b.tokens - MARKER_TOKENS for b in item.blocks if becomes_clearable(b))
+            self.clearable[-1] += clearable(item.blocks)
 
     def _said(self, seq: int, *, steering: bool) -> None:
         if steering and self.turn.running:
@@ -281,12 +281,11 @@ class Branch(Folds):
         self.token_sums.add(position, sign * item.tokens)
         if item.fold:
             return
-        freed = sum(block.tokens - MARKER_TOKENS for block in item.blocks if becomes_clearable(block))
-        self.freed_sums.add(position, sign * freed)
         self.plain_tokens += sign * item.tokens
         self.token_births += sign * item.tokens * item.born
-        if not any(worth_a_marker(block) for block in item.blocks):
+        if not (worth := [block for block in item.blocks if worth_a_marker(block)]):
             return
+        self.freed_sums.add(position, sign * clearable(worth))
         if sign > 0:
             insort(self.plain_outputs, item.first)
         else:
@@ -325,5 +324,5 @@ class Branch(Folds):
     def tokens_pinned(self, *more: Cover) -> int:
         """What the pinned parts count, word for word as a pin shows them, with `more` pinned as well."""
         wanted = {part for ref in (*self.pins, *more) for part in self.parts_under(ref) if not self.is_excluded(part)}
-        originals = (parts.original(self.message(part.seq), part.part, self.ids) for part in wanted)
+        originals = (parts.original(self.message(part.seq), part, self.ids) for part in wanted)
         return sum(block.tokens for block in originals)

@@ -34,4 +34,4 @@ def nest(one: Cover, other: Cover) -> bool:
 
 def stands_in(refs: Collection[Cover], ref: PartRef) -> bool:
     """Whether a part is among what is pinned, or taken out, by itself or with the facts around it."""
-    return bool(refs) and (ref in refs or any(isinstance(span, Span) and contains(span, ref) for span in refs))
+    return ref in refs or any(isinstance(span, Span) and contains(span, ref) for span in refs)

@@ -132,10 +132,10 @@ class Folds(Items):
     # --- asking -----------------------------------------------------------------------------------------------------
 
     def is_pinned(self, ref: PartRef) -> bool:
-        return stands_in(self.pins, ref)
+        return bool(self.pins) and stands_in(self.pins, ref)
 
     def is_excluded(self, ref: PartRef) -> bool:
-        return stands_in(self.exclusions, ref)
+        return bool(self.exclusions) and stands_in(self.exclusions, ref)
 
     def inside_live(self, span: Span) -> bool:
         """Whether a live span covers all of this one."""
@@ -143,7 +143,7 @@ class Folds(Items):
 
     def part_fold(self, ref: PartRef, without: str = "") -> Folded | None:
         """The live fold that shows for a part; `without`: as if this fold were undone."""
-        return self._youngest(self.by_part.get(ref, ()), without)
+        return self._youngest(self.by_part.get(ref, ()), without) if self.by_part else None
 
     def outer(self, span: Span, without: str = "") -> list[tuple[Span, Folded]]:
         """The outermost live spans inside `span`, in order, each with its fold."""

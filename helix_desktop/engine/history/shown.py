@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import field
 
 from helix_desktop.engine.blocks import Block, Kind, Role
@@ -130,13 +131,17 @@ class Items:
 
 def worth_a_marker(block: Block) -> bool:
     """A raw output or a raw call that is long enough."""
-    if block.fold and not isinstance(block.content, Text):
+    if block.tokens <= SHORT or block.pinned or (block.fold and not isinstance(block.content, Text)):
         return False
-    outputs = block.role is Role.TOOL and block.kind is Kind.OUTPUT
-    calls = block.role is Role.ASSISTANT and isinstance(block.content, ToolCall)
-    return (outputs or calls) and block.tokens > SHORT and not block.pinned
+    if block.role is Role.ASSISTANT:
+        return isinstance(block.content, ToolCall)
+    return block.role is Role.TOOL and block.kind is Kind.OUTPUT
 
 
-def becomes_clearable(block: Block) -> bool:
-    """What growth counts: outputs, and arguments that are long by any rule."""
-    return worth_a_marker(block) and (block.role is Role.TOOL or block.tokens > LONG_ARGUMENT)
+def clearable(blocks: Iterable[Block]) -> int:
+    """What markers would free, as growth counts it: of outputs, and of arguments that are long by any rule."""
+    return sum(
+        block.tokens - MARKER_TOKENS
+        for block in blocks
+        if worth_a_marker(block) and (block.role is Role.TOOL or block.tokens > LONG_ARGUMENT)
+    )

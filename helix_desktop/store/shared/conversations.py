@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time as clock
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Protocol
@@ -229,25 +229,16 @@ class Conversations:
         if known.seq and (known.stale or contents.generation != _generation(known)):
             await self._settle(known, seen)
             return
-        after = known.seq if contents.last > known.seq and contents.generation == _generation(known) else 0
+        goes_on = contents.last > known.seq and contents.generation == _generation(known)
         try:
-            await self._grow(seen, known.chain, after)
+            await self._grow(seen, known if goes_on else Known(conversation))
         except _Differs:
-            await self._grow(seen, segments.NOTHING, 0)
+            await self._grow(seen, Known(conversation))
         self._note(seen)
 
-    async def _grow(self, seen: Known, before: bytes, after: int) -> None:
-        lines = await self._fetched(seen, after)
-        if segments.chain(before if after else segments.NOTHING, lines) != seen.chain:
-            raise (
-                _Differs(seen.conversation)
-                if after
-                else JournalCorrupt(
-                    f"The conversation {seen.conversation} differs from what its machine shared.",
-                    remedy="Your own copy is intact.",
-                )
-            )
-
+    async def _grow(self, seen: Known, known: Known) -> None:
+        after = known.seq
+        lines = await self._fetched(seen, known)
         taken = await self.thread.run(self.steps.obeyed, lines)
         together, anew = True, taken != lines
 
@@ -267,13 +258,7 @@ class Conversations:
 
     async def _settle(self, known: Known, seen: Known) -> None:
         """Something was forgotten in it, here or there."""
-        lines = await self._fetched(seen, 0)
-        if segments.chain(segments.NOTHING, lines) != seen.chain:
-            raise JournalCorrupt(
-                f"The conversation {seen.conversation} differs from what its machine shared.",
-                remedy="Your own copy is intact.",
-            )
-        lines = await self.thread.run(self.steps.obeyed, lines)
+        lines = await self.thread.run(self.steps.obeyed, await self._fetched(seen, Known(seen.conversation)))
         branch = ""
         async with self.open.still(seen.conversation):
             at = await self.thread.run(self.steps.settle, known, lines, seen)
@@ -307,10 +292,14 @@ class Conversations:
         self.steps.part(seen.conversation, at, branch, started, lines[common:], seen)
         return branch
 
-    async def _fetched(self, seen: Known, after: int) -> list[Line]:
-        """The facts behind `after` as the head has them; each segment is checked by its seal, all of them by the chain."""
-        wanted = [one for one in seen.contents.segments if one.last > after] if seen.contents else []
+    async def _fetched(self, seen: Known, known: Known) -> list[Line]:
+        """The facts behind those that are known, as the head has them."""
+        wanted = [one for one in seen.contents.segments if one.last > known.seq] if seen.contents else []
         found = await self.remote.get([one.name for one in wanted])
+        return await asyncio.to_thread(self._opened, seen, known, wanted, found)
+
+    def _opened(self, seen: Known, known: Known, wanted: Sequence[Segment], found: Mapping[bytes, bytes]) -> list[Line]:
+        """Each segment is checked by its seal, all of them by the chain."""
         lines: list[Line] = []
         for one in wanted:
             if one.name not in found:
@@ -319,8 +308,15 @@ class Conversations:
                     remedy="It will be requested again.",
                 )
             content = self.seal.open(one.name, found[one.name])
-            lines += [line for line in await asyncio.to_thread(segments.unpack, content) if line.seq > after]
-        return lines
+            lines += [line for line in segments.unpack(content) if line.seq > known.seq]
+        if segments.chain(known.chain, lines) == seen.chain:
+            return lines
+        if known.seq:
+            raise _Differs(seen.conversation)
+        raise JournalCorrupt(
+            f"The conversation {seen.conversation} differs from what its machine shared.",
+            remedy="Your own copy is intact.",
+        )
 
     # --- what is new here
 
