@@ -42,9 +42,7 @@ def encode(fact: Fact) -> str:
 def decode(text: str) -> Fact:
     """The fact, brought up to this version; NewerVersion or JournalCorrupt where that cannot be."""
     try:
-        body, end = _READ(text)
-        if end < len(text):
-            raise ValueError("more stands behind it")
+        body = _parsed(text)
         kind, version = body.pop("fact"), body.pop("version")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise JournalCorrupt("A fact of the journal cannot be read.") from error
@@ -61,6 +59,13 @@ def decode(text: str) -> Fact:
         return typing.cast(Fact, _build(KINDS[kind], body))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise JournalCorrupt(f"A fact of the journal ({kind}) cannot be read.") from error
+
+
+def _parsed(text: str) -> typing.Any:
+    value, end = _READ(text)
+    if end < len(text):
+        raise ValueError("more stands behind it")
+    return value
 
 
 def _fields(value: object) -> dict[str, object]:

@@ -31,7 +31,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded
 from helix_desktop.engine.ports import About
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import Away, HelixError
+from helix_desktop.errors import Away, HelixError, NotThere
 from helix_desktop.secrets import Secrets
 from helix_desktop.store.index import used
 from helix_desktop.workbench import Desk, Workbench
@@ -134,10 +134,7 @@ async def _turn(done: Worked, taken: list[float], chance: random.Random) -> None
 async def _caught_up(here: Workbench, there: Workbench, done: Worked, found: Counter[str]) -> None:
     begun = time.monotonic()
     own = [(one.seq, one.time, one.fact) for one in done.session.facts]
-    async with asyncio.timeout(PATIENCE):
-        while done.session.id not in {row.id for row in await there.workspace.journal.conversations()}:
-            await asyncio.sleep(0.02)
-    seen = await there.session(done.session.id)
+    seen = await _arrived(there, done.session.id)
     while len(seen.facts) < len(own) and time.monotonic() < begun + PATIENCE:
         _compare(own, seen, found)
         await asyncio.sleep(0.02)
@@ -155,6 +152,15 @@ async def _caught_up(here: Workbench, there: Workbench, done: Worked, found: Cou
             found["contents read there"] += Digest.of(await there.workspace.cache.get(digest)) == digest
         except HelixError as error:
             found[f"LOST: content, {error}"] += 1
+
+
+async def _arrived(there: Workbench, conversation: str) -> Session:
+    """It may not have come before the server stopped."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(NotThere):
+                return await there.session(conversation)
+            await asyncio.sleep(0.05)
 
 
 async def _go_on_there(
