@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from helix_desktop.errors import Away, HelixError, NotThere, WrongUse
@@ -40,7 +41,9 @@ async def share(
     await workspace.unshare()
     changes = {"shared.url": where.url, "shared.acknowledge": acknowledge or "local"}
     await asyncio.to_thread(workspace.change, changes)
-    linking.link(workspace, secrets, environ={})
+    if link := linking.link(workspace, secrets, environ={}):
+        with suppress(Away):  # then a little later
+            await link.announce()
     return about
 
 

@@ -314,16 +314,19 @@ class Link:
 
     # --- collecting
 
-    async def publish(self) -> frozenset[bytes]:
-        """Say which rows this machine uses, so that nobody removes them; what of it is gone there is sent again. Gives the names'
-        beginnings.
-        """
+    async def announce(self) -> frozenset[bytes]:
+        """Say which rows this machine uses, so that nobody removes them, and others find the workspace. Gives the names' beginnings."""
         carrying, connected = await self._ready(), await self.ready()
         machine, used, more = bytes.fromhex(self._noted.machine), await self._stores.uses(), await self.more()
         own = frozenset(name[:_SHORT] for name in (*await carrying.rows_of(used), *more))
         sealed = connected.seal.close(connected.seal.name("uses", machine), b"".join(sorted(own)))
         await connected.remote.run(connected.remote.engine.publish, machine, sealed)
-        await carrying.mend(await carrying.lacking(used))
+        return own
+
+    async def publish(self) -> frozenset[bytes]:
+        """The same, and what of these rows is gone there is sent again."""
+        own, carrying = await self.announce(), await self._ready()
+        await carrying.mend(await carrying.lacking(await self._stores.uses()))
         self._noted = replace(self._noted, published=clock.time())
         await self._note(at_once=True)
         return own
