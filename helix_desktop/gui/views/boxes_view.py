@@ -84,8 +84,11 @@ class BoxesView(QAbstractScrollArea):
         first, last = sorted((self._anchor, self._caret))
         return self._stack.text(first, last) if first >= 0 else ""
 
+    def _width(self) -> float:
+        return float(self.viewport().width() - 2 * self._ink.px(self._padding[0]))
+
     def _lay(self) -> None:
-        self._laid_width = float(self.viewport().width() - 2 * self._ink.px(self._padding[0]))
+        self._laid_width = self._width()
         self._stack = Stack((float(self._ink.px(self._padding[0])), float(self._ink.px(self._padding[1]))))
         self._rest = iter(self._make(self._ink, max(self._laid_width, 60.0)))
         self._near = None
@@ -93,6 +96,9 @@ class BoxesView(QAbstractScrollArea):
 
     def _go_on(self) -> None:
         """Lay out for some milliseconds; colours of code come last."""
+        if self._width() != self._laid_width:
+            self._lay()
+            return
         until, longest = time.perf_counter() + SLICE, 0
         for box in self._rest:
             self._stack.add(box)
@@ -123,8 +129,8 @@ class BoxesView(QAbstractScrollArea):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        if float(self.viewport().width() - 2 * self._ink.px(self._padding[0])) != self._laid_width:
-            self._lay()
+        if self._width() != self._laid_width:
+            self._slices.start()  # while a page is shown, several widths come one after the other
         else:
             self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom) - self.viewport().height()))
 
@@ -145,6 +151,8 @@ class BoxesView(QAbstractScrollArea):
             bar.setValue(bar.value() + place.center().y() - self.viewport().height() * 2 // 3)
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        if self._width() != self._laid_width:
+            self._lay()
         painter = QPainter(self.viewport())
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # boxes place their words themselves
         painter.fillRect(event.rect(), self._ink.colour(self._surface))
